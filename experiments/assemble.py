@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from copy import deepcopy
 from typing import Any
@@ -12,6 +13,9 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from experiments.system.terminal import first_line
+
+REFERENCE = re.compile(r"\$\{([\w.]+)\}")
+"""A value that is that of another key."""
 
 
 class AssemblyError(ValueError):
@@ -28,13 +32,25 @@ def build(config: DictConfig, key: str) -> Any:
         return instantiate(OmegaConf.select(config, key), _convert_="all")
     except InstantiationException as error:
         if isinstance(error.__cause__, ValueError | TypeError | OSError):
-            raise AssemblyError(f"{key}: {first_line(error.__cause__)}") from error
+            said = first_line(error.__cause__)
+            raise AssemblyError(f"{key}: {said}{_set_elsewhere(config, key, said)}") from error
         if isinstance(error.__cause__, ImportError):
             said = " ".join(str(error.__cause__).split())  # Hydra names the target in one line, the cause in the next
             raise AssemblyError(f"{key}: {said}") from error
         raise
     except OmegaConfBaseException as error:
         raise AssemblyError(f"{key}: {first_line(error)}") from error
+
+
+def _set_elsewhere(config: DictConfig, key: str, said: str) -> str:
+    """Which keys the arguments named in ``said`` take their values from, to be added to it; empty where from none."""
+    arguments: Any = OmegaConf.to_container(OmegaConf.select(config, key), resolve=False)
+    sources = {
+        name: source[1]
+        for name, value in (arguments.items() if isinstance(arguments, dict) else ())
+        if re.search(rf"\b{name}\b", said) and (source := REFERENCE.fullmatch(str(value)))
+    }
+    return f" ({', '.join(f'{name} is {source}' for name, source in sources.items())})" if sources else ""
 
 
 def with_values(config: DictConfig, values: Mapping[str, Any]) -> DictConfig:

@@ -66,7 +66,6 @@ def run(config: DictConfig) -> float | None:
     if ranks > 1 and not launched():
         run_on_ranks(ranks)
         return None
-    be_quiet()
     from contrastive_reasoning.rewards.base import RewardFailed, VerifierFailed
     from experiments.assemble import AssemblyError
     from experiments.stages.checkpoints import CheckpointError
@@ -106,6 +105,7 @@ def run_on_ranks(ranks: int) -> None:
 def main() -> None:
     """Check the overrides, then hand over to Hydra."""
     protect_output()
+    be_quiet()
     try:
         sys.argv[1:] = take_config_dir(sys.argv[1:])
     except ConfigDirError as error:

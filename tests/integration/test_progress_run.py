@@ -36,6 +36,7 @@ def run(output: Path, *overrides: str) -> str:
         check=False,
     )
     assert done.returncode == 0, done.stderr
+    assert "it/s]" not in done.stderr, "a library shows a progress bar of its own beside ours"
     return done.stdout
 
 

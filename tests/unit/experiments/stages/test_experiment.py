@@ -50,6 +50,13 @@ def test_what_a_later_stage_would_refuse_is_refused_first(overrides: list[str], 
         check("stages=[warm_start,grpo,evaluate]", *overrides)
 
 
+def test_a_refusal_names_the_keys_that_its_values_come_from() -> None:
+    """A person set the budget's steps and has never heard of the optimizer's."""
+    few = "budget.critic.steps=20", "budget.critic.warmup_steps=20"
+    with pytest.raises(AssemblyError, match=r"got 20 \(.*\bbudget\.critic\.warmup_steps.*\bbudget\.critic\.steps\b"):
+        check("experiment=llama_critic", *few)
+
+
 def test_what_a_stage_would_train_with_is_not_looked_at_where_it_trains_nothing(tmp_path: Path) -> None:
     check()
     check("warm_start=none")
