@@ -19,7 +19,9 @@ NEVER = {
 }
 """As they are called, after ``import … as`` is undone."""
 ONLY_WITH = {"torch.load": ("weights_only", True), "numpy.load": ("allow_pickle", False)}
-"""Readers that are safe with an argument, which has to be spelled."""
+"""Readers that are safe with an argument, which has to be spelled; so are those of Lightning, given a checkpoint."""
+WRITER = ".save_checkpoint"
+"""Lightning's, whose ``weights_only`` says what is saved."""
 ONLY_IN = {
     "ast.parse": {
         "contrastive_reasoning/lazy.py",
@@ -61,8 +63,12 @@ def faults(source: str, path: str = "a.py") -> list[str]:
         never = name in NEVER or name.endswith((".literal_eval", ".unsafe_load"))
         if path not in ONLY_IN.get(name, set() if never else {path}):
             found.append(f"{path}:{call.lineno} calls {name}")
-        if name in ONLY_WITH and spelled.get(ONLY_WITH[name][0]) is not ONLY_WITH[name][1]:
-            found.append(f"{path}:{call.lineno} calls {name} without {'='.join(map(str, ONLY_WITH[name]))}")
+        of_lightning = ("weights_only", True) if "ckpt_path" in {word.arg for word in call.keywords} else None
+        needed = ONLY_WITH.get(name, of_lightning)
+        if needed is not None and spelled.get(needed[0]) is not needed[1]:
+            found.append(f"{path}:{call.lineno} calls {name} without {'='.join(map(str, needed))}")
+        elif spelled.get("weights_only") is False and not name.endswith(WRITER):
+            found.append(f"{path}:{call.lineno} calls {name} with weights_only=False")
         if spelled.get("trust_remote_code") or spelled.get("shell"):
             found.append(f"{path}:{call.lineno} calls {name} with trust_remote_code or shell")
     return found
@@ -108,6 +114,9 @@ def test_no_configuration_trusts_code() -> None:
         "import torch\ntorch.load('a')",
         "import torch\ntorch.load('a', weights_only=False)",
         "from torch import load\nload('a')",
+        "trainer.fit(module, ckpt_path=path)",
+        "trainer.fit(module, ckpt_path=path, weights_only=False)",
+        "GRPO.load_from_checkpoint('a', weights_only=False)",
         "import numpy as np\nnp.load('a', allow_pickle=True)",
         "import subprocess\nsubprocess.run('ls', shell=True)",
         "AutoModel.from_pretrained('a', trust_remote_code=True)",
@@ -127,4 +136,6 @@ def test_trust_has_no_default(source: str) -> None:
 
 
 def test_safe_calls_pass() -> None:
-    assert not faults("import torch, yaml\ntorch.load('a', weights_only=True)\nyaml.safe_load('')\nmodel.eval()")
+    assert not faults(
+        "import torch, yaml\ntorch.load('a', weights_only=True)\ntrainer.save_checkpoint('a', weights_only=False)\nyaml.safe_load('')\nmodel.eval()"
+    )

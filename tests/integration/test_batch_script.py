@@ -55,8 +55,8 @@ def test_a_run_that_is_out_of_time_is_told_to_save_and_unless_it_ends_in_the_tim
     assert asked(tmp_path) == told
 
 
-@pytest.mark.parametrize("ended", [0, 1])
-def test_one_that_ends_or_fails_by_itself_is_not(tmp_path: Path, ended: int) -> None:
+@pytest.mark.parametrize("ended", [0, 1, 143])
+def test_one_that_ends_fails_or_is_cancelled_is_not(tmp_path: Path, ended: int) -> None:
     assert started(tmp_path, tenths=1, ended=ended).wait(60) == ended
     assert asked(tmp_path) == [SHOW]
     assert (tmp_path / "how").read_text() == "--kill-on-bad-exit=1\n", "a node that fails leaves none waiting"

@@ -76,7 +76,10 @@ def mean(values: list[float]) -> float:
 
 def test_info_nce_skips_dead_ends() -> None:
     logits, positive, candidate = example()
-    info_nce(logits, positive, candidate).sum().backward()
+    losses = info_nce(logits, positive, candidate)
+    expected = torch.tensor(loop_info_nce(logits, positive, candidate), dtype=torch.float64)
+    assert_close(losses, expected, rtol=1e-10, atol=0)
+    losses.sum().backward()
     assert logits.grad is not None
     assert logits.grad[4].eq(0).all()
     assert logits.grad[~candidate].eq(0).all()
@@ -92,6 +95,15 @@ def test_backward_uses_dead_ends_as_negatives() -> None:
     in_a_reached_column = candidate[4] & positive.any(dim=0)
     assert in_a_reached_column.any()
     assert logits.grad[4][in_a_reached_column].gt(0).all()
+
+
+def test_symmetric_is_the_mean_of_both_means_over_what_has_a_positive() -> None:
+    logits, positive, candidate = example()
+    forward = loop_info_nce(logits, positive, candidate)[:4]
+    backward = loop_info_nce(logits.T, positive.T, candidate.T)
+    reached = [loss for loss, column in zip(backward, positive.T, strict=True) if column.any()]
+    expected = (mean(forward) + mean(reached)) / 2
+    assert info_nce_symmetric(logits, positive, candidate).item() == pytest.approx(expected, rel=1e-10)
 
 
 def test_binary_nce() -> None:

@@ -43,6 +43,7 @@ def check(*overrides: str) -> None:
         ),
         (["warm_start=none", "warm_start.train=true"], r"^warm_start\.train=true with warm_start=none: choose what"),
         (["warm_start.train=true", "warm_start.module.optimizer.betas=[0.9,2.0]"], r"module\.optimizer: Invalid beta"),
+        (["task.number_range=[20,20]"], r"^task: .* holds"),
     ],
 )
 def test_what_a_later_stage_would_refuse_is_refused_first(overrides: list[str], sentence: str) -> None:
@@ -75,6 +76,15 @@ def test_a_policy_whose_tokenizer_ends_no_text_is_refused_by_name(tmp_path: Path
             named = {key: value for key, value in content.items() if not re.match(r"(eos|pad|bos)_token", key)}
             path.write_text(json.dumps(named), encoding="utf-8")
     with pytest.raises(AssemblyError, match=rf"policy\.pretrained={folder}: its tokenizer names no eos_token"):
+        check(f"policy.pretrained={folder}")
+
+
+def test_prompts_that_fill_the_context_are_refused_first(tmp_path: Path) -> None:
+    folder = tmp_path / "policy"
+    shutil.copytree(EMBEDDED_FOLDER / "llama_countdown", folder)
+    shape = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    (folder / "config.json").write_text(json.dumps(shape | {"max_position_embeddings": 8}), encoding="utf-8")
+    with pytest.raises(AssemblyError, match=r"the prompt of problem countdown:\S+ has 1\d tokens .* context of 8"):
         check(f"policy.pretrained={folder}")
 
 

@@ -119,15 +119,24 @@ def test_signs_of_unicode_are_operators_in_verdicts_and_steps() -> None:
 
 
 def test_random_garbage_never_raises_and_is_never_right_without_the_moves() -> None:
+    """In half of the texts the moves stand in their frame with garbage around and between them."""
     draw = random.Random(1)
-    for style in ("longproc", "direct"):
-        problem = CountdownProblem((21, 16, 17, 26), 46, style=style)
-        for _ in range(3000):
-            text = "".join(draw.choices(FRAGMENTS, k=draw.randint(0, 14)))
+    for problem, opening, closing in ((FOUR, "<Solution>\n", "\n</Solution>"), (DIRECT, "", "")):
+        right = wrong = 0
+        for number in range(3000):
+            around = ["".join(draw.choices(FRAGMENTS, k=draw.choice((0, 0, 1, 7)))) for _ in range(2)]
+            between = ["".join(draw.choices(["\n", *FRAGMENTS], (len(FRAGMENTS), *[1] * len(FRAGMENTS)))) for _ in "12"]
+            moves = RIGHT[0] + between[0] + RIGHT[1] + between[1] + RIGHT[2]
+            text = around[0] + (opening + moves + closing if number % 2 else "") + around[1]
             verdict = verify(problem, text)
             assert bool(verdict.reason) != verdict.correct
             if verdict.correct:
-                assert "26 + 20 = 46" in text
+                right += 1
+                assert all(move.replace(" ", "") in text.replace(" ", "") for move in RIGHT), text
+            else:
+                wrong += number % 2
+        assert right > 100
+        assert wrong > 100
 
 
 @pytest.mark.parametrize(
