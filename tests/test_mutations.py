@@ -14,4 +14,6 @@ def test_mutations_fit_the_code(package: str) -> None:
         assert text.count(mutation.find) == 1, f"{mutation.file}: {mutation.find!r}"
         assert mutation.replace != mutation.find
         for name in mutation.tests:
-            assert (ROOT / name.partition("::")[0]).exists(), name
+            path, _, function = name.partition("::")
+            assert (ROOT / path).exists(), name
+            assert not function or f"\ndef {function.partition('[')[0]}(" in (ROOT / path).read_text(), name

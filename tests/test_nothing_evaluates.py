@@ -136,6 +136,5 @@ def test_trust_has_no_default(source: str) -> None:
 
 
 def test_safe_calls_pass() -> None:
-    assert not faults(
-        "import torch, yaml\ntorch.load('a', weights_only=True)\ntrainer.save_checkpoint('a', weights_only=False)\nyaml.safe_load('')\nmodel.eval()"
-    )
+    assert not faults("import torch, yaml\ntorch.load('a', weights_only=True)\nyaml.safe_load('')\nmodel.eval()")
+    assert not faults("trainer.save_checkpoint('a', weights_only=False)")

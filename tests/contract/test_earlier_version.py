@@ -76,8 +76,8 @@ def test_a_critic_gives_the_values_that_it_gave(saved: Path, name: str) -> None:
 
 def test_compare_reads_the_database(saved: Path) -> None:
     printed = run("experiments.compare", NAME, folder=saved)
-    assert NAME in printed
-    assert "0.0" in printed
+    (row,) = (line for line in printed.splitlines() if NAME in line and "│" in line)
+    assert [cell.strip() for cell in row.strip("│ ").split("│")] == [NAME, "1", "0.000", "0.000", "7d0e2752"]
 
 
 def test_the_run_folder_goes_to_another_store(saved: Path) -> None:

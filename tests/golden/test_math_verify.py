@@ -3,9 +3,8 @@ r"""The verifier of answers against math-verify, on completions that were made t
 The column compared is ``math_verify_raw``, the verdict of math-verify on the whole completion: of the recorded ones it
 is the one that asks whether the mathematics is right. Where it is not right itself, the rules below say what is, each
 for a way of writing (``kind``), never for a row. ``clipo_conrl``, the score that the published models were trained
-with, is compared only where it shows that an exploit of it is closed: it drops what follows a ``\text``, takes 9% for
-9, and calls unreduced fractions wrong. The other columns stop at a string comparison or at the first number, and are
-not compared.
+with, drops what follows a ``\text``, takes 9% for 9 and calls unreduced fractions wrong; the other columns stop at a
+string comparison or at the first number. They are not compared.
 """
 
 from __future__ import annotations
@@ -86,6 +85,7 @@ def test_gold_answer_verifies_itself(golden_row: dict[str, Any]) -> None:
 def test_last_box_is_extracted(golden_row: dict[str, Any]) -> None:
     """What CLIPO's own extraction finds in the last box, ours finds too, if only in the box around it."""
     theirs, ours = golden_row["clipo_extracted"], extract_answer(golden_row["completion"])
-    if theirs and golden_row["kind"] not in WRONG:
-        assert ours is not None
-        assert theirs.strip() in ours
+    if not theirs or golden_row["kind"] in WRONG:
+        pytest.skip("it finds none, or there is no answer to find")
+    assert ours is not None
+    assert theirs.strip() in ours

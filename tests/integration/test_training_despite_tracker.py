@@ -87,8 +87,8 @@ def test_killed_while_it_trains_and_sent_afterwards(
     killer.start()
     done = run(tmp_path, door.address, "logger.patience=1")
     killer.join()
-    assert door.requests > 0, "it was killed in the middle"
     assert done.returncode == 0, done.stderr
+    assert "MLflow has not everything yet" in done.stdout, "it was killed in the middle"
     assert numbers(tmp_path) == expected
     door.server.start()
     monkeypatch.setenv("MLFLOW_TRACKING_URI", door.address)

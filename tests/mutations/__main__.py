@@ -1,7 +1,7 @@
 """Apply each mutation in turn and run the tests that must catch it:  python -m tests.mutations [package …]
 
 The mutated file lies in a copy of the working tree, so nothing of the tree is changed. Exit code 0: every mutation was
-caught. 1: some were not. 2: an entry does not fit the code any more.
+caught. 1: some were not, or their tests fail without any. 2: an entry does not fit the code any more.
 """
 
 from __future__ import annotations
@@ -50,6 +50,18 @@ def mutations(package: str) -> list[Mutation]:
     return [Mutation(**entry) for entry in yaml.safe_load((HERE / f"{package}.yaml").read_text(encoding="utf-8"))]
 
 
+def ended(tests: list[str], tree: Path) -> int:
+    """pytest's exit code for these tests in ``tree``; its output is shown where they could not run."""
+    environment = dict(os.environ, PYTHONPATH=str(tree), PYTHONDONTWRITEBYTECODE="1")
+    command = [sys.executable, "-m", "pytest", "-c", "pyproject.toml", "-q", "-x", "-p", "no:cacheprovider"]
+    done = subprocess.run(
+        [*command, "-m", "not slow", *tests], cwd=tree, env=environment, capture_output=True, text=True, check=False
+    )
+    if done.returncode not in (0, FAILED_TESTS):
+        print(done.stdout[-2000:], done.stderr[-2000:])
+    return done.returncode
+
+
 def caught(mutation: Mutation, tree: Path) -> bool:
     """Whether a named test fails with the fault in ``tree``, a copy of the working tree, which is restored."""
     path = tree / mutation.file
@@ -57,21 +69,16 @@ def caught(mutation: Mutation, tree: Path) -> bool:
     if text.count(mutation.find) != 1:
         sys.exit(f"{mutation.file}: {mutation.find!r} stands there {text.count(mutation.find)} times, not once")
     path.write_text(text.replace(mutation.find, mutation.replace), encoding="utf-8")
-    environment = dict(os.environ, PYTHONPATH=str(tree), PYTHONDONTWRITEBYTECODE="1")
-    command = [sys.executable, "-m", "pytest", "-c", "pyproject.toml", "-q", "-x", "-p", "no:cacheprovider"]
-    command += ["-m", "not slow", *mutation.tests]
     try:
-        ended = subprocess.run(command, cwd=tree, env=environment, capture_output=True, text=True, check=False)
+        return ended(mutation.tests, tree) == FAILED_TESTS
     finally:
         path.write_text(text, encoding="utf-8")
-    if ended.returncode not in (0, FAILED_TESTS):
-        print(ended.stdout[-2000:], ended.stderr[-2000:])
-    return ended.returncode == FAILED_TESTS
 
 
 def main(arguments: list[str]) -> int:
     packages = arguments or sorted(path.stem for path in HERE.glob("*.yaml"))
     missed = tried = 0
+    sound: dict[tuple[str, ...], bool] = {}  # whether these tests pass without a fault: red ones would catch any
     with tempfile.TemporaryDirectory() as folder:
         tree = Path(folder) / "tree"
         for name in COPIED:
@@ -81,9 +88,13 @@ def main(arguments: list[str]) -> int:
         for package in packages:
             for mutation in mutations(package):
                 tried += 1
-                good = caught(mutation, tree)
+                tests = tuple(mutation.tests)
+                if tests not in sound:
+                    sound[tests] = ended(mutation.tests, tree) == 0
+                good = sound[tests] and caught(mutation, tree)
                 missed += not good
-                print(f"{'caught' if good else 'MISSED'}  {package}: {mutation.why} ({mutation.file})", flush=True)
+                found = "caught" if good else "MISSED" if sound[tests] else "ITS TESTS FAIL WITHOUT IT"
+                print(f"{found}  {package}: {mutation.why} ({mutation.file})", flush=True)
     print(f"{tried - missed} of {tried} caught")
     return int(missed > 0)
 

@@ -1,11 +1,15 @@
 from __future__ import annotations
 
+from pathlib import Path
 from statistics import mean
+from typing import Any
 
 import pytest
 import torch
+from omegaconf import OmegaConf
 from torch.testing import assert_close
 
+import conf
 from contrastive_reasoning.advantages import (
     Advantage,
     GroupRelative,
@@ -85,10 +89,18 @@ EVERY_ADVANTAGE: list[Advantage] = [
         advantage=Process(outcome=OUTCOME, weight=1.0, epsilon=1e-6), window=1, floor=0.0, span=1.0, total_steps=9
     ),
 ]
+"""One of each kind that a configuration can name, as a test asks."""
 OUTCOMES = [1.0, 0.0, 0.3, 0.7]
 VALUES = [[0.9, 0.4], [0.2, 0.6], [0.5, 0.1], [0.3, 0.8]]
 TOKENS = 6
 """Of every rollout: two steps of two tokens, and two tokens after them."""
+
+
+def test_every_advantage_of_a_configuration_is_tried_below() -> None:
+    files = sorted((Path(conf.__path__[0]) / "advantage").glob("*.yaml"))
+    nodes: list[Any] = [OmegaConf.load(file) for file in files]
+    named = {node["_target_"] for node in nodes if "_target_" in node}
+    assert {name.rpartition(".")[2] for name in named} == {type(advantage).__name__ for advantage in EVERY_ADVANTAGE}
 
 
 def credit_of(rows: list[int], failures: list[int]) -> Credit:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from copy import deepcopy
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,8 @@ import pytest
 import torch
 from lightning import Callback, LightningModule, Trainer
 from lightning.pytorch.strategies import DDPStrategy
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn.utils import parameters_to_vector
 
 from contrastive_reasoning.distributed import over_ranks, ranks, this_rank
 from contrastive_reasoning.objectives import GRPO, K3, FullKL, TokenMean
@@ -20,14 +22,15 @@ from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
 from contrastive_reasoning.policies.load import LoRA
 from contrastive_reasoning.policies.sharding import gathered
 from contrastive_reasoning.policies.tiny import tiny_llama
-from contrastive_reasoning.rollout.batch import RolloutTokens
+from contrastive_reasoning.rewards import CLIPOReward, Credit, RampedCriticReward
+from contrastive_reasoning.rollout.batch import RolloutBatch, RolloutTokens
 from experiments.stages.stage_checkpoint import Interrupted, StageCheckpoint, StopRequest
 from lightning_modules import grpo as grpo_module
 from lightning_modules import microbatches
 from lightning_modules.optim import FiniteSteps
 from lightning_modules.zero import ZeroStrategy
 from tests.quiet import quiet_trainer
-from tests.unit.lightning_modules import grpo_kit, test_grpo_clipo
+from tests.unit.lightning_modules import grpo_kit, test_grpo_clipo, test_grpo_ramped_critic
 
 Result = dict[str, Any]
 STEPS = 3
@@ -106,18 +109,29 @@ def grpo(
     steps: int = STEPS,
     resume: Path | None = None,
     level: str = "group",
+    reward: Any = None,
     problems: int = 4,
     **changes: Any,
 ) -> Result:
-    """Two updates on each of two mini-batches, of several micro-batches each; CLIPO's head learns beside."""
-    reward, known = test_grpo_clipo.clipo(outcome=test_grpo_clipo.Even(), positives="one", level=level), Known()
+    """Two updates on each of two mini-batches, of several micro-batches each; what the reward trains learns beside.
+
+    Without a ``reward`` that is CLIPO's head.
+    """
+    reward, known = reward or test_grpo_clipo.clipo(level=level), Known()
     module = grpo_kit.module(
         reward=reward, microbatch_tokens=120, updates_per_rollout=2, minibatches_per_rollout=2, **changes
     )
     data = grpo_kit.prompts(problems, steps)
     parts = grpo_kit.saving_first([*callbacks, grpo_kit.generation(validation_samples=2), known])
     trainer(name, steps, parts).fit(module, datamodule=data, ckpt_path=resume, weights_only=True)
-    return {**result(module, known), "head": test_grpo_clipo.head_of(reward)}
+    return {**result(module, known), "head": parameters_to_vector(learner_of(reward).parameters()).detach().clone()}
+
+
+def learner_of(reward: CLIPOReward | RampedCriticReward) -> nn.Module:
+    """What it trains: a head, or a critic."""
+    learner = reward.head if isinstance(reward, CLIPOReward) else reward.critic
+    assert learner is not None
+    return learner
 
 
 def first_gradients(name: str, **changes: Any) -> Result:
@@ -158,6 +172,27 @@ class SpoiledOnLastRank(Callback):
             return sound(*args) * float("nan") if step == 1 else sound(*args)
 
         setattr(pl_module, name, spoiled)
+
+
+class StatesSpoiledOnLastRank(CLIPOReward):
+    """A pooled state of the second rollout batch is no number there, and on no other rank."""
+
+    def __call__(self, rollouts: RolloutBatch) -> Credit:
+        assert rollouts.pooled is not None
+        pooled = rollouts.pooled.clone()
+        if self.calls == 1 and this_rank() == ranks() - 1:
+            pooled[-1] = float("nan")
+        return super().__call__(replace(rollouts, pooled=pooled))
+
+
+def states_spoiled(name: str) -> Result:
+    reward = test_grpo_clipo.clipo(max_skipped_steps=1)
+    reward.__class__ = StatesSpoiledOnLastRank
+    return grpo(name, reward=reward)
+
+
+def ramped_critic(name: str) -> Result:
+    return grpo(name, reward=test_grpo_ramped_critic.reward())
 
 
 class Finite(Callback):

@@ -40,7 +40,9 @@ from tests.unit.lightning_modules.ranks_kit import (
     lora_policy,
     means_of_unequal_ranks,
     moving,
+    ramped_critic,
     spoiled_in_bfloat16,
+    states_spoiled,
     stopped_while_saving,
 )
 from tests.unit.lightning_modules.ranks_zero_kit import (
@@ -77,6 +79,8 @@ RUNS: dict[str, Callable[[str], Result]] = {
     "kl untied, batch": partial(kl, level="batch"),
     "full kl untied, cross": partial(full_kl, level="cross"),
     "preference": preference,
+    "ramped critic": ramped_critic,
+    "head spoiled": states_spoiled,
     "grpo spoiled": lambda name: grpo(name, SpoiledOnLastRank()),
     "critic spoiled": lambda name: critic(name, SpoiledOnLastRank(), loss="symmetric"),
 }

@@ -165,6 +165,11 @@ def test_a_step_that_one_rank_cannot_take_is_left_out_on_all(name: str, run: str
         assert [step[SKIPPED] for step in rank[f"{name}/{run}"]["steps"]] == [0, 1, 1]
 
 
+def test_a_step_that_clipos_head_cannot_take_for_one_rank_is_left_out_on_all(two: Any) -> None:
+    for rank in two:
+        assert [step["train/clipo/skipped_steps"] for step in rank["ddp/head spoiled"]["steps"]] == [0, 1, 1]
+
+
 @pytest.mark.parametrize("name", ["ddp", "zero1", "zero2", "zero3"])
 def test_weights_in_half_precision_stay_finite(name: str, two: Any) -> None:
     for rank in two:

@@ -9,9 +9,7 @@ from torch.testing import assert_close
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
-
-PROMPTS = ["Numbers: [21, 16, 17, 26], target: 46\n", "Numbers: [3, 4], target: 12\n"]
-COMPLETIONS = ["21+16=37;37-17=20;26+20=46", "4*3=12"]
+from tests.unit.policies.conftest import COMPLETIONS, PROMPTS
 
 
 def slow_log_probs(policy: CausalLMPolicy, prompt: str, completion: str, temperature: float) -> torch.Tensor:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -15,45 +14,22 @@ from transformers import AutoModelForCausalLM, GPT2Config, PreTrainedTokenizerFa
 
 from contrastive_reasoning.policies import causal_lm, packed
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
-from contrastive_reasoning.policies.load import LoRA, checkpoint_layers
-from contrastive_reasoning.policies.tiny import tiny_llama, tiny_qwen2, train_tokenizer
-
-TOKENIZERS = {kind: train_tokenizer(["1+2=3;3+4=7"], vocab_size=270, kind=kind) for kind in ("llama", "qwen2")}
-MAKE: dict[str, Callable[..., Any]] = {"llama": tiny_llama, "qwen2": tiny_qwen2}
+from contrastive_reasoning.policies.load import checkpoint_layers
+from tests.unit.policies.test_packed import TOKENIZERS, Rows, wide_model
 
 
 def build(kind: str = "llama", *, lora: bool = False, compiled: bool = True) -> CausalLMPolicy:
-    """Weights drawn wide, so that attention is not flat; adapters that already do something."""
-    model = MAKE[kind](TOKENIZERS[kind], hidden_size=32, seed=1)
-    if lora:
-        model = LoRA(rank=2, alpha=4.0, dropout=0.0, target_modules="all-linear").attach(model, seed=0)
-    generator = torch.Generator().manual_seed(1)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            if parameter.ndim == 2:
-                parameter.normal_(std=0.15, generator=generator)
     return CausalLMPolicy(
-        model=model, tokenizer=TOKENIZERS[kind], compute_dtype=torch.float32, chat_template=False, compiled=compiled
+        model=wide_model(kind, lora=lora),
+        tokenizer=TOKENIZERS[kind],
+        compute_dtype=torch.float32,
+        chat_template=False,
+        compiled=compiled,
     )
 
 
-def rows(prompts: Sequence[int], completions: Sequence[int], owner: Sequence[int]) -> dict[str, Tensor]:
-    """Prompts and completions of these lengths, and whose prompt each completion continues."""
-    generator = torch.Generator().manual_seed(0)
-    lengths, prompt_lengths = torch.tensor(completions), torch.tensor(prompts)
-    prompt_mask = torch.arange(max(prompts)) >= max(prompts) - prompt_lengths[:, None]
-    mask = torch.arange(max(completions)) < lengths[:, None]
-    return {
-        "prompt_ids": torch.randint(3, 250, prompt_mask.shape, generator=generator) * prompt_mask,
-        "prompt_mask": prompt_mask,
-        "completion_ids": torch.randint(3, 250, mask.shape, generator=generator) * mask,
-        "mask": mask,
-        "owner": torch.tensor(owner),
-    }
-
-
-FIRST = rows([5, 9], [4, 7, 3], [0, 0, 1])
-LATER = rows([17, 3, 6], [1, 9, 30, 2, 14], [0, 0, 0, 1, 2])
+FIRST = Rows([5, 9], [4, 7, 3], [0, 0, 1]).tensors()
+LATER = Rows([17, 3, 6], [1, 9, 30, 2, 14], [0, 0, 0, 1, 2]).tensors()
 
 
 def values_and_gradients(policy: CausalLMPolicy, given: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:

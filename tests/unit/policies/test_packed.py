@@ -17,6 +17,7 @@ from contrastive_reasoning.policies import causal_lm
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy, log_probs_and_full_kl
 from contrastive_reasoning.policies.load import LoRA
 from contrastive_reasoning.policies.tiny import tiny_llama, tiny_qwen2, train_tokenizer
+from tests.unit.lightning_modules.grpo_kit import exact_norm
 
 TOKENIZERS = {kind: train_tokenizer(["1+2=3;3+4=7"], vocab_size=270, kind=kind) for kind in ("llama", "qwen2")}
 
@@ -56,7 +57,7 @@ CASES = {
 }
 
 
-def build(kind: str, seed: int = 1, lora: bool = False) -> CausalLMPolicy:
+def wide_model(kind: str, *, seed: int = 1, lora: bool = False) -> Any:
     """Weights drawn wide, so that attention is not flat; adapters that already do something."""
     make = tiny_llama if kind == "llama" else tiny_qwen2
     model: Any = make(TOKENIZERS[kind], hidden_size=32, seed=seed)
@@ -67,16 +68,16 @@ def build(kind: str, seed: int = 1, lora: bool = False) -> CausalLMPolicy:
         for parameter in model.parameters():
             if parameter.ndim == 2:
                 parameter.normal_(std=0.15, generator=generator)
+    return model
+
+
+def build(kind: str, seed: int = 1, lora: bool = False) -> CausalLMPolicy:
+    model = wide_model(kind, seed=seed, lora=lora)
     for norm in (part for part in model.modules() if type(part).__name__.endswith("RMSNorm")):
         norm.forward = partial(exact_norm, norm)
     return CausalLMPolicy(
         model=model.double(), tokenizer=TOKENIZERS[kind], compute_dtype=torch.float32, chat_template=False
     )
-
-
-def exact_norm(norm: Any, hidden: Tensor) -> Tensor:
-    """The models' own rounds to float32 whatever comes in, and gradients that are added up first round otherwise."""
-    return norm.weight * hidden * (hidden.square().mean(-1, keepdim=True) + norm.variance_epsilon).rsqrt()
 
 
 @pytest.fixture(autouse=True)

@@ -131,7 +131,6 @@ def test_without_a_checkpoint_it_can_be_built_but_not_called(task: Task, rollout
         shaped(rollouts_of(TEXTS))
 
 
-TRIED = ["21+16=37;37-17=20;26+20=46", "21*16=336", "", "nothing", "21-16=5;17+5=22"]
 MEMBER = partial(JointCritic, value_dimension=4, width=16, blocks=1, dimension=8, join_dimension=4, pairs_per_chunk=64)
 
 
@@ -153,14 +152,14 @@ def test_values_and_disagreement_by_member(task: Task, rollouts_of, tmp_path: Pa
     ensemble = EnsembleCritic(member=MEMBER, size=3, seed=0)
     for member in ensemble.members:
         member.values_states = by_state
-    rollouts = rollouts_of(TRIED)
+    rollouts = rollouts_of(TEXTS)
     credit = rewarded_by(task, ensemble, tmp_path)(rollouts)
     assert credit.steps is not None
     logits = []
-    for row, steps in enumerate(task.parse_steps(rollouts.problem_of(row), text) for row, text in enumerate(TRIED)):
+    for row, steps in enumerate(task.parse_steps(rollouts.problem_of(row), text) for row, text in enumerate(TEXTS)):
         asked = [step for step in steps if step.legal]
         if asked:
-            state_actions, goals = ensemble.encode_steps(rollouts.problem_of(row), TRIED[row], asked)
+            state_actions, goals = ensemble.encode_steps(rollouts.problem_of(row), TEXTS[row], asked)
             found = ensemble.member_pairs(state_actions, goals) / 0.1
             assert_close([step.value for step in credit.steps[row]], found.mean(dim=0).sigmoid().tolist())
             logits.append(found[:, [len(step.state) > 1 for step in asked]])  # after the last move nothing is open
@@ -184,9 +183,7 @@ PLAYED = [
 
 @pytest.fixture
 def joint(task: Task, tmp_path: Path) -> CriticReward:
-    critic = JointCritic(
-        value_dimension=4, width=16, blocks=1, dimension=8, join_dimension=4, pairs_per_chunk=64, seed=0
-    )
+    critic = MEMBER(seed=0)
     save_critic(critic, tmp_path, {})
     return CriticReward(
         outcome=VerifierReward(task=task),

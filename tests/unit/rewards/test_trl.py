@@ -133,7 +133,7 @@ def test_a_column_that_is_not_there_is_named_with_those_that_are(
         (functions.too_few, "x", "error, returned 1 numbers for 2 completions"),
     ],
 )
-def test_a_call_that_fails_ends_the_run_or_leaves_the_batch_out(
+def test_a_call_that_fails_ends_the_run(
     rollouts_of: Rollouts, reward_of: Build, function: Callable[..., Any], text: str, reason: str
 ) -> None:
     rollouts = rollouts_of([text, "abc"])

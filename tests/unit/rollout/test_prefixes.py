@@ -20,11 +20,6 @@ GREEDY = replace(SAMPLED, temperature=0.0)
 both_engines = pytest.mark.parametrize("engine", ENGINES, ids=["own", "hf"])
 
 
-@pytest.fixture(params=["llama", "qwen2"])
-def any_policy(request: pytest.FixtureRequest, policies: dict[str, CausalLMPolicy]) -> CausalLMPolicy:
-    return policies[request.param]
-
-
 def written(rollouts: RolloutBatch) -> list[list[int]]:
     return [ids[there].tolist() for ids, there in zip(rollouts.completion_ids, rollouts.mask, strict=True)]
 

@@ -20,6 +20,7 @@ from experiments.run_folder import read_metrics
 from experiments.run_folder.logger import RunFolderLogger
 from experiments.stages.checkpoints import CheckpointError, kept, newest_sound, path_of, seal
 from experiments.stages.stage_checkpoint import Interrupted, StageCheckpoint, StopRequest
+from tests.hostile.trap import Trap
 from tests.unit.experiments.stages.unwritable import unwritable
 
 
@@ -216,16 +217,6 @@ def test_all_that_was_said_of_a_step_is_on_the_disk_before_its_checkpoint(tmp_pa
     whole, killed = ([tuple(m)[:3] for m in read_metrics(tmp_path / name)] for name in ("whole", "killed"))
     assert killed == whole
     assert {name for _, name, _ in whole} == {"train/number", "val/score"}
-
-
-class Trap:
-    """Writes a file where somebody unpickles it."""
-
-    def __init__(self, canary: Path) -> None:
-        self.canary = canary
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return Path.touch, (self.canary,)
 
 
 def test_a_checkpoint_that_holds_code_is_refused_and_not_run(tmp_path: Path) -> None:
