@@ -42,11 +42,11 @@ GIVEN   := $(foreach variable,$(filter-out %_proxy,$(.VARIABLES)),$(if $(filter 
 NOWHERE := $(firstword $(filter-out $(TARGETS) $(STAMP) .DEFAULT,$(GOALS)))
 STRAY   := $(firstword $(filter-out $(TAKEN),$(GIVEN)))
 ifneq ($(NOWHERE),)
-$(error there is no target $(NOWHERE), so nothing was done; a name is said as name=$(NOWHERE). The targets are $(TARGETS))
+$(error there is no target $(NOWHERE), so nothing was done; a name is given as name=$(NOWHERE). The targets are $(TARGETS))
 endif
 ifneq ($(STRAY),)
 $(error make $(GOALS) takes $(or $(addsuffix =…,$(TAKEN)),no variable), not $(STRAY)=$(value $(STRAY)), so nothing was done; \
-a setting is said in over, as in make exp over='seed=1')
+settings are given in over, as in make exp over='seed=1')
 endif
 
 # One word for the shell, whatever stands in it.
@@ -61,7 +61,7 @@ help:  ## show this list
 
 $(STAMP): pyproject.toml constraints.txt
 	@python=$$(test -x $(BIN)/python && echo $(BIN)/python || echo $(or $(PYTHON),python3)); \
-	$$python -c 'import sys; sys.version_info >= (3, 11) or sys.exit("Python 3.11 or newer is needed, " + sys.argv[1] + " is " + sys.version.split()[0] + "; another one is said as PYTHON=…, once there is no $(VENV)")' $$python
+	$$python -c 'import sys; sys.version_info >= (3, 11) or sys.exit("Python 3.11 or newer is needed, " + sys.argv[1] + " is " + sys.version.split()[0] + "; to use another one remove $(VENV) and set PYTHON=…")' $$python
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "installing into $(VENV): a few minutes, once"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt $(TORCH) -e '.[dev]'

@@ -142,7 +142,7 @@ def policies_are_read_once() -> Iterator[None]:
 
 
 NEEDS_REFERENCE = "the objective compares with a reference over the whole vocabulary: choose module=grpo_reference"
-NEEDS_CRITIC = "the reward asks a critic: add 'critic' to stages or give {}.checkpoint=FOLDER"
+NEEDS_CRITIC = "the reward needs a critic: add 'critic' to stages or give {}.checkpoint=FOLDER"
 SEEN: set[tuple[str, ...]] = set()
 """What was checked before: many experiments with one sibling or another are the same but for their name."""
 BUILT: set[tuple[str, ...]] = set()

@@ -155,7 +155,7 @@ def _unfit_critics(config: DictConfig) -> Iterator[str]:
             yield f"{path}.critic: {name} reads no lines of a search: choose critic=number_embedding or critic=text"
     for path, checkpoint in critic_checkpoints(config.reward) if "grpo" in config.stages else ():
         if checkpoint is None and "critic" not in config.stages:
-            yield f"the reward asks a critic: add 'critic' to stages or give {path}.checkpoint=FOLDER"
+            yield f"the reward needs a critic: add 'critic' to stages or give {path}.checkpoint=FOLDER"
         elif checkpoint is not None and not (Path(checkpoint) / CRITIC_FILE).is_file():
             yield f"{path}.checkpoint={checkpoint}: no critic there ({CRITIC_FILE} is missing)"
         elif checkpoint is not None and (wrong := _difference(OmegaConf.select(config, path), Path(checkpoint))):

@@ -242,7 +242,7 @@ def uncounted(plan: Experiment) -> Iterator[str]:
     """What the figures leave out or assume of this experiment, in sentences."""
     config = plan.config
     if plan.rollouts.assumed:
-        yield f"prompts of {plan.rollouts.prompt_tokens} tokens are an assumption: prompt_tokens=NUMBER says better"
+        yield f"prompts of {plan.rollouts.prompt_tokens} tokens are an assumption: set prompt_tokens=NUMBER"
     if ("critic" in config.stages or plan.critic) and config.critic.get("encoder") is None:
         yield "the critic is a small network and not counted"
     if plan.server:

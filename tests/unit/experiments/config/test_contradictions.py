@@ -52,7 +52,7 @@ def test_adapters_are_one_option() -> None:
         ("reward.checkpoint=nowhere reward=critic", "reward.checkpoint=nowhere: no critic there (critic.json is"),
         ("rollout.group_size=1", "rollout.group_size must be a whole number of at least 2"),
         ("stages=[grpo,warm_start]", "stages must be some of"),
-        ("reward=critic", "the reward asks a critic: add 'critic' to stages or give reward.checkpoint=FOLDER"),
+        ("reward=critic", "the reward needs a critic: add 'critic' to stages or give reward.checkpoint=FOLDER"),
         (
             "module=grpo objective=grpo_full_kl",
             "the objective compares with a reference over the whole vocabulary: choose module=grpo",

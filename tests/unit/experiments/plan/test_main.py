@@ -118,7 +118,7 @@ def test_more_gpus_take_fewer_hours_and_smaller_micro_batches_less_memory(plan: 
 
 def test_what_is_assumed_or_left_out_is_said(plan: Plan) -> None:
     said = plan("experiment=llama_critic")
-    assert "note: prompts of 208 tokens are an assumption: prompt_tokens=NUMBER says better" in said
+    assert "note: prompts of 208 tokens are an assumption: set prompt_tokens=NUMBER" in said
     assert "note: the critic is a small network and not counted" in said
     assert "tflops=NUMBER" in said  # on a CPU
     assert "assumption" not in plan("experiment=llama_critic", "prompt_tokens=30")
