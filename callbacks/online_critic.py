@@ -35,6 +35,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from contrastive_reasoning.advantages.base import layers
 from contrastive_reasoning.advantages.trust_gate import TrustGate, refuse_stale_trust
 from contrastive_reasoning.critics import CriticBatch, rows_of
 from contrastive_reasoning.critics.base import Pairing
@@ -117,6 +118,7 @@ class OnlineCritic(L.Callback):
             report(trainer, step, {"loss": None if loss is None else total(loss) / ranks})
         self._due = self.lessons.taken > 0 and step % self.refresh_every == 0
         if self._due and isinstance(pl_module.reward, CalibratedReward):
+            self.lessons.to(batch.rollouts.mask.device)
             scoring, self.reward.critic = self.reward.critic, self.lessons.critic
             try:
                 pl_module.reward.foresee(batch.rollouts)
@@ -151,7 +153,7 @@ class OnlineCritic(L.Callback):
         before = verdict_auroc(self.reward, self.task, rollouts)
         self.reward.critic.load_state_dict(self.lessons.critic.state_dict())
         self.refreshes += 1
-        for part in (pl_module.reward, pl_module.advantage):
+        for part in (pl_module.reward, *layers(pl_module.advantage)):
             if isinstance(part, CalibratedReward | TrustGate):
                 part.begin_anew()
         return {"auroc_before": before, "auroc_after": verdict_auroc(self.reward, self.task, rollouts)}
@@ -227,15 +229,19 @@ class CriticUpdates:
         self._stepper = self.optimizer(critic.parameters())
         self.taken = self.skipped.count = 0
 
+    def to(self, device: torch.device) -> None:
+        """Move the critic; whoever moved its weights alone would leave the optimizer's moments behind."""
+        if next(self.critic.parameters()).device != device:
+            self.critic.to(device)
+            self._stepper.load_state_dict(self._stepper.state_dict())  # its moments do not follow by themselves
+
     def train(self, states: ReplayBuffer, *, device: torch.device, rank: int, ranks: int) -> float | None:
         """Several optimizer steps; the loss, half of either kind, of the last one that was not left out.
 
         Raises:
             TooManySkipped: with the two batches of a step that is one too many.
         """
-        if next(self.critic.parameters()).device != device:
-            self.critic.to(device)
-            self._stepper.load_state_dict(self._stepper.state_dict())  # its moments do not follow by themselves
+        self.to(device)
         self.critic.train()
         losses = [self._step(states, device, rank, ranks) for _ in range(self.steps)]
         self.critic.eval()

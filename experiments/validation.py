@@ -13,12 +13,14 @@ from typing import Any
 import torch
 from omegaconf import DictConfig, OmegaConf
 
-from contrastive_reasoning.advantages import TrustGate
+from contrastive_reasoning.advantages import Potential, TrustGate
+from contrastive_reasoning.advantages.base import layers
 from contrastive_reasoning.advantages.trust_gate import refuse_stale_trust
 from contrastive_reasoning.critics.ensemble import EnsembleCritic
 from contrastive_reasoning.policies.load import tokenizer_and_context
 from contrastive_reasoning.policies.prompting import NO_SYSTEM, check_system, prompt_ids
 from contrastive_reasoning.rewards.base import Credit, StepCredit
+from contrastive_reasoning.rewards.calibrated import CalibratedReward
 from contrastive_reasoning.rewards.critic import INNER
 from contrastive_reasoning.tasks.base import Problem, Split, Task, Verdict
 from experiments.assemble import AssemblyError, build
@@ -62,20 +64,32 @@ def check_credit_fits(config: DictConfig) -> None:
         metrics={"steps/return": 0.5} if valuing else {},
         verdicts=[Verdict(status="wrong", reason="")] * 2 if verifies else None,
     )
-    outer = build(config, "advantage")
+    for path, kind in kinds.items():
+        if kind is CalibratedReward and not hasattr(_class_of(nodes[path].source), "step_logits"):
+            raise AssemblyError(
+                f"{path}: source must have logits of states, as reward=critic, oracle and oracle_flipped have, got "
+                f"{_class_of(nodes[path].source).__name__}"
+            )
+    advantages = [*layers(build(config, "advantage"))]
     # a gate calls the advantage within it only once it trusts the critic, which is too late
-    for advantage in (outer, getattr(outer, "advantage", outer)):
+    for advantage in advantages:
         try:
             advantage(credit, torch.ones(2, 1, dtype=torch.bool), 2)
         except ValueError as error:
             raise AssemblyError(f"advantage: {error}") from error
-    judging = [kind for kind in (*kinds.values(), type(outer)) if getattr(kind, "reads_verdicts", False)]
+    judging = [kind for kind in (*kinds.values(), *map(type, advantages)) if getattr(kind, "reads_verdicts", False)]
     if judging and not verifies:
         raise AssemblyError(f"reward: no part of it verifies, and {judging[0].__name__} judges values by verdicts")
-    if isinstance(outer, TrustGate) and (adding := [path for path in valuing if nodes[path].get("weight")]):
+    adding = [path for path in valuing if nodes[path].get("weight")]
+    if adding and any(isinstance(advantage, TrustGate) for advantage in advantages):
         raise AssemblyError(
             f"advantage: a trust gate closes the credit of steps alone, and {adding[0]}.weight adds their values to "
             f"the outcome, which stays open: use {adding[0]}.weight=0 or an advantage without a gate"
+        )
+    if adding and any(isinstance(advantage, Potential) and advantage.weight == 1 for advantage in advantages):
+        raise AssemblyError(
+            f"advantage: a potential of weight 1 takes nothing of the outcome, to which {adding[0]}.weight adds "
+            f"values: use {adding[0]}.weight=0 or an advantage with a smaller weight"
         )
     rollouts = _class_of(config.rollout)
     if (fitted := having("reads_all_groups")) and getattr(rollouts, "keeps_what_differs", False):

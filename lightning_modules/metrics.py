@@ -20,6 +20,7 @@ from contrastive_reasoning.critics import CriticOracleBatch
 from contrastive_reasoning.losses import categorical_accuracy, mean_over
 from contrastive_reasoning.losses.masked import masked_logsumexp
 from contrastive_reasoning.rewards import Credit
+from contrastive_reasoning.rewards.shaping import auroc
 from contrastive_reasoning.rollout.batch import RolloutBatch, verdicts_of
 from contrastive_reasoning.tasks.base import Status, Task, Verdict, correct_in_forms
 
@@ -153,14 +154,8 @@ class SiblingRanking(Metric):
 
     def compute(self) -> Tensor:
         scores, label, group = (dim_zero_cat(getattr(self, name)) for name in ("scores", "label", "group"))
-        order = group.argsort(stable=True)
-        sizes = group[order].unique_consecutive(return_counts=True)[1].tolist()
-        right, pairs = 0.0, 0
-        for values, reached in zip(scores[order].split(sizes), label[order].split(sizes), strict=True):
-            margin = values[reached][:, None] - values[~reached][None, :]
-            right += float((margin > 0).sum()) + 0.5 * float((margin == 0).sum())
-            pairs += margin.numel()
-        return torch.tensor(right / pairs if pairs else float("nan"))
+        share = auroc(scores.cpu(), label.cpu(), group.cpu())
+        return torch.tensor(float("nan") if share is None else share)
 
 
 class OracleMetrics(nn.Module):
@@ -177,10 +172,10 @@ class OracleMetrics(nn.Module):
         """Add N states with their logits (N,)."""
         wide, label = logits.detach().double(), batch.label.long()
         ordered = 0.5 + 0.5 * wide / (1 + wide.abs())  # in (0, 1) in the same order: a sigmoid makes large logits equal
-        for depth, auroc in zip(DEPTHS, self.auroc.values(), strict=True):
+        for depth, metric in zip(DEPTHS, self.auroc.values(), strict=True):
             at_depth = batch.depth == depth
             if at_depth.any():
-                auroc.update(ordered[at_depth], label[at_depth])  # pyright: ignore
+                metric.update(ordered[at_depth], label[at_depth])  # pyright: ignore
         self.auprc.update(ordered, label)
         self.ece.update(logits.detach().float().sigmoid(), label)
         self.ranking.update(logits, batch.label, batch.problem, batch.depth)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 import torch
@@ -31,6 +31,13 @@ class StatefulAdvantage(Advantage, Protocol):
     def state_dict(self) -> dict[str, Any]: ...
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None: ...
+
+
+def layers(advantage: Any) -> Iterator[Any]:
+    """The advantage, the one that it holds as ``advantage``, the one within that, and so on."""
+    while advantage is not None:
+        yield advantage
+        advantage = getattr(advantage, "advantage", None)
 
 
 def refuse_memory(owner: str, outcome: Advantage) -> None:

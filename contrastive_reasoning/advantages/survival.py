@@ -91,15 +91,12 @@ def _changes(steps: Sequence[StepCredit], start: float, verdict: float | None) -
     last = next((step for step in reversed(steps) if step.legal), None)
     found: list[Change | None] = []
     for step in steps:
-        if not step.legal:
-            before = latest.get(step.depth + 1)
-            found.append(None if before is None else (step.depth, before, 0.0))
-            continue
-        finished = step.depth == FINISHED and step is last and verdict is not None
-        value = verdict if finished and verdict is not None else step.value
+        ends = step is last and step.depth == FINISHED
+        value = verdict if ends and verdict is not None else step.value  # an illegal step's is 0
         before = latest.get(step.depth + 1)
         found.append(None if step.again or before is None else (step.depth, before, value))
-        latest[step.depth] = value
+        if step.legal:
+            latest[step.depth] = value
     return found
 
 

@@ -25,7 +25,7 @@ from typing import Any, Protocol, runtime_checkable
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from contrastive_reasoning.advantages.base import Advantage
+from contrastive_reasoning.advantages.base import Advantage, layers
 from contrastive_reasoning.rewards.base import Credit
 
 AUROC, DISAGREEMENT = "steps/auroc_siblings", "critic/disagreement"
@@ -151,11 +151,12 @@ def refuse_stale_trust(advantage: Any, refresh_every: int) -> None:
 
     Raises ValueError: naming both numbers.
     """
-    if isinstance(advantage, TrustGate) and advantage.window >= refresh_every:
-        raise ValueError(
-            f"online.refresh_every={refresh_every} changes the critic before advantage.window={advantage.window} "
-            "rollout batches have shown what it is worth: take a smaller window"
-        )
+    for layer in layers(advantage):
+        if isinstance(layer, TrustGate) and layer.window >= refresh_every:
+            raise ValueError(
+                f"online.refresh_every={refresh_every} changes the critic before advantage.window={layer.window} "
+                "rollout batches have shown what it is worth: take a smaller window"
+            )
 
 
 def _mean(values: list[float]) -> float:

@@ -9,7 +9,6 @@ if TYPE_CHECKING:
         Critic,
         CriticBatch,
         CriticOracleBatch,
-        DotProductCritic,
         TraceCritic,
         TwoTowerCritic,
         members_of,

@@ -107,15 +107,6 @@ class TraceCritic(Critic, Protocol):
         ...
 
 
-@runtime_checkable
-class DotProductCritic(Critic, Protocol):
-    """f = similarity(φ(s, a), ψ(g)): the two embeddings can be looked at."""
-
-    def encode_state_action(self, state_actions: Any) -> Float[Tensor, "A D"]: ...
-
-    def encode_goal(self, goals: Any) -> Float[Tensor, "C D"]: ...
-
-
 class TwoTowerCritic(nn.Module, ABC):
     """f(s, a, g) = similarity(φ(s, a), ψ(g)), of all pairs or of given pairs; the two encoders are the subclass's."""
 

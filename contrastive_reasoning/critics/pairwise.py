@@ -76,7 +76,8 @@ class PairTrunk(nn.Module):
         whole = numbers.sum(dim=1)
         pair = self.linear(torch.cat([one, other, whole[rows] - one - other], dim=1))
         pair = self.pair_blocks(pair + self.product(self.first(one) * self.second(other)))
-        return self.state(self.alone(numbers).sum(dim=1).index_add(0, rows, pair))
+        singles = self.alone(numbers).sum(dim=1)
+        return self.state(singles.index_add(0, rows, pair.to(singles.dtype)))  # autocast on CUDA sums in float32
 
 
 class PairwiseCritic(JointCritic):

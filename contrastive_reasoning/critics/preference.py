@@ -100,8 +100,8 @@ class PreferenceCritic(nn.Module):
     ) -> tuple[Tokens, Float[Tensor, "N H"]]:
         """The prompt and completion up to each step and to its end, with the goal; at least one step.
 
-        What comes before a step ends where the step before it did, as the beginnings do that were trained on: without
-        what is written between the two. So the movements of a completion's steps add up to that of the whole.
+        What comes before a step ends without the separators in front of it, as the beginnings do that were trained on.
+        In a list of legal moves the movements of the steps add up to that of the whole.
 
         Raises ValueError: no goal was set.
         """

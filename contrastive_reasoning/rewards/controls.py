@@ -110,7 +110,7 @@ class ShuffledReward:
 
         depth 3     0.9  0.1  0.4        0.4  0.9  0.1      one rollout's value may come from any rollout of the batch
         depth 2     0.8  0.0        →    0.0  0.8
-        starts      0.7  0.2             0.2  0.7           one number for each problem, moved among the problems
+        starts      0.7  0.2             0.2  0.7           those of a problem's rollouts, moved among the problems
 
     The order is drawn from the seed and the batch's texts, so a resumed run shuffles alike; values move between the
     rollouts of all ranks. The metrics ``steps/…``, which a trust gate reads, are those of the shuffled values.
@@ -139,9 +139,9 @@ class ShuffledReward:
         steps = _of_this_rank(shuffle_within_depth(_of_all_ranks(credit.steps, size), rng), size)
         starts = credit.starts
         if starts is not None:
-            problems = _of_all_ranks(starts, size)[::size]
-            rng.shuffle(problems)
-            starts = _of_this_rank([value for value in problems for _ in range(size)], size)
+            groups = _groups(_of_all_ranks(starts, size), size)
+            rng.shuffle(groups)
+            starts = _of_this_rank([value for group in groups for value in group], size)
         part = credit.outcome.new_tensor([mean([step.value for step in row]) for row in steps])
         shuffled = replace(
             credit,

@@ -6,7 +6,7 @@ Of an ensemble f is the members' mean, and how far they disagree over the steps 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -181,11 +181,17 @@ class CriticReward:
     def _logits(self, pairs: tuple[Any, Any], device: torch.device) -> Float[Tensor, "M N"]:
         """Of N state–actions, each with its own goal."""
         pieces = []
-        for rows in torch.arange(rows_of(pairs)).split(self.batch_size):
+        for rows in torch.arange(rows_of(pairs)).split(max(1, self.batch_size // tokens_of_a_pair(pairs))):
             chunk = tree_map(lambda part: part.to(device), take(pairs, rows))
             many = isinstance(self.critic, EnsembleCritic)
             pieces.append(self.critic.member_pairs(*chunk) if many else self.critic.pairs(*chunk)[None])
         return (torch.cat(pieces, dim=1).float() / self.temperature).cpu()
+
+
+def tokens_of_a_pair(pairs: tuple[Any, Any]) -> int:
+    """Of the text that each state–action is read as; 1 for a critic that reads numbers."""
+    texts = pairs[0] if isinstance(pairs[0], Mapping) else {}
+    return max([ids.shape[1] for name, ids in texts.items() if name.endswith("input_ids")], default=1)
 
 
 def probabilities(logits: Sequence[Float[Tensor, "M _"]]) -> list[list[float]]:

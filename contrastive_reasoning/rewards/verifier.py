@@ -38,7 +38,8 @@ class VerifierReward:
 class FormatReward:
     """1 where the completion ended by itself and could be read, right or wrong, else 0.
 
-    It does not depend on correctness: weigh it well below the verifier.
+    It does not depend on correctness: weigh it well below the verifier. A completion whose judging failed (``error``)
+    is left out: it is neither.
     """
 
     verifies = True
@@ -49,12 +50,19 @@ class FormatReward:
 
     def __call__(self, rollouts: RolloutBatch) -> Credit:
         verdicts = verdicts_of(self.task, rollouts)
+        failures = {row: verdict for row, verdict in enumerate(verdicts) if not verdict.judged}
         readable = [
-            float(verdict.status in ("ok", "wrong") and finish == "stop")
+            float(verdict.status in ("ok", "wrong") and finish == "stop") if verdict.judged else None
             for verdict, finish in zip(verdicts, rollouts.finish_reasons, strict=True)
         ]
-        outcome = rollouts.old_log_probs.new_tensor(readable)
-        return Credit(outcome=outcome, parts={"format": outcome}, verdicts=verdicts)
+        outcome = rollouts.old_log_probs.new_tensor(fill_with_mean(readable))
+        return Credit(
+            outcome=outcome,
+            parts={"format": outcome},
+            verdicts=verdicts,
+            failures=failures,
+            metrics=failure_metrics(failures, len(rollouts)),
+        )
 
 
 class OverlongReward:

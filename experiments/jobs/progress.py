@@ -35,7 +35,8 @@ class RunProgress:
         config = read_config(run)
         self._budget: Mapping[str, Any] = config.get("budget") or {}
         reward = config.get("reward")
-        self._warmup = reward.get("warmup_steps") or 0 if isinstance(reward, dict) else 0
+        learns = isinstance(reward, dict) and reward.get("trainable", True)  # a fixed head has no warm-up
+        self._warmup = reward.get("warmup_steps") or 0 if learns else 0
         self._read: dict[Path, int] = {}
         self._metrics: dict[str, float] = {}
         self._step = 0

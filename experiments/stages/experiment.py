@@ -124,9 +124,9 @@ def check_parts(config: DictConfig) -> None:
                 raise AssemblyError(f"{OPTIMIZERS[stage]}: {first_line(error)}") from error
             train.stage_checkpoint(config, stage, Path())
     if "grpo" in config.stages:
+        check_credit_fits(config)
         if not any(True for _ in critic_checkpoints(config.reward)):
             build(config, "reward")
-        check_credit_fits(config)
         check_online(config)
     if "grpo" in config.stages or "evaluate" in config.stages:
         check_prompts_fit(config)

@@ -105,7 +105,7 @@ def test_evaluation_counts_problems_and_ends_with_what_is_logged(told: list[dict
 def test_quiet_says_only_that_stages_begin_and_end_and_runs_none_anew(
     told: list[dict[str, Any]], outputs: Path
 ) -> None:
-    said = run(outputs, *SMALL, "progress=quiet", "reward.weight=0.25").splitlines()
+    said = run(outputs, *SMALL, "progress=quiet", "objective.kl_weight=0.25").splitlines()
     for stage in STAGES[:2]:
         assert any(line.startswith(f"{stage}: reusing ") for line in said), "how it is shown is no part of a stage"
     for stage in STAGES[2:]:

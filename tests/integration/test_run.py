@@ -180,7 +180,7 @@ def sweep(first: Path, tmp_path_factory: pytest.TempPathFactory) -> Sweep:
     (own / "leaky.py").write_text(LEAK)
     database = f"sqlite:///{tracked / 'mlflow.db'}"
     command = [sys.executable, "-m", "experiments.run", "-m", *SMALL, f"output_dir={first.parents[2]}"]
-    swept = ["reward.weight=0.1,0.2", "rollout.group_size=4", "stages=[warm_start,critic,grpo]"]
+    swept = ["objective.kl_weight=0.1,0.2", "rollout.group_size=4", "stages=[warm_start,critic,grpo]"]
     environment = {**os.environ, **SECRETS, "MLFLOW_TRACKING_URI": database, "OMP_NUM_THREADS": "1"}
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, [str(own), os.environ.get("PYTHONPATH")]))
     command = [*command, *swept, "logger.patience=60", "callbacks.grpo.completion_projection._target_=leaky.Leak"]
@@ -210,7 +210,7 @@ def test_a_sweep_is_one_parent_with_its_jobs_as_children(sweep: Sweep) -> None:
     parents = [run for run in runs if run.data.tags["kind"] == "sweep"]
     assert len(parents) == 1
     children = [run for run in runs if run.data.tags.get("mlflow.parentRunId") == parents[0].info.run_id]
-    arms = {(run.data.params["reward.weight"], run.data.params["rollout.group_size"]) for run in children}
+    arms = {(run.data.params["objective.kl_weight"], run.data.params["rollout.group_size"]) for run in children}
     assert arms == {("0.1", "4"), ("0.2", "4")}
     assert all("val/verifier/accuracy" in run.data.metrics for run in children)
 

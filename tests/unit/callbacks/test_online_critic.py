@@ -12,7 +12,7 @@ from lightning import Callback
 from torch import Tensor
 
 from callbacks.health import Health
-from contrastive_reasoning.advantages import MeanCentred, Potential, Process, TrustGate
+from contrastive_reasoning.advantages import MeanCentred, Potential, Process, Subsampled, TrustGate
 from contrastive_reasoning.critics import EnsembleCritic, NumericV1, save_critic
 from contrastive_reasoning.losses import BinaryNCE, dot
 from contrastive_reasoning.rewards import VerifierReward, WeightedSum
@@ -191,8 +191,9 @@ GATE = TrustGate(advantage=ONE_STEP, window=2, floor=0.6, span=0.3, total_steps=
 
 def test_a_gate_that_would_never_know_the_copy_it_weighs_is_refused(checkpoint: str) -> None:
     sentence = r"online\.refresh_every=2 changes the critic before advantage\.window=2 rollout batches have shown"
-    with pytest.raises(ValueError, match=sentence):
-        fit(learner(calibrated(checkpoint), GATE), 1, online())
+    for advantage in (GATE, Subsampled(advantage=GATE, share=1.0, seed=0)):
+        with pytest.raises(ValueError, match=sentence):
+            fit(learner(calibrated(checkpoint), advantage), 1, online())
 
 
 def test_at_a_refresh_gate_and_curves_begin_anew(checkpoint: str) -> None:
@@ -203,11 +204,12 @@ def test_at_a_refresh_gate_and_curves_begin_anew(checkpoint: str) -> None:
             self.seen: list[tuple[int, int, int]] = []
 
         def on_train_batch_end(self, trainer: Any, pl_module: Any, *_: Any) -> None:
-            shaped, gate = pl_module.reward, pl_module.advantage
+            shaped, gate = pl_module.reward, pl_module.advantage.advantage
             self.seen.append((len(shaped.seen), len(gate.disagreements), int(shaped.foreseen is not None)))
 
     kept, gate = Kept(), TrustGate(advantage=ONE_STEP, window=3, floor=0.6, span=0.3, total_steps=10**6)
-    fit(learner(calibrated(checkpoint), gate), 12, online(refresh_every=5), kept)
+    within = Subsampled(advantage=gate, share=1.0, seed=0)
+    fit(learner(calibrated(checkpoint), within), 12, online(refresh_every=5), kept)
     batches, judged, foreseen = zip(*kept.seen, strict=True)
     assert batches == (1, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2), "what was foreseen and the batch at hand, at most two"
     assert foreseen == (0, 0, 0, 0, 1, 0, 0, 0, 0, 1, 0, 0)

@@ -28,6 +28,16 @@ def test_all_pairs_are_the_given_pairs() -> None:
         assert_close(every[:, column], critic.pairs(STATES, goal.expand(4)))
 
 
+def test_a_sum_in_float32_takes_pairs_in_bfloat16() -> None:
+    """As autocast makes them on CUDA, which sums in float32 whatever comes in."""
+    trunk = pairwise().trunk
+    assert isinstance(trunk, PairTrunk)
+    features = pairwise().features(STATES).flatten(start_dim=1)
+    expected = trunk(features)
+    trunk.pair_blocks.register_forward_hook(lambda module, inputs, output: output.bfloat16())
+    assert_close(trunk(features), expected, rtol=0.05, atol=0.05)
+
+
 def test_order_of_the_numbers_does_not_matter() -> None:
     critic = pairwise()
     assert_close(critic(STATES.flip(1), GOALS), critic(STATES, GOALS), rtol=0, atol=0)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -168,6 +170,22 @@ def test_starts_move_among_problems_and_groups_share_theirs(task: Task, rollouts
     assert sorted(got) == sorted(true)
     assert got != true
     assert got[::2] == got[1::2]
+
+
+def test_starts_of_single_rollouts_stay_theirs(task: Task, rollouts_of) -> None:
+    """As Monte Carlo's, which leave out the rollout's own verdict: another's would hold it."""
+    problems = [CountdownProblem((n, n + 1, 3), 10, style="direct") for n in range(4, 24)]
+    rollouts = rollouts_of([f"{row}" for row in range(40)], *problems)
+    inner = RandomPotentialReward(outcome=VerifierReward(task=task), task=task, weight=0.0, seed=0)
+
+    class Alternating:
+        def __call__(self, rollouts: Any) -> Credit:
+            return replace(inner(rollouts), starts=[float(row) for row in range(40)])
+
+    got = ShuffledReward(reward=Alternating(), weight=0.0, seed=0)(rollouts).starts
+    assert got is not None
+    assert sorted(got) == [float(row) for row in range(40)]
+    assert all((second - first, first % 2) == (1, 0) for first, second in zip(got[::2], got[1::2], strict=True))
 
 
 def test_the_order_is_a_function_of_what_the_batch_holds(task: Task, rollouts_of, texts: list[str]) -> None:

@@ -125,6 +125,25 @@ def test_the_critic_is_frozen_and_deterministic(task: Task, rollouts_of, checkpo
     assert torch.equal(shaped(rollouts).outcome, shaped(rollouts).outcome)
 
 
+def test_texts_are_scored_by_their_tokens(task: Task, rollouts_of, checkpoint: Path) -> None:
+    """A batch of states is thousands of texts."""
+
+    class Reader(Pointer):
+        def encode_steps(self, problem: Problem, completion: str, steps: Sequence[Step]) -> tuple[Any, Any]:
+            newest, target = super().encode_steps(problem, completion, steps)
+            return {"input_ids": newest[:, :1].repeat(1, 50)}, target
+
+        def pairs(self, state_actions: Any, goals: Any) -> Tensor:
+            sizes.append(len(goals))
+            return super().pairs(state_actions, goals)
+
+    sizes: list[int] = []
+    save_critic(Reader(0.1), checkpoint / "reader", {})
+    by_token = reward(task, Reader(9.0), checkpoint / "reader", batch_size=120)(rollouts_of(TEXTS))
+    assert sizes == [2, 2, 2], "of 50 tokens two fit"
+    assert by_token.outcome.tolist() == reward(task, Pointer(9.0), checkpoint)(rollouts_of(TEXTS)).outcome.tolist()
+
+
 def test_without_a_checkpoint_it_can_be_built_but_not_called(task: Task, rollouts_of) -> None:
     shaped = reward(task, Pointer(9.0), None)
     with pytest.raises(RuntimeError, match=r"reward\.checkpoint is null: train a critic first"):

@@ -71,6 +71,13 @@ def test_format(task: Task, rollouts_of) -> None:
     assert FormatReward(task=task)(rollouts_of(TEXTS, finish="length")).outcome.tolist() == [0.0] * 4
 
 
+def test_what_was_not_judged_has_no_format_either(task: Task, rollouts_of) -> None:
+    credit = FormatReward(task=Breaking(task))(rollouts_of(TEXTS))
+    assert [*credit.failures] == [2]
+    assert credit.metrics["reward/failed"] == 0.25
+    assert credit.outcome.tolist() == pytest.approx([1.0, 1.0, 2 / 3, 0.0])
+
+
 def test_weighted_sum_names_its_mistakes(task: Task, rollouts_of) -> None:
     one = VerifierReward(task=task)
     with pytest.raises(ValueError, match=r"rewards \(a, b\) and weights \(a\) must name the same"):

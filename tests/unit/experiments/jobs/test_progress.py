@@ -27,10 +27,10 @@ def write_stages(run: Path, *stages: str) -> None:
     (run / "stages.json").write_text(json.dumps(entries))
 
 
-def started(folder: Path) -> RunProgress:
+def started(folder: Path, reward: str = "{warmup_steps: 10}") -> RunProgress:
     folder.mkdir()
     (folder / "config.yaml").write_text(
-        "budget: {critic: {steps: 9}, grpo: {steps: 60}, evaluate: {problems: 4}}\nreward: {warmup_steps: 10}\n"
+        f"budget: {{critic: {{steps: 9}}, grpo: {{steps: 60}}, evaluate: {{problems: 4}}}}\nreward: {reward}\n"
     )
     return RunProgress(folder)
 
@@ -68,6 +68,13 @@ def test_the_newest_stage_its_step_and_metric_are_followed_and_shown(tmp_path: P
     write_stages(run, "critic", "grpo", "evaluate")
     progress.look()
     assert progress.place == "evaluate", "a stage without steps"
+
+
+def test_a_fixed_head_is_not_warmed_up(tmp_path: Path) -> None:
+    progress = started(run := tmp_path / "run", reward="{warmup_steps: 10, trainable: false}")
+    write_stages(run, "grpo")
+    progress.look()
+    assert progress.place == "grpo 0/60"
 
 
 def test_a_job_whose_process_vanished_has_failed(tmp_path: Path) -> None:

@@ -89,6 +89,32 @@ def test_what_fits_is_let_through(overrides: tuple[str, ...]) -> None:
             ),
             "use reward.weight=0",
         ),
+        (
+            ("reward=critic", "advantage=one_step_subsampled", "advantage@advantage.advantage=gated"),
+            "advantage: a trust gate .* use reward.weight=0",
+        ),
+        (
+            (
+                *("reward=critic", "reward.weight=0.0", "critic=text"),
+                *("advantage=one_step_subsampled", "advantage@advantage.advantage=gated"),
+            ),
+            "potential needs .* has: CriticReward",
+        ),
+        (
+            ("reward.weight=0.5",),
+            r"advantage: a potential of weight 1 takes nothing of the outcome, .* use reward\.weight=0 or",
+        ),
+        *(
+            (
+                ("reward=oracle_calibrated", f"reward@reward.source={source}", "reward.source.weight=0.0"),
+                f"reward: source must have logits of states, .*, got {name}",
+            )
+            for source, name in (
+                ("random_potential", "RandomPotentialReward"),
+                ("constant_value", "ConstantValueReward"),
+                ("shuffled", "ShuffledReward"),
+            )
+        ),
         ((*UNVERIFIED, "advantage=potential"), "advantage: a potential ends in the verified outcome"),
         ((*UNVERIFIED_CALIBRATED, "advantage=process"), "reward: no part of it verifies, and CalibratedReward judges"),
         (

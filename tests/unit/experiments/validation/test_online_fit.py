@@ -52,6 +52,13 @@ def test_what_fits_is_let_through(overrides: tuple[str, ...]) -> None:
             ("reward=critic_calibrated", "advantage=gated", "advantage@advantage.advantage=one_step"),
             r"online: online\.refresh_every=10 changes the critic before advantage\.window=10 .* a smaller window",
         ),
+        (
+            (
+                *("reward=critic_calibrated", "advantage=one_step_subsampled", "advantage@advantage.advantage=gated"),
+                "advantage@advantage.advantage.advantage=one_step",
+            ),
+            r"online: online\.refresh_every=10 changes the critic before advantage\.window=10 .* a smaller window",
+        ),
         (("online.refresh_every=0",), "online: online.refresh_every must be at least 1, got 0"),
     ],
 )
