@@ -12,7 +12,7 @@ from jinja2 import Environment
 from callbacks.figures import due, log_with, watching
 from contrastive_reasoning.evaluation.suite import MAIN
 from contrastive_reasoning.rewards import Credit
-from contrastive_reasoning.rollout.batch import verdicts_of
+from contrastive_reasoning.rewards.base import verdicts_on
 from contrastive_reasoning.rollout.spans import readable, visible_tokens
 from contrastive_reasoning.tasks.base import Task
 
@@ -51,7 +51,10 @@ pre { margin: .3rem 0; padding: .5rem .7rem; border: 1px solid #ddd; white-space
 
 
 class Completions(L.Callback):
-    """Logs the greedy completions of the first ``problems`` validation problems with their verdicts. Only watches."""
+    """Logs greedy completions with their verdicts. Only watches.
+
+    They are of the first ``problems`` validation problems that the first rank has.
+    """
 
     def __init__(self, *, task: Task, problems: int) -> None:
         if problems < 1:
@@ -78,7 +81,7 @@ class Completions(L.Callback):
                     "answer": problem.answer,
                     "completion": readable(text),
                     "status": verdict.status,
-                    "reason": verdict.reason,
+                    "reason": readable(verdict.reason),
                 }
             )
 
@@ -118,7 +121,7 @@ class TrainingCompletions(L.Callback):
         if not due(step, self.every) or not watching(trainer) or pl_module.credit is None:
             return
         rollouts, credit, advantages = batch.rollouts, pl_module.credit, pl_module.advantages
-        verdicts = verdicts_of(self.task, rollouts) if credit.verdicts is None else credit.verdicts
+        verdicts = verdicts_on(credit, self.task, rollouts)
         table, traces = [], []
         for row in mixed([verdict.correct for verdict in verdicts], self.rows):
             problem, verdict, written = rollouts.problem_of(row), verdicts[row], rollouts.mask[row]

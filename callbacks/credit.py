@@ -14,8 +14,9 @@ from torch import Tensor
 
 from callbacks.figures import LABEL_COLOURS, LINE_COLOURS, due, log_with, watching
 from contrastive_reasoning.rewards import Credit
+from contrastive_reasoning.rewards.base import verdicts_on
 from contrastive_reasoning.rewards.oracle import in_reach
-from contrastive_reasoning.rollout.batch import RolloutBatch, verdicts_of
+from contrastive_reasoning.rollout.batch import RolloutBatch
 from contrastive_reasoning.rollout.spans import readable, tokens_of_span
 from contrastive_reasoning.tasks.base import Task, Verdict
 
@@ -58,7 +59,7 @@ class StepCredit(L.Callback):
         step, credit, rollouts = int(pl_module.rollout_step), pl_module.credit, batch.rollouts
         if not due(step, self.every) or not watching(trainer) or pl_module.advantages is None or credit.steps is None:
             return
-        verdicts = verdicts_of(self.task, rollouts) if credit.verdicts is None else credit.verdicts
+        verdicts = verdicts_on(credit, self.task, rollouts)
         traces = {
             title(rollouts.problem_of(row).id, verdicts[row]): traced_steps(
                 self.task, rollouts, credit, pl_module.advantages, row

@@ -17,6 +17,7 @@ from callbacks.figures import LABEL_COLOURS, PARITY_COLOURS, due, log_with, watc
 from contrastive_reasoning.critics import CriticBatch, CriticOracleBatch
 from contrastive_reasoning.geometry import parity_of, pca, tsne
 from contrastive_reasoning.policies.sharding import gathered
+from contrastive_reasoning.rewards.base import verdicts_on
 from contrastive_reasoning.tasks.base import Task
 
 CLASSES = {
@@ -111,7 +112,7 @@ class CompletionProjection(L.Callback):
     """
 
     task: Task
-    """Verifies them."""
+    """Verifies them where the reward does not."""
     points: int
     """Completions drawn at most, whole groups from the beginning of the batch."""
     every: int
@@ -130,12 +131,11 @@ class CompletionProjection(L.Callback):
         step = int(pl_module.rollout_step)
         if not due(step, self.every) or not watching(trainer) or not hasattr(pl_module.reward, "embed"):
             return
+        if pl_module.credit is None:
+            return
         embeddings = pl_module.reward.embed(batch.rollouts).float().cpu()[: self.points]
         if len(embeddings) >= LEAST:
-            rollouts = batch.rollouts
-            verdicts = [
-                self.task.verify(rollouts.problem_of(row), rollouts.texts[row]) for row in range(len(embeddings))
-            ]
+            verdicts = verdicts_on(pl_module.credit, self.task, batch.rollouts)[: len(embeddings)]
             correct = torch.tensor([verdict.correct for verdict in verdicts])
             title = f"{len(embeddings)} completions in the contrastive space, step {step:,}"
             settings: dict[str, Any] = {"title": title, "perplexity": self.perplexity, "seed": self.seed}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
 from functools import wraps
@@ -19,6 +19,8 @@ from omegaconf import DictConfig, OmegaConf
 
 from contrastive_reasoning.policies import load
 from contrastive_reasoning.policies.tiny import tiny_llama, tiny_qwen2, train_tokenizer
+from contrastive_reasoning.tasks.base import Problem
+from contrastive_reasoning.tasks.countdown.problem import problem_key
 from experiments.assemble import build
 from experiments.config.composition import open_critics
 from experiments.config.contradictions import contradiction
@@ -326,3 +328,26 @@ def test_a_text_critic_is_trained_whole_or_by_adapters(scale: str, training: str
     config = composed("experiment=critic_text", f"scale={scale}")
     assert config.critic.encoder.training._target_.endswith(f".{training}")
     assert config.pretraining.optimizer.learning_rate == rate
+
+
+def test_no_setting_of_the_far_suite_poses_what_a_file_trains_on(tmp_path: Path) -> None:
+    """Its settings make problems of their own, and a task keeps out of its problems only the file that it knows."""
+    far = "experiment=llama_baseline", "suite=countdown_far"
+    settings = ("larger", "longproc_ranges")
+    asked = [build(composed(*far), f"suite.settings.{name}.task").problems("test")[:20] for name in settings]
+    mine = tmp_path / "mine.jsonl"
+    rows = [
+        {"nums": [*problem.fields["numbers"]], "target": problem.fields["target"]}
+        for problems in asked
+        for problem in problems
+    ]
+    mine.write_text("".join(f"{json.dumps(row)}\n" for row in rows), encoding="utf-8")
+    config = composed(*far, "task.train=file", f"task.train_file={mine}")
+    trained = keys_of(build(config, "task").problems("train"))
+    assert len(trained) == 40
+    for name in ("main", *settings):
+        assert not trained & keys_of(build(config, f"suite.settings.{name}.task").problems("test"))
+
+
+def keys_of(problems: Sequence[Problem]) -> set[Any]:
+    return {problem_key(problem.fields["numbers"], problem.fields["target"]) for problem in problems}

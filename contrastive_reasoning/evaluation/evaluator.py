@@ -203,7 +203,7 @@ def _judge(
             "answer": problem.answer,
             "completion": readable(best.texts[place]),
             "status": verdict.status,
-            "reason": verdict.reason,
+            "reason": readable(verdict.reason),
             "finish_reason": best.finish_reasons[place],
         }
         row |= {"samples_correct": f"{correct[place]}/{samples}"} if correct else {}
@@ -251,8 +251,12 @@ def reason_kind(verdict: Verdict) -> str:
     return "ok" if verdict.correct else f"{verdict.status}: {re.sub(r'-?[0-9]+', '#', verdict.reason)}"
 
 
-def check_samples(samples: int, greedy: Sampling, k_values: Sequence[int]) -> None:
-    """Raise ValueError where pass@k is to be estimated from fewer than k samples, or greedy completions are drawn."""
+def check_samples(samples: int, greedy: Sampling, k_values: Sequence[int], *, problems: int | None = None) -> None:
+    """Raise ValueError for numbers out of range, pass@k from fewer than k samples, or drawn greedy completions."""
+    if problems is not None and problems < 1:
+        raise ValueError(f"problems must be at least 1 (or null: all), got {problems}")
+    if samples < 0:
+        raise ValueError(f"samples must not be negative, got {samples}")
     if not greedy.greedy:
         raise ValueError(f"greedy.temperature must be 0, got {greedy.temperature}")
     for k in k_values:

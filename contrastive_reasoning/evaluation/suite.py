@@ -40,7 +40,7 @@ class Setting:
 
     def __post_init__(self) -> None:
         check_choice("split", self.split, get_args(Split))
-        check_samples(self.samples, self.greedy, self.k_values)
+        check_samples(self.samples, self.greedy, self.k_values, problems=self.problems)
 
     @property
     def asked(self) -> Sequence[Problem]:
@@ -146,7 +146,7 @@ class Track:
     """The row of that table which ours is compared with."""
 
     def __post_init__(self) -> None:
-        check_samples(self.samples, self.greedy, self.k_values)
+        check_samples(self.samples, self.greedy, self.k_values, problems=self.problems)
         for name, sets in self.averages.items():
             if unknown := [one for one in sets if one not in self.sets]:
                 raise ValueError(f"averages.{name}: no set {', '.join(unknown)}; there are {', '.join(self.sets)}")

@@ -42,15 +42,20 @@ class LoRA:
     def __post_init__(self) -> None:
         if self.rank < 1:
             raise ValueError(f"lora.rank must be at least 1, got {self.rank}")
-        named = [self.target_modules] if isinstance(self.target_modules, str) else self.target_modules
-        for name in {"lm_head", "embed_tokens"} & set(named):
+        for name in {"lm_head", "embed_tokens"} & set(self.named):
             raise ValueError(
                 f"lora.target_modules must not name {name}: the vocabulary is projected by its own weights"
             )
 
+    @property
+    def named(self) -> list[str]:
+        """The names in ``target_modules``."""
+        return [self.target_modules] if isinstance(self.target_modules, str) else list(self.target_modules)
+
     def attach(self, model: PreTrainedModel, *, seed: int) -> PeftModel:
         """The model with trainable adapters, whose initial A is drawn from ``seed``, and frozen weights."""
-        targets = self.target_modules if isinstance(self.target_modules, str) else list(self.target_modules)
+        every = self.target_modules == "all-linear"
+        targets = "all-linear" if every else self.named  # PEFT reads any other text as a regular expression
         config = LoraConfig(
             r=self.rank,
             lora_alpha=self.alpha,  # pyright: ignore[reportArgumentType]

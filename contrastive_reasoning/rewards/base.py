@@ -16,8 +16,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from contrastive_reasoning.distributed import gather
-from contrastive_reasoning.rollout.batch import RolloutBatch
-from contrastive_reasoning.tasks.base import Verdict
+from contrastive_reasoning.rollout.batch import RolloutBatch, verdicts_of
+from contrastive_reasoning.tasks.base import Task, Verdict
 
 
 class StepCredit(NamedTuple):
@@ -65,6 +65,11 @@ class Credit:
     def named(self) -> str:
         """The names of its parts, for a message."""
         return ", ".join(self.parts) or "nothing"
+
+
+def verdicts_on(credit: Credit, task: Task, rollouts: RolloutBatch) -> Sequence[Verdict]:
+    """Those that the reward gave with its credit; where it gave none the task judges."""
+    return verdicts_of(task, rollouts) if credit.verdicts is None else credit.verdicts
 
 
 @runtime_checkable

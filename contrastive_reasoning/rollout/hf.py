@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 
 import torch
+from torch import nn
 from transformers import GenerationConfig
 
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
@@ -65,12 +67,13 @@ def _write(
     policy: CausalLMPolicy, requests: Requests, rows: range, completions: Completions, sampling: Sampling
 ) -> None:
     ids, mask, owner = requests.prompts_of(rows)
-    output = policy.model.generate(  # pyright: ignore[reportCallIssue]
-        input_ids=ids[owner],
-        attention_mask=mask[owner].long(),
-        generation_config=_settings(policy, sampling, requests, rows),
-        tokenizer=policy.tokenizer,
-    )
+    with _without_own_settings(policy.model):
+        output = policy.model.generate(  # pyright: ignore[reportCallIssue]
+            input_ids=ids[owner],
+            attention_mask=mask[owner].long(),
+            generation_config=_settings(policy, sampling, requests, rows),
+            tokenizer=policy.tokenizer,
+        )
     tokens = output.sequences[:, ids.shape[1] :]
     logits = torch.stack(output.logits, dim=1).float() / sampling.scoring_temperature
     log_probs = logits.log_softmax(-1).gather(-1, tokens[..., None])[..., 0]
@@ -85,8 +88,20 @@ def _write(
         completions.stopped[row] = length is not None and length <= limit
 
 
+@contextmanager
+def _without_own_settings(model: nn.Module) -> Iterator[None]:
+    """A model's generation config would fill whatever is left open: penalties, forbidden tokens, other truncations."""
+    own = [(part, part.generation_config) for part in model.modules() if hasattr(part, "generation_config")]
+    for part, _ in own:
+        part.generation_config = GenerationConfig()  # pyright: ignore[reportAttributeAccessIssue]
+    try:
+        yield
+    finally:
+        for part, config in own:
+            part.generation_config = config  # pyright: ignore[reportAttributeAccessIssue]
+
+
 def _settings(policy: CausalLMPolicy, sampling: Sampling, requests: Requests, rows: range) -> GenerationConfig:
-    """Every setting that a checkpoint's own generation config could bring is spelled here."""
     first, last = rows.start // requests.group_size, (rows.stop - 1) // requests.group_size
     cut = {"temperature": sampling.temperature, "top_k": sampling.top_k or 0, "top_p": sampling.top_p}
     return GenerationConfig(

@@ -110,9 +110,16 @@ class ProblemSet:
         rows = {"train": self.train, "validation": self.validation, "test": self.test}[split]
         if rows is None or self.path is None:
             return rows
-        if self.train is not None and split != "train" and Path(self.path).is_file():
+        if self.train is not None and split != "train" and is_one_file(self.path):
             return None
         return rows.at(self.path)
+
+
+def is_one_file(path: str) -> bool:
+    """Whether a local path, in which ``~`` and a ``*`` in the file's name may stand, is that of a single file."""
+    here = Path(path).expanduser()
+    found = [*here.parent.glob(here.name)] if "*" in here.name else [here]
+    return len(found) == 1 and found[0].is_file()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,7 +134,8 @@ class AnswerTask(ProblemSet):
     verifier: VerifyMany | None = field(compare=False)
     """Judges many completions at once, in processes of its own; None: in this process."""
     thought_ends: Sequence[str] = THOUGHT_ENDS
-    """Tags that end the thoughts of a completion, by model family: what follows the last one is judged."""
+    """Tags that end the thoughts of a completion, by model family: what follows the last one is judged. Those of
+    ``THOUGHT_ENDS`` always do, named here or not."""
     accept: str = "any"
     """``boxed``: an answer counts in a box alone; ``any``: also where the last line states it. A verdict's ``fields``
     hold what both of them give."""

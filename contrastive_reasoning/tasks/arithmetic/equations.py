@@ -16,6 +16,7 @@ from statistics import mean
 from typing import NamedTuple
 
 from contrastive_reasoning.tasks.answer import pose
+from contrastive_reasoning.tasks.answer.extract import last_box
 from contrastive_reasoning.tasks.base import Problem, Step, Verdict, unparsed
 
 MAX_STEPS = 1_000
@@ -100,7 +101,9 @@ def _written(completion: str) -> list[tuple[int, int, Equation]]:
 
 def _judged(problem: Problem, completion: str, equations: Iterable[Equation]) -> Verdict:
     start = completion.rfind(r"\boxed{")
-    verdict = unparsed("no boxed answer") if start < 0 else pose(problem.answer, completion[start:])
+    inside = last_box(completion[start:])  # alone: what follows it is no answer, behind an end of thoughts either
+    text = completion[start:] if inside is None else rf"\boxed{{{inside}}}"
+    verdict = unparsed("no boxed answer") if start < 0 else pose(problem.answer, text)
     if not isinstance(verdict, Verdict):  # what is left open would have to be worked out: the answer is a number
         verdict = unparsed("formula instead of a number")
     return replace(verdict, fields={"right_plan": same_plan(equations, problem.fields["plan"])})

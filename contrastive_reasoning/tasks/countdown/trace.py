@@ -23,7 +23,7 @@ from contrastive_reasoning.tasks.base import Problem, Step, check_choice
 from contrastive_reasoning.tasks.countdown.game import MAX_RESULT, Move, checked_numbers, pair_indices
 from contrastive_reasoning.tasks.countdown.oracle import reachable
 from contrastive_reasoning.tasks.countdown.search import search, unsolvable
-from contrastive_reasoning.tasks.countdown.verifier import parse_equation
+from contrastive_reasoning.tasks.countdown.verifier import SIGNS, parse_equation
 
 T = TypeVar("T")
 Style = Literal["longproc", "annotated", "released", "direct"]
@@ -174,7 +174,8 @@ def step_texts(problem: Problem, completion: str, steps: Sequence[Step], *, styl
     Raises:
         ValueError: on another style.
     """
-    equations = [parse_equation(completion[step.start : step.end]) for step in steps]
+    text = completion.translate(SIGNS)  # as the steps were read
+    equations = [parse_equation(text[step.start : step.end]) for step in steps]
     if problem.fields.get("style") != "direct" or None in equations:
         return [completion[: step.end] for step in steps]
     moves = []

@@ -71,7 +71,7 @@ def text_triple(trace: str, *, style: str, discount: float, rng: random.Random) 
 
     Args:
         trace: a written search.
-        style: in which it is written, ``longproc`` or ``annotated``.
+        style: in which it is written: ``longproc``, ``annotated`` or ``released``.
         discount: of the later line.
         rng: the only source of chance.
 

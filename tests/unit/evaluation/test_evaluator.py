@@ -194,6 +194,13 @@ def test_what_was_judged_on_the_way_is_not_judged_again(
     assert len(judged) == 12 * (1 + SAMPLES)
 
 
+@pytest.mark.parametrize("numbers", [{"problems": -1}, {"problems": 0}, {"samples": -1}])
+def test_numbers_out_of_range_are_refused(numbers: dict[str, int]) -> None:
+    (name,) = numbers
+    with pytest.raises(ValueError, match=rf"^{name} must "):
+        Setting(task=Parity(), sampling=SAMPLED, greedy=GREEDY, k_values=[], **{"problems": 5, "samples": 0} | numbers)
+
+
 def test_contradictory_settings_are_refused(policy: CausalLMPolicy) -> None:
     with pytest.raises(ValueError, match="k_values holds 8, but pass@8 needs at least 8 samples and samples is 4"):
         found(policy, samples=4)

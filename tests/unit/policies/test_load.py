@@ -118,6 +118,13 @@ def test_only_adapters_train_and_saving_folds_them_in(tmp_path: Path) -> None:
     assert all("lora_" in n for n, p in policy.named_parameters() if p.requires_grad), "saving must not merge in place"
 
 
+def test_one_name_is_that_layer_and_no_expression() -> None:
+    policy = load(lora=LoRA(rank=2, alpha=4.0, dropout=0.0, target_modules="q_proj"))
+    assert {name.split(".")[-4] for name, p in policy.named_parameters() if p.requires_grad} == {"q_proj"}
+    with pytest.raises(ValueError, match="Target modules"):
+        load(lora=LoRA(rank=2, alpha=4.0, dropout=0.0, target_modules=".*(q_proj|lm_head)"))
+
+
 def test_adapters_are_a_function_of_the_seed() -> None:
     lora = LoRA(rank=2, alpha=4.0, dropout=0.0, target_modules="all-linear")
     drawn = []

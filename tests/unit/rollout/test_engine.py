@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache
+from typing import Any
 
 import pytest
 import torch
 from jaxtyping import Float
 from torch import Tensor
-from transformers import PreTrainedTokenizerFast
+from transformers import GenerationConfig, PreTrainedTokenizerFast
 
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
 from contrastive_reasoning.policies.load import LoRA
@@ -79,6 +80,20 @@ def test_greedy_tokens_are_those_of_generate(any_policy: CausalLMPolicy, problem
     assert own.finish_reasons == reference.finish_reasons
     assert own.temperature == 1.0
     torch.testing.assert_close(own.old_log_probs, reference.old_log_probs, atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("own", [{"no_repeat_ngram_size": 1}, {"suppress_tokens": [5, 6, 7]}, {"min_p": 0.999}])
+def test_what_a_model_would_add_to_the_sampling_is_left_out(
+    policy: CausalLMPolicy, problems: Sequence[Problem], own: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = HFEngine(max_batch_tokens=10_000)
+    sampling = SAMPLED if "min_p" in own else GREEDY
+    expected = engine.generate(policy, problems, group_size=2, sampling=sampling, seed=(0,)).completion_ids
+    added = GenerationConfig(**own)
+    monkeypatch.setattr(policy.model, "generation_config", added)
+    found = engine.generate(policy, problems, group_size=2, sampling=sampling, seed=(0,)).completion_ids
+    assert torch.equal(found, expected)
+    assert policy.model.generation_config is added, "it is the model's, and saved with it"
 
 
 def test_the_same_seed_gives_the_same_rollouts_however_the_rows_are_split(

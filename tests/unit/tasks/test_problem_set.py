@@ -150,6 +150,15 @@ def test_one_local_file_of_any_kind_is_split_alike(task: AnswerTask, tmp_path: P
     assert one.problems("test")[0].id.startswith("sums/train/")
 
 
+def test_one_file_is_split_however_its_path_is_written(
+    task: AnswerTask, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    expected = keys(replace(task, path=str(tmp_path / "train.jsonl")))
+    for path in ("~/train.jsonl", str(tmp_path / "trai*.jsonl")):
+        assert keys(replace(task, path=path)) == expected
+
+
 def test_a_local_folder_holds_both_and_a_set_may_be_only_evaluated(task: AnswerTask, tmp_path: Path) -> None:
     named = {"path": "someone/sums", "subset": None, "revision": None, "file": None}
     train, test = ProblemRows(split="train", **named), ProblemRows(split="test", **named)

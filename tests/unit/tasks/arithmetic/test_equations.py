@@ -103,6 +103,7 @@ def test_a_wrong_plan_with_the_right_answer_is_right_and_recognised(wrong_plan: 
         ("\\boxed{8} or rather \\boxed{7}", "ok"),
         ("\\boxed{8} or \\boxed{7}", "ok"),
         ("\\boxed{7 figs}", "ok"),
+        ("\\boxed{8}</think> The answer is 7.", "wrong"),
         ("\\boxed{7", "unparsed"),
         ("\\boxed{}", "unparsed"),
         ("\\boxed{3+4}", "unparsed"),
