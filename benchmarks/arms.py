@@ -19,6 +19,8 @@ Tell = Callable[[str], None]
 ROOT = Path(__file__).resolve().parents[1]
 TRAINERS = {"cpu": "cpu", "cuda": "gpu"}
 """Where all arms compute → the trainer of ours."""
+SAFE_PATH = "PYTHONSAFEPATH"
+"""The console command sets it; an interpreter of peers finds this package by its working folder alone."""
 OFFLINE = {"HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false", "HF_HUB_DISABLE_PROGRESS_BARS": "1"}
 
 
@@ -58,7 +60,7 @@ class Arm:
                 stderr=errors,
                 text=True,
                 cwd=ROOT,
-                env={**os.environ, **OFFLINE},
+                env={name: value for name, value in os.environ.items() if name != SAFE_PATH} | OFFLINE,
             )
         self.versions: Mapping[str, str] = self._hear()["ready"]
 

@@ -186,6 +186,9 @@ def scaling(*, repeats: int, found: Findings, tell: Tell) -> None:
         asked = {STEP: [workload.key for workload in sizes]}
         seconds = race(arms, asked, warm=[], repeats=repeats, tell=tell)
     for doubled, workload in DOUBLED.items():
+        if missing := [key for key in (BASE.key, workload.key) if key not in seconds]:
+            found.notes.append(f"scaling/{doubled} was not measured: {missing[0]} ended before its last step.")
+            continue
         base, twice = (seconds[key]["whole_step"] for key in (BASE.key, workload.key))
         against = "ourselves, with that doubled"
         found.results.append(compare(f"scaling/{doubled}", BASE.title, against, ours=base, theirs=twice))

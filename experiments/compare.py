@@ -109,7 +109,7 @@ def main(arguments: Sequence[str]) -> int:
         names, studies = split(options.names)
         request = request_of(options, names)
         tracker = connect()
-        studies = studies or launched(tracker, names)
+        studies += launched(tracker, [name for name in names if name not in {study.name for study in studies}])
         if studies and request == Request(names=names) and len(names) == 1:
             from experiments.analysis.study_report import report_today  # slow: it composes configurations
 

@@ -41,7 +41,7 @@ def main(arguments: Sequence[str]) -> int:
                 raise Refused(f"{quoted(name)} {wrong}: a report is written under its names; or give output=FILE")
         output = options.output or OUTPUT / f"{join_names(names)}.html"
         tracker = connect()
-        studies = studies or launched(tracker, names)
+        studies += launched(tracker, [name for name in names if name not in {study.name for study in studies}])
         fixed = preregistration(tracker, studies, alone=len(names) == 1)
         found = gather(tracker, comparison_of(tracker, request_of(options, names), fixed))
         logged = {name for stages in found.stages.values() for stage in stages.values() for name in stage.metrics}

@@ -68,7 +68,7 @@ def run(config: DictConfig) -> float | None:
         return None
     from contrastive_reasoning.rewards.base import RewardFailed, VerifierFailed
     from experiments.assemble import AssemblyError
-    from experiments.stages.checkpoints import CheckpointError
+    from experiments.stages.checkpoints import CheckpointError, NotWritten
     from experiments.stages.experiment import Interrupted, run_experiment
 
     try:
@@ -77,6 +77,8 @@ def run(config: DictConfig) -> float | None:
     except AssemblyError as error:
         _end(str(error), USAGE_ERROR)
     except VerifierFailed as error:
+        _end(str(error), FAILED, alone=True)
+    except NotWritten as error:
         _end(str(error), FAILED, alone=True)
     except (CheckpointError, RewardFailed) as error:
         _end(str(error), FAILED)

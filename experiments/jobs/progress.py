@@ -97,7 +97,8 @@ class LiveJobs:
     def stop(self) -> list[Job]:
         """Show the last state and release the terminal; the jobs as they ended."""
         self._over.set()
-        self._thread.join()
+        if self._thread.ident is not None:  # else it was stopped before it started
+            self._thread.join()
         lost = {"state": "failed", "cause": "its process ended without a message"}
         jobs = [replace(job, **lost) if job.state == "running" else job for job in self._jobs()]
         self._show(jobs)

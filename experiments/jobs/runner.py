@@ -50,7 +50,7 @@ from experiments.jobs.job import (
 )
 from experiments.jobs.progress import LiveJobs
 from experiments.run_folder.reader import JOB_RUN, JOB_VARIABLE, SWEEP_COMMAND, SWEEP_VARIABLE
-from experiments.system.devices import GPU_GROUPS, SEPARATOR, THREADS, cores_each, gpu_groups, gpus_of_job
+from experiments.system.devices import GPU_GROUPS, SEPARATOR, THREADS, cores, cores_each, gpu_groups, gpus_of_job
 from experiments.system.launch import INTERRUPTED
 
 LOOK_SECONDS = 0.3
@@ -133,7 +133,7 @@ def begin(live: LiveJobs, *, trainers: Sequence[Any], at_once: int) -> None:
         path.unlink(missing_ok=True)
     write_state(group, GroupState())
     share = cores_each(at_once)
-    if share < (os.cpu_count() or 1):
+    if share < cores():
         for name in THREADS:
             os.environ.setdefault(name, str(share))
     os.environ[GPU_GROUPS] = SEPARATOR.join(gpu_groups(trainers, at_once))

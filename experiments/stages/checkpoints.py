@@ -17,6 +17,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from contrastive_reasoning.distributed import from_first, this_rank
 from experiments.system.checksums import checksums
 from experiments.system.checksums import damage as damage_of
 from experiments.system.files import sync, sync_all, write_json
@@ -27,6 +28,10 @@ CHECKPOINT, SEAL, PARTIAL = ".ckpt", ".seal", ".new"
 
 class CheckpointError(RuntimeError):
     """A checkpoint that could not be written, or none that can be trusted; the message is one sentence."""
+
+
+class NotWritten(CheckpointError):
+    """A checkpoint that could not be written, of several ranks perhaps by one alone."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,6 +72,30 @@ def kept(folder: Path) -> list[Kept]:
             metric = None if content["metric"] is None else Metric(**content["metric"])
             found.append(Kept(path=path, step=content["step"], metric=metric))
     return sorted(found, key=lambda one: one.step)
+
+
+def newest(folder: Path) -> Path | None:
+    """The newest sealed checkpoint, whose files are not checked."""
+    found = kept(folder)
+    return found[-1].path if found else None
+
+
+def newest_sound_of_first(folder: Path) -> tuple[Path | None, list[str]]:
+    """``newest_sound`` on every rank, as rank 0 finds: hashing a large checkpoint reads all of it.
+
+    Raises CheckpointError on every rank where rank 0 does.
+    """
+    found: tuple[Path | None, list[str]] = (None, [])
+    refused = None
+    if this_rank() == 0:
+        try:
+            found = newest_sound(folder)
+        except CheckpointError as error:
+            refused = str(error)
+    found, refused = from_first((found, refused))
+    if refused is not None:
+        raise CheckpointError(refused)
+    return found
 
 
 def newest_sound(folder: Path) -> tuple[Path | None, list[str]]:

@@ -29,11 +29,11 @@ from contrastive_reasoning.progress import steps_done
 from experiments.run_folder.logger import RunFolderLogger
 from experiments.stages.checkpoints import (
     PARTIAL,
-    CheckpointError,
     Metric,
+    NotWritten,
     clear,
     kept,
-    newest_sound,
+    newest,
     path_of,
     remove,
     seal,
@@ -199,7 +199,7 @@ class StageCheckpoint(L.Callback):
             self._saved = step
             asked = asked or self.stop.agreed()  # writing may take long
         if asked:
-            last, _ = newest_sound(self.folder)
+            last = newest(self.folder)
             left = "no checkpoint yet" if last is None else f"checkpoint {last}"
             raise Interrupted(f"stopped by {asked} at step {step} ({left})")
 
@@ -227,7 +227,7 @@ class StageCheckpoint(L.Callback):
                 remove(fresh)
             before = kept(self.folder)
             intact = f"the one before, {before[-1].path}, is intact" if before else "there is none before it"
-            raise CheckpointError(f"checkpoint {path} cannot be written ({first_line(error)}); {intact}") from error
+            raise NotWritten(f"checkpoint {path} cannot be written ({first_line(error)}); {intact}") from error
         if trainer.is_global_zero:
             self._remove_older()
         trainer.strategy.barrier()

@@ -17,14 +17,14 @@ from omegaconf import DictConfig, OmegaConf
 from torch import nn
 
 from contrastive_reasoning.critics.checkpoint import save_critic
-from contrastive_reasoning.distributed import barrier, from_first, this_rank
+from contrastive_reasoning.distributed import barrier, this_rank
 from contrastive_reasoning.policies.sharding import gathered
 from contrastive_reasoning.progress import steps_done
 from experiments.assemble import AssemblyError, build
 from experiments.config.composition import teaches
 from experiments.run_folder.logger import RunFolderLogger
 from experiments.run_folder.reader import CRITIC, POLICY
-from experiments.stages.checkpoints import CHECKPOINTS, CheckpointError, forget, newest_sound
+from experiments.stages.checkpoints import CHECKPOINTS, CheckpointError, forget, newest, newest_sound_of_first
 from experiments.stages.plan import plain
 from experiments.stages.stage_checkpoint import Interrupted, StageCheckpoint, StopRequest
 from experiments.system.terminal import first_line
@@ -90,7 +90,7 @@ def fit(
     """
     stop = StopRequest()
     trainer = build_trainer(config, stage, folder, acting, stop)
-    last, passed_over = from_first(newest_sound(folder / CHECKPOINTS))
+    last, passed_over = newest_sound_of_first(folder / CHECKPOINTS)
     if passed_over and this_rank() == 0:
         forget(folder / CHECKPOINTS, after=last)
     for sentence in passed_over:
@@ -109,10 +109,10 @@ def fit(
     except Interrupted as stopped:
         raise Interrupted(f"{stage}: {stopped}") from stopped
     except CheckpointError as error:
-        raise CheckpointError(f"{stage}: {error}") from error
+        raise type(error)(f"{stage}: {error}") from error
     except SystemExit as now:  # which Lightning raises on a KeyboardInterrupt, after its callbacks and loggers closed
         signal.signal(signal.SIGINT, on_interrupt)
-        last, _ = newest_sound(folder / CHECKPOINTS)
+        last = newest(folder / CHECKPOINTS)
         left = "no checkpoint yet" if last is None else f"checkpoint {last}"
         raise Interrupted(f"{stage}: stopped at step {steps_done(trainer, module)} ({left})") from now
 

@@ -22,9 +22,14 @@ GPU_GROUPS, SEPARATOR = "CONTRASTIVE_REASONING_GPU_GROUPS", ";"
 """The variable by which a sweep gives its jobs the groups of GPUs."""
 
 
+def cores() -> int:
+    """Cores that this process may use: a batch system gives it fewer than the machine has."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def cores_each(at_once: int) -> int:
-    """This machine's cores divided among so many jobs, at least one for each."""
-    return max(1, (os.cpu_count() or 1) // at_once)
+    """Those cores divided among so many jobs, at least one for each."""
+    return max(1, cores() // at_once)
 
 
 def host_memory() -> float:

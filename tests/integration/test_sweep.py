@@ -21,6 +21,7 @@ from mlflow.tracking import MlflowClient
 from contrastive_reasoning.policies.load import resolve
 from experiments.schema import register
 from experiments.stages.experiment import run_experiment
+from experiments.system.devices import cores_each
 
 EMBEDDED = "embedded:llama_countdown_unaimed"
 EVALUATED = ["experiment=llama_baseline", "debug=fast", "stages=[evaluate]"]
@@ -129,7 +130,7 @@ def test_jobs_at_once_share_cores_gpus_and_the_tracker(tmp_path: Path, monkeypat
     assert [job["state"] for job in jobs] == ["done"] * 4
     assert jobs[1]["began"] < jobs[0]["ended"], "two ran at once"
     threads = {yaml.safe_load(path.read_text())["threads"] for path in tmp_path.glob("stages/*/*/config.yaml")}
-    assert threads == {max(1, (os.cpu_count() or 1) // 2)}
+    assert threads == {cores_each(2)}
     assert sorted(path.name for path in tmp_path.glob("sweeps/*/.gpus-*")) == [".gpus-0", ".gpus-1"]
     assert statuses(database, "llama_baseline") == {kind: {"FINISHED"} for kind in ("experiment", "stage", "sweep")}
     client = MlflowClient(tracking_uri=database)

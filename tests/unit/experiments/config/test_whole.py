@@ -70,6 +70,8 @@ def test_a_key_that_no_part_reads(body: str, sentence: str) -> None:
         ("logger: {mirror: 'yes'}", "logger.mirror must be true or false, got the text 'yes'"),
         ("logger: {patience: -1}", "logger.patience must be a number of at least 0, got -1"),
         ("budget: {grpo: {steps: 5.0}}", "budget.grpo.steps must be a whole number of at least 0, got 5.0"),
+        ("logger: {patience: .nan}", "logger.patience must be a number of at least 0, got nan"),
+        ("budget: {grpo: {learning_rate: .nan}}", "budget.grpo.learning_rate must be a number above 0, got nan"),
         ("budget: {grpo: {learning_rate: 0}}", "budget.grpo.learning_rate must be a number above 0, got 0"),
         (
             "budget: {grpo: {max_prompt_tokens: 0}}",

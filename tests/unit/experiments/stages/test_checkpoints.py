@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from experiments.stages import checkpoints
 from experiments.stages.checkpoints import (
     CheckpointError,
     Metric,
@@ -15,9 +17,11 @@ from experiments.stages.checkpoints import (
     forget,
     kept,
     newest_sound,
+    newest_sound_of_first,
     path_of,
     seal,
 )
+from tests.two_ranks import on_ranks
 
 
 def written(folder: Path, step: int, metric: Metric | None = None) -> Path:
@@ -48,6 +52,28 @@ def steps(folder: Path) -> list[int]:
 
 def seal_of(path: Path) -> Path:
     return path.with_name(f"{path.name}.seal")
+
+
+def looked_at(folder: Path) -> list[Any]:
+    """What each rank finds, and whether it read a checkpoint for it."""
+    read: list[Path] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(checkpoints, "damage", lambda path: read.append(path) or damage(path))
+        try:
+            found: list[str] = [str(newest_sound_of_first(folder)[0])]
+        except CheckpointError as error:
+            found = [str(error)]
+    return [*found, len(read)]
+
+
+def test_of_ranks_the_first_alone_reads_a_checkpoint(tmp_path: Path) -> None:
+    path = written(tmp_path, 3)
+    first, second = on_ranks(looked_at, tmp_path, tmp_path)
+    assert (first, second) == ([str(path), 1], [str(path), 0])
+    flip(path)
+    first, second = on_ranks(looked_at, tmp_path, tmp_path)
+    assert first[0] == second[0]
+    assert "none is left to go on from" in second[0]
 
 
 def test_the_newest_by_step_is_gone_on_from_and_steps_are_numbers(tmp_path: Path) -> None:

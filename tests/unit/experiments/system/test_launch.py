@@ -52,7 +52,7 @@ def test_ranks_know_each_other_share_the_cores_and_only_the_first_prints(
     """
     for name in THREADS:
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(os, "cpu_count", lambda: 6)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(6)), raising=False)
     assert launch(command(body), 2, variables={"SAID": "yes"}) == 0
     assert capfd.readouterr().out.splitlines() == [f"2 {[['yes', '3', '3']] * 2}"]
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
