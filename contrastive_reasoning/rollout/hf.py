@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import nn
@@ -91,14 +92,15 @@ def _write(
 @contextmanager
 def _without_own_settings(model: nn.Module) -> Iterator[None]:
     """A model's generation config would fill whatever is left open: penalties, forbidden tokens, other truncations."""
-    own = [(part, part.generation_config) for part in model.modules() if hasattr(part, "generation_config")]
-    for part, _ in own:
-        part.generation_config = GenerationConfig()  # pyright: ignore[reportAttributeAccessIssue]
+    parts: list[Any] = [part for part in model.modules() if hasattr(part, "generation_config")]
+    own = [part.generation_config for part in parts]
+    for part in parts:
+        part.generation_config = GenerationConfig()
     try:
         yield
     finally:
-        for part, config in own:
-            part.generation_config = config  # pyright: ignore[reportAttributeAccessIssue]
+        for part, config in zip(parts, own, strict=True):
+            part.generation_config = config
 
 
 def _settings(policy: CausalLMPolicy, sampling: Sampling, requests: Requests, rows: range) -> GenerationConfig:

@@ -13,13 +13,12 @@ from importlib.metadata import version
 from textwrap import fill
 
 from experiments.cli.commands import COMMANDS, Command
-from experiments.cli.completion import SCRIPTS, completions
 from experiments.config.hints import did_you_mean
 from experiments.system.terminal import protect_output
 
 PROGRAM = "contrastive-reasoning"
 USAGE_ERROR = 2
-HELP, COMPLETION, VERSION = ("help", "-h", "--help"), "completion", "--version"
+HELP, VERSION = ("help", "-h", "--help"), "--version"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -32,14 +31,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if first == VERSION:
         print(version(PROGRAM))
         return 0
-    if first == COMPLETION:  # the script of a shell, or with an unfinished line what could stand at its end
-        shell, *line = given or [""]
-        if shell not in SCRIPTS:
-            return refuse(f"{' '.join([COMPLETION, *given])}: give a shell; {did_you_mean(shell, SCRIPTS)}")
-        print("\n".join([*completions(shell, line), ""]) if line else SCRIPTS[shell], end="")
-        return 0
     if first not in COMMANDS:
-        return refuse(f"no command {first!r}; {did_you_mean(first, [*COMMANDS, COMPLETION])}")
+        return refuse(f"no command {first!r}; {did_you_mean(first, COMMANDS)}")
     command = COMMANDS[first]
     if {"-h", "--help"} & set(given):
         print(help_of(first, command))
@@ -53,7 +46,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def overview() -> str:
     """Every command in a line."""
     rows = [f"  {name:<11} {command.summary}" for name, command in COMMANDS.items()]
-    rows.append(f"  {COMPLETION:<11} print the script by which a shell completes all this: {', '.join(SCRIPTS)}")
     lines = [f"Usage: {PROGRAM} COMMAND [NAME] [key=value …]", "", *rows, ""]
     return "\n".join([*lines, f"{PROGRAM} COMMAND --help says more; {PROGRAM} {COMMANDS['exp'].example}"])
 

@@ -34,9 +34,9 @@ class RunProgress:
         self._run = run
         config = read_config(run)
         self._budget: Mapping[str, Any] = config.get("budget") or {}
-        reward = config.get("reward")
-        learns = isinstance(reward, dict) and reward.get("trainable", True)  # a fixed head has no warm-up
-        self._warmup = reward.get("warmup_steps") or 0 if learns else 0
+        reward = config["reward"] if isinstance(config.get("reward"), dict) else {}
+        # a fixed head has no warm-up
+        self._warmup = reward.get("warmup_steps") or 0 if reward.get("trainable", True) else 0
         self._read: dict[Path, int] = {}
         self._metrics: dict[str, float] = {}
         self._step = 0

@@ -127,7 +127,7 @@ def test_an_evaluation_joins_no_experiment_that_was_not_named(typed: list[str], 
         ("lint name=qwen_critic", "make lint takes no variable, not name=qwen_critic, "),
         (
             "exp qwen_critic",
-            "there is no target qwen_critic, so nothing was done; a name is said as name=qwen_critic. ",
+            "there is no target qwen_critic, so nothing was done; a name is given as name=qwen_critic. ",
         ),
         ("exp NAME=qwen_critic", "make exp takes name=… over=…, not NAME=qwen_critic, "),
     ],
