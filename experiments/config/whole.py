@@ -145,7 +145,7 @@ def _of_value(
     fitting = [arguments for name, arguments in alternatives if _fits(name, arguments, value)]
     number = value if isinstance(value, int | float) else inf
     # NaN is within no bound
-    within = number >= bounds.get(LEAST, -inf) and (ABOVE not in bounds or number > bounds[ABOVE])
+    within = (LEAST not in bounds or number >= bounds[LEAST]) and (ABOVE not in bounds or number > bounds[ABOVE])
     if not fitting or not within:
         wanted = " or ".join(_in_words(name, arguments, bounds) for name, arguments in alternatives)
         yield f"{path} must be {wanted}, got {f'the text {value!r}' if isinstance(value, str) else value}"
