@@ -129,9 +129,9 @@ class CompletionProjection(L.Callback):
     @torch.no_grad()
     def on_train_batch_end(self, trainer: L.Trainer, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
         step = int(pl_module.rollout_step)
-        if not due(step, self.every) or not watching(trainer) or not hasattr(pl_module.reward, "embed"):
+        if not due(step, self.every) or not watching(trainer):
             return
-        if pl_module.credit is None:
+        if pl_module.credit is None or not hasattr(pl_module.reward, "embed"):
             return
         embeddings = pl_module.reward.embed(batch.rollouts).float().cpu()[: self.points]
         if len(embeddings) >= LEAST:

@@ -35,7 +35,7 @@ from experiments.analysis.sweep_pictures import draw_heat_map
 from experiments.cli.arguments import KeyValueParser
 from experiments.config.folders import ConfigDirError, take_config_dir
 from experiments.mlflow_sync import Tracker, TrackerError, connect
-from experiments.studies.launched import launched
+from experiments.studies.launched import with_launched
 from experiments.studies.plan import StudyError, split
 from experiments.system.files import join_names, name_flaw, quoted, write_text
 from experiments.system.terminal import protect_output
@@ -109,7 +109,7 @@ def main(arguments: Sequence[str]) -> int:
         names, studies = split(options.names)
         request = request_of(options, names)
         tracker = connect()
-        studies += launched(tracker, [name for name in names if name not in {study.name for study in studies}])
+        studies = with_launched(tracker, studies, names)
         if studies and request == Request(names=names) and len(names) == 1:
             from experiments.analysis.study_report import report_today  # slow: it composes configurations
 

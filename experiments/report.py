@@ -21,7 +21,7 @@ from experiments.compare import request_of, request_parser
 from experiments.config.folders import ConfigDirError, take_config_dir
 from experiments.config.hints import did_you_mean
 from experiments.mlflow_sync import TrackerError, connect
-from experiments.studies.launched import launched
+from experiments.studies.launched import with_launched
 from experiments.studies.plan import StudyError, split
 from experiments.system.files import join_names, name_flaw, quoted, write_text
 from experiments.system.terminal import be_quiet, protect_output
@@ -41,7 +41,7 @@ def main(arguments: Sequence[str]) -> int:
                 raise Refused(f"{quoted(name)} {wrong}: a report is written under its names; or give output=FILE")
         output = options.output or OUTPUT / f"{join_names(names)}.html"
         tracker = connect()
-        studies += launched(tracker, [name for name in names if name not in {study.name for study in studies}])
+        studies = with_launched(tracker, studies, names)
         fixed = preregistration(tracker, studies, alone=len(names) == 1)
         found = gather(tracker, comparison_of(tracker, request_of(options, names), fixed))
         logged = {name for stages in found.stages.values() for stage in stages.values() for name in stage.metrics}

@@ -6,7 +6,7 @@ shows is in ``experiments.config.contradictions``.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from importlib import import_module
 from typing import Any
 
@@ -49,21 +49,7 @@ def check_credit_fits(config: DictConfig) -> None:
     valuing = having("values_steps")
     # of a class that is not ours it is unknown whether its credit has verdicts, and assumed
     verifies = any(getattr(kind, "verifies", not is_ours(kind.__module__)) for kind in kinds.values())
-    starts = any(
-        critic_values_states(nodes[path].critic)
-        if "critic" in nodes[path]
-        else getattr(kinds[path], "values_starts", False)
-        for path in valuing
-    )
-    step = StepCredit(0, 0, 0.5, depth=2)
-    credit = Credit(
-        outcome=torch.zeros(2),
-        parts={kinds[path].__name__: torch.zeros(2) for path in valuing or [*kinds][:1]},
-        steps=[[step], [step]] if valuing else None,
-        starts=[0.5, 0.5] if starts else None,
-        metrics={"steps/return": 0.5} if valuing else {},
-        verdicts=[Verdict(status="wrong", reason="")] * 2 if verifies else None,
-    )
+    credit = _made_up_credit(nodes, kinds, valuing, verifies=verifies)
     for path, kind in kinds.items():
         if kind is CalibratedReward and not hasattr(_class_of(nodes[path].source), "step_logits"):
             raise AssemblyError(
@@ -101,6 +87,27 @@ def check_credit_fits(config: DictConfig) -> None:
         raise AssemblyError(
             f"reward: {kinds[reading[0]].__name__} reads values drawn with the rollouts: use rollout=vineppo"
         )
+
+
+def _made_up_credit(
+    nodes: Mapping[str, DictConfig], kinds: Mapping[str, Any], valuing: Sequence[str], *, verifies: bool
+) -> Credit:
+    """Of two rollouts, with what these parts of a reward give; ``valuing``: those that value steps."""
+    starts = any(
+        critic_values_states(nodes[path].critic)
+        if "critic" in nodes[path]
+        else getattr(kinds[path], "values_starts", False)
+        for path in valuing
+    )
+    step = StepCredit(0, 0, 0.5, depth=2)
+    return Credit(
+        outcome=torch.zeros(2),
+        parts={kinds[path].__name__: torch.zeros(2) for path in valuing or [*kinds][:1]},
+        steps=[[step], [step]] if valuing else None,
+        starts=[0.5, 0.5] if starts else None,
+        metrics={"steps/return": 0.5} if valuing else {},
+        verdicts=[Verdict(status="wrong", reason="")] * 2 if verifies else None,
+    )
 
 
 def _class_of(node: DictConfig) -> Any:

@@ -54,8 +54,8 @@ class LoRA:
 
     def attach(self, model: PreTrainedModel, *, seed: int) -> PeftModel:
         """The model with trainable adapters, whose initial A is drawn from ``seed``, and frozen weights."""
-        every = self.target_modules == "all-linear"
-        targets = "all-linear" if every else self.named  # PEFT reads any other text as a regular expression
+        # PEFT reads any other text than this one as a regular expression
+        targets = "all-linear" if self.target_modules == "all-linear" else self.named
         config = LoraConfig(
             r=self.rank,
             lora_alpha=self.alpha,  # pyright: ignore[reportArgumentType]

@@ -250,7 +250,7 @@ class CLIPOReward:
 def states_of(rollouts: RolloutBatch) -> Float[Tensor, "B H"]:
     """The mean last hidden state of every completion, in fp32. Raises RuntimeError where the engine pooled none."""
     if rollouts.pooled is None:
-        raise RuntimeError("the rollouts hold no pooled hidden states, which reward=clipo reads: use another engine")
+        raise RuntimeError("the rollouts hold no pooled hidden states, which reward=clipo reads: use rollout=engine")
     return rollouts.pooled.detach().float()
 
 

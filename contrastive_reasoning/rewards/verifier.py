@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from contrastive_reasoning.rewards.base import Credit, FailureWarning, failure_metrics, fill_with_mean
 from contrastive_reasoning.rollout.batch import RolloutBatch, verdicts_of
-from contrastive_reasoning.tasks.base import Task
+from contrastive_reasoning.tasks.base import Task, Verdict
 
 
 class VerifierReward:
@@ -22,17 +24,9 @@ class VerifierReward:
 
     def __call__(self, rollouts: RolloutBatch) -> Credit:
         verdicts = verdicts_of(self.task, rollouts)
-        failures = {row: verdict for row, verdict in enumerate(verdicts) if not verdict.judged}
-        values = fill_with_mean([float(verdict.correct) if verdict.judged else None for verdict in verdicts])
-        outcome = rollouts.old_log_probs.new_tensor(values)
-        self._warn(failures)
-        return Credit(
-            outcome=outcome,
-            parts={"verifier": outcome},
-            verdicts=verdicts,
-            failures=failures,
-            metrics=failure_metrics(failures, len(rollouts)),
-        )
+        credit = credit_of_judged("verifier", [verdict.correct for verdict in verdicts], verdicts, rollouts)
+        self._warn(credit.failures)
+        return credit
 
 
 class FormatReward:
@@ -50,19 +44,26 @@ class FormatReward:
 
     def __call__(self, rollouts: RolloutBatch) -> Credit:
         verdicts = verdicts_of(self.task, rollouts)
-        failures = {row: verdict for row, verdict in enumerate(verdicts) if not verdict.judged}
         readable = [
-            float(verdict.status in ("ok", "wrong") and finish == "stop") if verdict.judged else None
+            verdict.status in ("ok", "wrong") and finish == "stop"
             for verdict, finish in zip(verdicts, rollouts.finish_reasons, strict=True)
         ]
-        outcome = rollouts.old_log_probs.new_tensor(fill_with_mean(readable))
-        return Credit(
-            outcome=outcome,
-            parts={"format": outcome},
-            verdicts=verdicts,
-            failures=failures,
-            metrics=failure_metrics(failures, len(rollouts)),
-        )
+        return credit_of_judged("format", readable, verdicts, rollouts)
+
+
+def credit_of_judged(name: str, earned: Sequence[bool], verdicts: Sequence[Verdict], rollouts: RolloutBatch) -> Credit:
+    """1 where ``earned``, else 0; a completion whose judging failed is left out."""
+    failures = {row: verdict for row, verdict in enumerate(verdicts) if not verdict.judged}
+    rows = zip(earned, verdicts, strict=True)
+    values = fill_with_mean([float(value) if verdict.judged else None for value, verdict in rows])
+    outcome = rollouts.old_log_probs.new_tensor(values)
+    return Credit(
+        outcome=outcome,
+        parts={name: outcome},
+        verdicts=verdicts,
+        failures=failures,
+        metrics=failure_metrics(failures, len(rollouts)),
+    )
 
 
 class OverlongReward:

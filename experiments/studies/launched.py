@@ -48,6 +48,12 @@ def launched(tracker: Tracker, names: Sequence[str]) -> list[Study]:
     ]
 
 
+def with_launched(tracker: Tracker, studies: Sequence[Study], names: Sequence[str]) -> list[Study]:
+    """The studies that have a file here, then those among ``names`` that MLflow alone knows."""
+    here = {study.name for study in studies}
+    return [*studies, *launched(tracker, [name for name in names if name not in here])]
+
+
 def notes_on_primary(tracker: Tracker, study: Study) -> list[str]:
     """A sentence where what decides today is not what did when the study was first launched."""
     first = next(iter(tracker.runs([study.name], kind=KIND)), None)
