@@ -66,7 +66,7 @@ class RunDescription:
     """One run of MLflow, as files describe it."""
 
     key: str
-    """Its identity, ``<experiment>/<time>-<seed>[/<stage>]``: a tag by which the run is found again."""
+    """Its identity, ``<experiment>/<time>-<seed>[-<id>][/<stage>]``: a tag by which the run is found again."""
     kind: Kind
     name: str  # for people; two runs may have the same one
     parent: str | None  # the key of the run above
@@ -89,7 +89,7 @@ def describe(folder: Path) -> list[RunDescription]:
     sweep = _describe_sweep(folder, experiment_name)
     failure = read_json(folder / FAILURE)
     experiment = RunDescription(
-        key=f"{experiment_name}/{folder.name}",
+        key="-".join(filter(None, [f"{experiment_name}/{folder.name}", read_json(folder / ORIGIN).get("id")])),
         kind="experiment",
         name=_name(folder, tags),
         parent=sweep.key if sweep else None,

@@ -3,7 +3,7 @@
 outputs/runs/<experiment>/<time>-<seed>/
     config.yaml        the resolved configuration, with the commit (git_sha)
     choices.json       {group: option}, the choices made in composing it                     (started by Hydra)
-    origin.json        {"about": …, "overrides": […], "python": …, "packages": {…}}          (started by Hydra)
+    origin.json        {"about": …, "overrides": […], "python": …, "packages": {…}, "id": …} (started by Hydra)
     environment.json   system, Python, processors, memory, accelerators
     installed.txt      name==version, one package a line
     stages.json        {stage: {"folder": …, "fingerprint": …, "reused": bool}}, in order of running

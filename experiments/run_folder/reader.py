@@ -43,11 +43,12 @@ class Origin:
     overrides: list[str]  # those of the command line; of one job of a sweep its own
     python: str
     packages: Mapping[str, str]  # name → version, of those that are installed
+    id: str = ""  # drawn at random: runs of two output folders may begin in the same second; early runs have none
 
     @classmethod
     def parse(cls, content: bytes) -> Origin:
         fields = json.loads(content)
-        return cls(**{name: fields[name] for name in cls.__dataclass_fields__})
+        return cls(**{name: fields[name] for name in cls.__dataclass_fields__ if name in fields})
 
 
 def read_json(path: Path) -> dict[str, Any]:

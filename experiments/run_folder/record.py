@@ -11,6 +11,7 @@ import os
 import platform
 import subprocess
 import time
+import uuid
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
@@ -81,6 +82,7 @@ def _new_run(config: DictConfig, overrides: Sequence[str], about: Mapping[str, s
             overrides=list(overrides),
             python=platform.python_version(),
             packages=packages,
+            id=uuid.uuid4().hex[:8],
         )
         write_json(folder / ORIGIN, asdict(origin))
         if sweep := sweep_of(hydra):

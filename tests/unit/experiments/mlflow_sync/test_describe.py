@@ -47,6 +47,18 @@ def test_a_run_is_named_by_its_overrides(outputs: Any, overrides: Sequence[str],
     assert describe(folder)[1].params == {}, "of a stage that has no configuration yet"
 
 
+def test_runs_of_two_output_folders_that_began_in_the_same_second_are_two(outputs: Any) -> None:
+    folder = outputs.run("llama_critic", seed=3, final=0.5)
+    write_json(folder / "origin.json", {"overrides": []})
+    early, *_ = describe(folder)
+    assert early.key == f"llama_critic/{folder.name}", "so MLflow has the runs that were recorded without an id"
+    keys = set()
+    for drawn in ("1f", "2e"):
+        write_json(folder / "origin.json", {"overrides": [], "id": drawn})
+        keys.add(tuple(run.key for run in describe(folder)))
+    assert len({key for run in keys for key in run}) == 2 * 3
+
+
 def test_an_arm_of_a_study_is_named_by_itself_and_the_method_by_the_experiment_that_was_chosen(outputs: Any) -> None:
     folder = outputs.run("countdown_credit", seed=3, final=0.5)
     (folder / "config.yaml").write_text((folder / "config.yaml").read_text() + "arm: oracle\n")

@@ -27,12 +27,14 @@ def test_a_run_remembers_its_command_line_and_its_software(tmp_path: Path) -> No
         try:
             config = compose("config", overrides)
             folder = new_run_folder(config, overrides=overrides, about={"llama_critic": "what it is for"})
+            again = new_run_folder(config, overrides=overrides, about={})
         finally:
             HydraConfig.instance().cfg = None
     origin = Origin.parse((folder / "origin.json").read_bytes())
     assert origin.overrides == overrides
     assert origin.about == "what it is for"
     assert origin.packages["torch"] == torch.__version__
+    assert len({origin.id, Origin.parse((again / "origin.json").read_bytes()).id, ""}) == 3, "each has an id"
     assert read_json(folder / "choices.json")["experiment"] == "llama_critic"
     assert json.loads((folder / "environment.json").read_text()) == environment()
 
