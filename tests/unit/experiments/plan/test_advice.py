@@ -20,6 +20,13 @@ from experiments.schema import register
 
 ROOT = Path(__file__).resolve().parents[4]
 EXPERIMENTS = sorted(path.stem for path in (ROOT / "conf" / "experiment").glob("*.yaml"))
+ROW = re.compile(r"^\| (?:[^`|]*: )?(`\w+`[^|]*) \| `(trainer=[^`]+)` \| ([\d, ]+) \|$", re.MULTILINE)
+"""Of the table in docs/plan.md: experiments, trainer, GiB on each device."""
+TRAINERS = [
+    (name, trainer, {float(number) for number in memory.split(",")})
+    for names, trainer, memory in ROW.findall((ROOT / "docs" / "plan.md").read_text(encoding="utf-8"))
+    for name in re.findall(r"`(\w+)`", names)
+]
 register()
 
 
@@ -108,3 +115,17 @@ def test_the_command_ends_with_the_sentence(tmp_path: Path) -> None:
     assert done.returncode == 2
     assert done.stderr.startswith("trainer=cpu: GRPO of clipo_math at this size would take ")
     assert done.stderr.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(("name", "trainer", "memory"), TRAINERS)
+def test_the_page_names_the_trainer_that_each_experiment_takes(name: str, trainer: str, memory: set[float]) -> None:
+    chosen = (f"experiment={name}", "scale=paper")
+    assert min(abs(planned(*chosen, *trainer.split()) - number) for number in memory) <= 0.51
+    config, node, on_cpu = config_of(*chosen)
+    if "grpo" in config.stages:
+        assert f"use {trainer}, " in (refusal(config, on_cpu, node) or "")
+
+
+def test_the_page_lists_both_tracks_countdown_and_critics() -> None:
+    assert {"clipo_math", "clipo_gsm8k", "llama_critic", "critic_text"} <= {name for name, *_ in TRAINERS}
