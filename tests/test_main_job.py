@@ -10,7 +10,7 @@ from omegaconf import OmegaConf
 from experiments.config.override_checks import override_error
 from experiments.stages.experiment import comparing
 from experiments.studies.plan import find_study
-from tests.config_kit import EXPERIMENTS, SCALES, composed
+from tests.config_kit import SCALES, composed
 from tests.study_records import leaves
 
 BED = [
@@ -57,16 +57,6 @@ def test_the_main_job_gives_the_credit_of_the_study_that_it_rests_on() -> None:
     credit = {path for path in ours | its if path.startswith(CREDIT) and ".task." not in path}
     assert {path: ours.get(path) for path in credit} == {path: its.get(path) for path in credit}
     assert len(credit) > 30
-
-
-@pytest.mark.parametrize("name", EXPERIMENTS)
-def test_a_baseline_is_an_experiment_that_can_be_compared(name: str) -> None:
-    config = composed(f"experiment={name}")
-    if config.baseline is not None:
-        other = composed(f"experiment={config.baseline}")
-        assert other.baseline is None
-        shared = ["seed", "task", "policy", "budget", "suite"]
-        assert values(config, shared) == values(other, shared)
 
 
 def test_the_last_line_names_the_two_commands() -> None:

@@ -18,12 +18,11 @@ from pathlib import Path
 import mlflow
 import pytest
 import torch
-from hydra import compose, initialize_config_module
 from safetensors.torch import load
 
 from contrastive_reasoning.tasks.countdown import CountdownProblem, parse_steps
 from experiments.sample.completions import trained_critic
-from experiments.schema import register
+from tests.config_kit import composed
 
 ROOT = Path(__file__).resolve().parents[2]
 ARCHIVE = Path(__file__).parent / "data" / "earlier_version.tar.xz"
@@ -43,14 +42,21 @@ COMMAND = [
 ]
 """Of the run in the archive."""
 CRITICS = ["joint", "joint_ensemble", "numeric_v1", "numeric_v2", "text_frozen"]
-register()
+
+
+@pytest.fixture(scope="module")
+def unpacked(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Of which tests only read."""
+    folder = tmp_path_factory.mktemp("unpacked")
+    with tarfile.open(ARCHIVE) as archive:
+        archive.extractall(folder, filter="data")
+    return folder
 
 
 @pytest.fixture
-def saved(tmp_path: Path) -> Path:
-    with tarfile.open(ARCHIVE) as archive:
-        archive.extractall(tmp_path, filter="data")
-    return tmp_path
+def saved(unpacked: Path, tmp_path: Path) -> Path:
+    """A copy that a command may add to."""
+    return shutil.copytree(unpacked, tmp_path, dirs_exist_ok=True)
 
 
 def run(module: str, *words: str, folder: Path, store: str = "sqlite:///mlruns/mlflow.db") -> str:
@@ -63,11 +69,9 @@ def run(module: str, *words: str, folder: Path, store: str = "sqlite:///mlruns/m
 
 
 @pytest.mark.parametrize("name", CRITICS)
-def test_a_critic_gives_the_values_that_it_gave(saved: Path, name: str) -> None:
-    expected = json.loads((saved / "critics" / "values.json").read_text(encoding="utf-8"))[name]
-    with initialize_config_module(version_base="1.3", config_module="conf"):
-        config = compose("config", overrides=[f"experiment={NAME}"])
-    critic = trained_critic(saved / "critics" / name, config).critic.eval()
+def test_a_critic_gives_the_values_that_it_gave(unpacked: Path, name: str) -> None:
+    expected = json.loads((unpacked / "critics" / "values.json").read_text(encoding="utf-8"))[name]
+    critic = trained_critic(unpacked / "critics" / name, composed(f"experiment={NAME}")).critic.eval()
     problem, completion = CountdownProblem(numbers=(3, 5, 8), target=16), "3+5=8;8+8=16"
     with torch.no_grad():
         values = critic.pairs(*critic.encode_steps(problem, completion, parse_steps(problem, completion)))

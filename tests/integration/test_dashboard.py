@@ -12,6 +12,7 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple
 from urllib.parse import parse_qs
 
 import pytest
@@ -67,12 +68,18 @@ def test_names_choose_what_is_shown_else_the_newest_are() -> None:
         shown(["llama_critc"], {"llama_critic": "1"})
 
 
-@pytest.fixture
-def port(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
-    """Of the dashboard, started as the Makefile does, on a free port, over three experiments and a study."""
-    database = f"sqlite:///{tmp_path / 'mlflow.db'}"
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", database)
-    kit, tracker = Outputs(tmp_path / "kit"), Tracker(database)
+class Dashboard(NamedTuple):
+    port: int
+    folder: Path
+    """Its database, its artifacts and its log, and the runs that were sent to it."""
+
+
+@pytest.fixture(scope="module")
+def dashboard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Dashboard]:
+    """Started as the Makefile does, on a free port, over three experiments and a study."""
+    folder = tmp_path_factory.mktemp("dashboard")
+    database = f"sqlite:///{folder / 'mlflow.db'}"
+    kit, tracker = Outputs(folder / "kit"), Tracker(database)
     for name in NAMES:
         FolderSync(kit.run(name, seed=0, final=0.4), tracker).send(live=False)
     for arm in ("verifier", "critic"):
@@ -80,22 +87,22 @@ def port(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
     port = free_port()
     started = [sys.executable, "-m", "experiments.dashboard", "--port", str(port), "--workers", "1"]
     environment = {**os.environ, "MLFLOW_TRACKING_URI": database, "PYTHONPATH": str(ROOT)}
-    with (tmp_path / "server.log").open("w") as log:
+    with (folder / "server.log").open("w") as log:
         process = subprocess.Popen(
-            [*started, "--default-artifact-root", str(tmp_path / "artifacts")],
-            cwd=tmp_path,
+            [*started, "--default-artifact-root", str(folder / "artifacts")],
+            cwd=folder,
             env=environment,
             stdout=log,
             stderr=log,
             start_new_session=True,
         )
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + 600
     while time.monotonic() < deadline:
         with suppress(OSError), urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=5):
             break
-        assert process.poll() is None, (tmp_path / "server.log").read_text()
+        assert process.poll() is None, (folder / "server.log").read_text()
         time.sleep(0.5)
-    yield port
+    yield Dashboard(port, folder)
     os.killpg(process.pid, signal.SIGTERM)
     process.wait(60)
 
@@ -110,9 +117,10 @@ def listening(port: int) -> set[str]:
 
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="the kernel does not tell")
-def test_the_dashboard_listens_on_loopback_and_a_login_is_written_nowhere(port: int, tmp_path: Path) -> None:
+def test_the_dashboard_listens_on_loopback_and_a_login_is_written_nowhere(dashboard: Dashboard) -> None:
+    port, folder = dashboard
     assert listening(port) == {"0100007F"}
-    run = tmp_path / "outputs" / "runs" / "name" / "now"
+    run = folder / "outputs" / "runs" / "name" / "now"
     run.mkdir(parents=True)
     write_json(run / "stages.json", {})
     write_json(run / "summary.json", {})
@@ -121,13 +129,16 @@ def test_the_dashboard_listens_on_loopback_and_a_login_is_written_nowhere(port: 
     FolderSync(run, tracker).send(live=False)
     assert [found.status for found in tracker.runs(["name"], kind="experiment")] == ["FINISHED"]
     assert list(read_json(run / MEMORY_FILE)) == [f"http://127.0.0.1:{port}"]
-    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    files = [path for path in folder.rglob("*") if path.is_file()]
     assert not [path for path in files if b"opensesame" in path.read_bytes()]
 
 
 @pytest.mark.slow
-def test_what_it_says_leads_to_the_runs_of_all_and_the_arms_of_a_study_side_by_side(port: int, tmp_path: Path) -> None:
-    said = (tmp_path / "server.log").read_text()
+def test_what_it_says_leads_to_the_runs_of_all_and_the_arms_of_a_study_side_by_side(
+    dashboard: Dashboard, tmp_path: Path
+) -> None:
+    port, folder = dashboard
+    said = (folder / "server.log").read_text()
     charts, table = re.findall(rf"^http://127\.0\.0\.1:{port}/#/compare\S+$", said, re.MULTILINE)
     assert re.search(r"^The runs of (\w+, ){3}\w+ side by side, charts:$", said, re.MULTILINE)
     page = opened(charts, tmp_path)
@@ -142,7 +153,8 @@ def test_what_it_says_leads_to_the_runs_of_all_and_the_arms_of_a_study_side_by_s
 
 
 @pytest.mark.slow
-def test_runs_on_a_server_are_shown_by_its_own_pages(port: int) -> None:
+def test_runs_on_a_server_are_shown_by_its_own_pages(dashboard: Dashboard) -> None:
+    port = dashboard.port
     environment = {**os.environ, "MLFLOW_TRACKING_URI": f"http://127.0.0.1:{port}"}
     done = subprocess.run(
         [sys.executable, "-m", "experiments.dashboard"], env=environment, capture_output=True, text=True, check=True

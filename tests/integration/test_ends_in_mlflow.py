@@ -37,7 +37,6 @@ ENDS: dict[str, tuple[list[str], dict[str, Any], int, str]] = {
     "an exception": (RAISES, {}, FAILED, "FAILED"),
     "an end with a sentence": (REFUSES, {}, FAILED, "FAILED"),
     "SIGTERM": ([], {"place": "rollout", "step": 2, "signals": [signal.SIGTERM]}, INTERRUPTED, "KILLED"),
-    "Ctrl-C": ([], {"place": "rollout", "step": 2, "signals": [signal.SIGINT]}, INTERRUPTED, "KILLED"),
     "SIGKILL": ([], {"place": "rollout", "step": 2}, -signal.SIGKILL, "KILLED"),
 }
 """Overrides, where and by what it is struck, its exit code, what MLflow shows."""

@@ -10,6 +10,7 @@ import sys
 import sysconfig
 import tomllib
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -43,13 +44,15 @@ def index() -> None:
     need_index()
 
 
-@pytest.fixture
-def with_extra(index: None, tmp_path: Path) -> Callable[[str], Path]:
-    """The interpreter of an environment that has this one beneath it, and an extra on top."""
+@pytest.fixture(scope="module")
+def with_extra(index: None, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """The interpreter of an environment that has this one beneath it, and an extra on top; each is made once."""
 
+    @cache
     def made(extra: str) -> Path:
-        subprocess.run([sys.executable, "-m", "venv", tmp_path / "own"], check=True)
-        python = tmp_path / "own" / "bin" / "python"
+        own = tmp_path_factory.mktemp(extra)
+        subprocess.run([sys.executable, "-m", "venv", own], check=True)
+        python = own / "bin" / "python"
         asked = [str(python), "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"]
         packages = Path(subprocess.run(asked, capture_output=True, text=True, check=True).stdout.strip())
         (packages / "beneath.pth").write_text(f"{ROOT}\n{sysconfig.get_path('purelib')}\n")

@@ -129,27 +129,18 @@ def another_project(tmp_path: Path) -> Path:
 
 
 def test_packages_of_another_project_are_not_taken_for_ours(installed: Installed, another_project: Path) -> None:
-    typo = installed(COMMAND, "exp", "llama_critic", "objective=grop", where=another_project)
-    assert typo.stderr.startswith("objective=grop: no such objective; did you mean 'grpo'")
     planned = installed(COMMAND, "plan", "grpo_gsm8k", "scale=paper", where=another_project)
     assert (planned.returncode, planned.stderr) == (0, "")
 
 
 @pytest.mark.slow
-def test_ones_own_code_is_found_in_the_folder_of_another_project(installed: Installed, another_project: Path) -> None:
+def test_an_experiment_with_ones_own_code_runs_in_the_folder_of_another_project_and_leaves_its_results_there(
+    installed: Installed, another_project: Path
+) -> None:
     (another_project / "my_rewards.py").write_text(
         "def brevity(problem, completion):\n    return -float(len(completion))\n"
     )
     own = ["reward=function", "reward.function._target_=my_rewards.brevity"]
-    done = installed(COMMAND, "exp", "llama_baseline", "debug=fast", "stages=[grpo]", *own, where=another_project)
+    done = installed(COMMAND, "exp", "llama_baseline", "debug=fast", *own, where=another_project)
     assert done.returncode == 0, done.stderr
-
-
-@pytest.mark.slow
-def test_an_experiment_runs_outside_of_a_clone_and_leaves_its_results_where_it_was_started(
-    installed: Installed,
-) -> None:
-    done = installed(COMMAND, "exp", "llama_baseline", "debug=fast")
-    assert done.returncode == 0, done.stderr
-    made = installed(sys.executable, "-c", "import os; print(sorted(os.listdir()))").stdout
-    assert "'mlruns', 'outputs'" in made
+    assert {"mlruns", "outputs"} <= {path.name for path in another_project.iterdir()}

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -143,3 +145,41 @@ def test_where_fewer_than_two_were_rewarded_there_is_no_one_to_compare_with(
     advantage: Advantage, failures: list[int]
 ) -> None:
     assert not of(advantage, credit_of([0, 1, 2, 3], failures), 4).any()
+
+
+MIXED: list[Callable[[Advantage, float], Advantage]] = [
+    lambda outcome, weight: Process(outcome=outcome, weight=weight, epsilon=1e-6),
+    lambda outcome, weight: Potential(outcome=outcome, weight=weight, decay=0.95, scale=2.0),
+    lambda outcome, weight: Survival(outcome=outcome, weight=weight, epsilon=1e-6),
+    lambda outcome, weight: VinePPO(outcome=outcome, weight=weight),
+    lambda outcome, weight: GRPOLambda(outcome=outcome, decay=weight, floor=None),
+]
+
+
+@pytest.mark.parametrize("outcome", [OUTCOME, MeanCentred()])
+@pytest.mark.parametrize("mixed", MIXED)
+def test_a_weight_of_zero_is_bitwise_the_outcome(
+    mixed: Callable[[Advantage, float], Advantage], outcome: Advantage
+) -> None:
+    given = credit_of([0, 1, 2, 3], [])
+    assert torch.equal(of(mixed(outcome, 0.0), given, 4), of(outcome, given, 4))
+    assert not torch.equal(of(mixed(outcome, 0.5), given, 4), of(outcome, given, 4))
+
+
+NEEDS = "a reward that values steps"
+BEFORE = f"{NEEDS} and the state before them"
+
+
+@pytest.mark.parametrize(
+    ("mixed", "missing", "needs"),
+    [
+        (MIXED[0], "steps", NEEDS),
+        *[(mixed, missing, BEFORE) for mixed in MIXED[1:4] for missing in ("steps", "starts")],
+    ],
+)
+def test_a_reward_without_values_is_named(
+    mixed: Callable[[Advantage, float], Advantage], missing: str, needs: str
+) -> None:
+    changes: dict[str, Any] = {missing: None}
+    with pytest.raises(ValueError, match=rf"needs {needs} .*: function$"):
+        of(mixed(OUTCOME, 0.5), replace(credit_of([0, 1], []), **changes), 2)

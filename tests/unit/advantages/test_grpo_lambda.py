@@ -28,12 +28,6 @@ def test_against_a_sum_for_every_token(decay: float, floor: float | None) -> Non
     assert_close(advantage(decay, floor)(CREDIT, MASK, 4), expected, rtol=1e-12, atol=1e-12)
 
 
-@pytest.mark.parametrize("outcome", [GroupRelative(normalise_std=True, epsilon=1e-6), MeanCentred()])
-def test_no_decay_and_no_floor_are_the_outcome_alone(outcome: GroupRelative | MeanCentred) -> None:
-    got = GRPOLambda(outcome=outcome, decay=0.0, floor=None)(CREDIT, MASK, 2)
-    assert torch.equal(got, outcome(CREDIT, MASK, 2))
-
-
 def test_the_gradient_is_that_of_traces_in_the_ratio() -> None:
     """Where the policy is still the one that sampled; autograd through the accumulated ratio, clipped."""
     decay, start = 0.8, torch.randn(MASK.shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64)

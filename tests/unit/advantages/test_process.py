@@ -40,7 +40,7 @@ def random_steps(rng: random.Random, tokens: int) -> list[StepCredit]:
     ]
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(8))
 def test_against_loops(seed: int) -> None:
     rng = random.Random(seed)
     rows, group_size, tokens = 12, rng.choice([2, 3, 4, 6]), 9
@@ -63,20 +63,6 @@ def test_steps_of_equal_value_add_exactly_nothing() -> None:
     mask = torch.ones(3, 3, dtype=torch.bool)
     got = Process(outcome=MeanCentred(), weight=1.0, epsilon=0.0)(credit, mask, 3)
     assert torch.equal(got, torch.zeros(3, 3))
-
-
-def test_weight_zero_is_the_outcome_alone() -> None:
-    steps = [[StepCredit(0, 0, 1.0, depth=3)], [StepCredit(0, 0, 0.0, depth=3)]]
-    credit = Credit(outcome=torch.tensor([1.0, 0.0]), parts={}, steps=steps)
-    mask = torch.ones(2, 2, dtype=torch.bool)
-    got = Process(outcome=MeanCentred(), weight=0.0, epsilon=EPSILON)(credit, mask, 2)
-    assert torch.equal(got, MeanCentred()(credit, mask, 2))
-
-
-def test_a_reward_without_steps_is_named() -> None:
-    credit = Credit(outcome=torch.zeros(2), parts={"verifier": torch.zeros(2)})
-    with pytest.raises(ValueError, match=r"needs a reward that values steps .* only has: verifier"):
-        Process(outcome=MeanCentred(), weight=1.0, epsilon=0.1)(credit, torch.ones(2, 1, dtype=torch.bool), 2)
 
 
 def test_breaking_a_rule_is_no_way_out_of_blame() -> None:

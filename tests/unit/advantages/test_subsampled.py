@@ -78,14 +78,16 @@ def test_every_row_is_drawn_as_often_as_its_chance_says(seed: int) -> None:
 
 def test_the_mean_over_batches_is_the_advantage(monkeypatch: pytest.MonkeyPatch) -> None:
     """Over all places of the comb, which are what the draws are uniform over."""
-    advantage, given = Process(outcome=OUTCOME, weight=0.5, epsilon=1e-6), credit()
+    advantage, given, places = Process(outcome=OUTCOME, weight=0.5, epsilon=1e-6), credit(), 500
     total = torch.zeros(8, 3, dtype=torch.float64)
-    for k in range(OFFSETS):
-        monkeypatch.setattr("contrastive_reasoning.advantages.subsampled.fixed_draw", lambda *_, k=k: k / OFFSETS)
+    for k in range(places):
+        monkeypatch.setattr(
+            "contrastive_reasoning.advantages.subsampled.fixed_draw", lambda *_, k=k: (k + 0.5) / places
+        )
         found = subsampled(advantage)(given, MASK, 4)
         assert (found != 0).any(dim=1).sum() == 4
         total += found
-    assert_close(total / OFFSETS, advantage(given, MASK, 4), atol=5e-3, rtol=0)
+    assert_close(total / places, advantage(given, MASK, 4), atol=5e-3, rtol=0)
 
 
 def test_all_rows_are_the_advantage_bit_for_bit() -> None:

@@ -102,13 +102,6 @@ def test_equals_the_slow_version_in_searches_with_revisits() -> None:
             assert not step[row, 2 * len(values) :].any()
 
 
-def test_a_weight_of_zero_is_bitwise_the_outcome() -> None:
-    rows = [[StepCredit(0, 1, 0.3, depth=1)], [StepCredit(0, 0, 0.9, depth=1)]]
-    credit, mask = of(rows, [0.7, 0.7], [True, False]), torch.ones(2, 3, dtype=torch.bool)
-    assert torch.equal(survival(0.0)(credit, mask, 2), OUTCOME(credit, mask, 2))
-    assert not torch.equal(survival(0.5)(credit, mask, 2), OUTCOME(credit, mask, 2))
-
-
 @pytest.mark.parametrize("pairs", [[(0.1, 0.3)] * 7, [(0.0, 0.0), (0.0, 0.0)], [(0.7, 0.2)]])
 def test_equals_get_exactly_nothing(pairs: list[tuple[float, float]]) -> None:
     assert centred_by_survival(pairs, epsilon=1e-6) == [0.0] * len(pairs)
@@ -128,12 +121,6 @@ def test_a_critics_noise_is_no_decision(kept: float) -> None:
     assert max(map(abs, centred_by_survival(pairs, epsilon=0.05))) < 0.02
     decided = [(0.9, 0.98 if k % 2 else 0.02) for k in range(8)]
     assert min(map(abs, centred_by_survival(decided, epsilon=0.05))) > 0.8
-
-
-def test_a_reward_that_values_no_start_is_refused() -> None:
-    credit = Credit(outcome=torch.zeros(2), parts={"mine": torch.zeros(2)}, steps=[[], []])
-    with pytest.raises(ValueError, match="survival needs a reward that values steps and the state before them"):
-        survival()(credit, torch.ones(2, 3, dtype=torch.bool), 2)
 
 
 def test_a_forbidden_step_kept_nothing_and_left_the_state_as_it_was() -> None:

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from contrastive_reasoning.advantages import GroupRelative, MeanCentred, VinePPO
+from contrastive_reasoning.advantages import MeanCentred, VinePPO
 from contrastive_reasoning.rewards import Credit, StepCredit
 
 
@@ -23,7 +23,7 @@ def random_credit(rng: random.Random, rows: int, tokens: int) -> Credit:
     return Credit(outcome=outcome, parts={}, steps=steps, starts=[rng.random() for _ in range(rows)])
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(8))
 def test_against_loops(seed: int) -> None:
     rng = random.Random(seed)
     rows, group_size, tokens = 12, rng.choice([2, 3, 4, 6]), 9
@@ -41,13 +41,6 @@ def test_against_loops(seed: int) -> None:
     got = VinePPO(outcome=MeanCentred(), weight=0.7)(credit, mask, group_size)
     assert_close(got, expected, rtol=1e-10, atol=1e-10)
     assert not got[~mask].any()
-
-
-@pytest.mark.parametrize("outcome", [MeanCentred(), GroupRelative(normalise_std=True, epsilon=1e-6)])
-def test_weight_zero_is_bitwise_the_outcome_alone(outcome: MeanCentred | GroupRelative) -> None:
-    credit = random_credit(random.Random(1), 8, 9)
-    mask = torch.ones(8, 9, dtype=torch.bool)
-    assert torch.equal(VinePPO(outcome=outcome, weight=0.0)(credit, mask, 4), outcome(credit, mask, 4))
 
 
 def test_the_gradient_is_that_of_the_expected_success_by_enumeration() -> None:
@@ -75,11 +68,3 @@ def test_the_gradient_is_that_of_the_expected_success_by_enumeration() -> None:
     (found,) = torch.autograd.grad(surrogate, logits)
     assert_close(found, expected, rtol=1e-10, atol=1e-12)
     assert expected.abs().max() > 0.01
-
-
-@pytest.mark.parametrize("missing", [{"steps": None}, {"starts": None}])
-def test_a_reward_without_values_is_named(missing: dict[str, None]) -> None:
-    parts = {"verifier": torch.zeros(2)}
-    credit = Credit(outcome=torch.zeros(2), parts=parts, **({"steps": [[], []], "starts": [0.0, 0.0]} | missing))
-    with pytest.raises(ValueError, match=r"needs a reward that values steps and the state before them .*: verifier"):
-        VinePPO(outcome=MeanCentred(), weight=1.0)(credit, torch.ones(2, 1, dtype=torch.bool), 2)

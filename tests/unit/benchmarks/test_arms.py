@@ -34,7 +34,10 @@ while True:
     conversation.answer({"generation": steps, "whole_step": 2 * steps}, {"completion": 7})
 """
 ENDS_AT_ONCE = "raise SystemExit('no such library')"
-ENDS_IN_THE_THIRD_STEP = STEPPING.replace("    steps += 1", "    steps += 1\n    if steps == 3: raise SystemExit(1)")
+
+
+def ends_in_step(number: int) -> str:
+    return STEPPING.replace("    steps += 1", f"    steps += 1\n    if steps == {number}: raise SystemExit(1)")
 
 
 def arm(folder: Path, name: str = "fake", script: str = STEPPING) -> Arm:
@@ -43,25 +46,19 @@ def arm(folder: Path, name: str = "fake", script: str = STEPPING) -> Arm:
     return Arm(name, [sys.executable, "-c", f"exec(open({str(path)!r}).read())"], log=folder / f"{name}.log")
 
 
-def test_an_arm_tells_versions_figures_and_tokens(tmp_path: Path) -> None:
+def test_an_arm_tells_versions_figures_and_tokens_and_what_it_does_not_measure(tmp_path: Path) -> None:
     with arms_that_close() as arms:
         arms.append(arm(tmp_path))
         assert arms[0].versions == {"fake": "1.2"}
+        for measure, sentence in (("shared_prefix", "not yet"), ("memory", "this arm does not measure memory")):
+            with pytest.raises(Skipped, match=sentence):
+                arms[0].ask(measure)
         assert arms[0].ask("scoring").figures == {"scoring": 0.5}
         steps = [arms[0].ask("step") for _ in range(2)]
         assert [step.figures["whole_step"] for step in steps] == [2, 4]
         assert steps[0].tokens == {"completion": 7}
     assert arms[0].process.returncode == 0
     assert (tmp_path / "fake.log").read_text() == "what a library prints\n"
-
-
-def test_what_an_arm_does_not_measure_it_says_and_goes_on(tmp_path: Path) -> None:
-    with arms_that_close() as arms:
-        arms.append(arm(tmp_path))
-        for measure, sentence in (("shared_prefix", "not yet"), ("memory", "this arm does not measure memory")):
-            with pytest.raises(Skipped, match=sentence):
-                arms[0].ask(measure)
-        assert arms[0].ask("scoring").figures == {"scoring": 0.5}
 
 
 def test_an_arm_that_ends_is_one_sentence(tmp_path: Path) -> None:
@@ -74,27 +71,25 @@ def test_arms_take_turns_and_the_first_answers_are_counted_of_warm_arms_alone(tm
     with arms_that_close() as arms:
         arms += [arm(tmp_path, name) for name in ("ours", "a", "b")]
         seconds = race(arms, {"step": ["a", "b"], "scoring": ["b"]}, warm=[], repeats=2, tell=told.append)
+        warm = race(arms[:2], {"step": ["a"]}, warm=["step"], repeats=1, tell=lambda what: None)
     assert seconds == {
         "ours": {"generation": [2, 3], "whole_step": [4, 6], "scoring": [0.5, 0.5]},
         "a": {"generation": [2, 3], "whole_step": [4, 6]},
         "b": {"generation": [2, 3], "whole_step": [4, 6], "scoring": [0.5, 0.5]},
     }
     assert [line.split(" · ")[-1] for line in told] == ["ours", "a", "b", "ours", "b"] * 3
-    with arms_that_close() as arms:
-        arms += [arm(tmp_path, name) for name in ("ours", "a")]
-        warm = race(arms, {"step": ["a"]}, warm=["step"], repeats=1, tell=lambda what: None)
-    assert {name: of_arm["generation"] for name, of_arm in warm.items()} == {"ours": [1], "a": [1]}
+    assert {name: of_arm["generation"] for name, of_arm in warm.items()} == {"ours": [4], "a": [4]}
 
 
 def test_a_peer_that_ends_on_the_way_is_left_out_but_without_ours_there_is_nothing_to_compare(tmp_path: Path) -> None:
     with arms_that_close() as arms:
-        arms += [arm(tmp_path, "ours"), arm(tmp_path, "weak", ENDS_IN_THE_THIRD_STEP), arm(tmp_path, "b")]
+        scripts = {"ours": ends_in_step(5), "weak": ends_in_step(3), "b": STEPPING}
+        arms += [arm(tmp_path, name, script) for name, script in scripts.items()]
+        ours, _, other = arms
         seconds = race(arms, {"step": ["weak", "b"]}, warm=[], repeats=3, tell=lambda what: None)
-    assert {name: of_arm["generation"] for name, of_arm in seconds.items()} == {"ours": [2, 3, 4], "b": [2, 3, 4]}
-    with arms_that_close() as arms:
-        arms += [arm(tmp_path, "ours", ENDS_IN_THE_THIRD_STEP), arm(tmp_path, "b")]
+        assert {name: of_arm["generation"] for name, of_arm in seconds.items()} == {"ours": [2, 3, 4], "b": [2, 3, 4]}
         with pytest.raises(ArmFailed, match=r"^ours ended"):
-            race(arms, {"step": ["b"]}, warm=[], repeats=3, tell=lambda what: None)
+            race([ours, other], {"step": ["b"]}, warm=["step"], repeats=1, tell=lambda what: None)
 
 
 def test_an_environment_is_reused_and_what_cannot_be_made_is_one_sentence_and_leaves_no_stamp(tmp_path: Path) -> None:

@@ -41,8 +41,7 @@ def test_wrong() -> None:
 @pytest.mark.skip(reason="needs what is not here")
 def test_skipped() -> None:
     pass
-"""
-INTERRUPTED = """
+
 
 def test_interrupted() -> None:
     os.killpg(0, signal.SIGINT)
@@ -116,45 +115,25 @@ def test_the_reason_of_a_failure_is_its_last_line(script: str, reason: str | Non
     assert run(python(script), log=tmp_path / "log", seconds=100) == reason
 
 
-def of_pytest(folder: Path, text: str, *, seconds: float) -> Outcome:
-    """What pytest leaves of these tests; without its plugins, which take seconds to load."""
-    (folder / "test_part.py").write_text(text)
-    results = folder / "tests.xml"
-    command = [
-        "env",
-        "PYTEST_DISABLE_PLUGIN_AUTOLOAD=1",
-        sys.executable,
-        "-m",
-        "pytest",
-        "-v",
-        "-p",
-        "no:cacheprovider",
-        f"--junit-xml={results}",
-    ]
-    return of_tests(results, run([*command, str(folder)], log=folder / "log", seconds=seconds))
-
-
-def test_failed_and_skipped_tests_are_named(tmp_path: Path) -> None:
-    outcome = of_pytest(tmp_path, TESTS, seconds=100)
+def test_failed_and_skipped_tests_are_named_and_keep_their_results_where_another_is_interrupted(tmp_path: Path) -> None:
+    """Without the plugins of pytest, which take seconds to load."""
+    (tmp_path / "test_part.py").write_text(TESTS)
+    results = tmp_path / "tests.xml"
+    command = ["env", "PYTEST_DISABLE_PLUGIN_AUTOLOAD=1", sys.executable, "-m", "pytest", "-v"]
+    command += ["-p", "no:cacheprovider", f"--junit-xml={results}", str(tmp_path)]
+    outcome = of_tests(results, run(command, log=tmp_path / "log", seconds=100))
     assert outcome.figures == (("tests passed", "1 of 3"),)
     assert outcome.notes == ("Tests skipped: 1 (needs what is not here).",)
     (test, why), (program, end) = outcome.failures
     assert (test, why) == ("test_wrong", "assert (1 + 1) == 3")
     assert program == "pytest"
-    assert end.startswith("exit code 1: ")
-
-
-def test_tests_that_are_interrupted_leave_the_results_of_those_before(tmp_path: Path) -> None:
-    outcome = of_pytest(tmp_path, TESTS.replace("== 3", "== 2") + INTERRUPTED, seconds=100)
-    assert outcome.figures == (("tests passed", "2 of 3"),)
-    ((program, why),) = outcome.failures
-    assert program == "pytest"
-    assert why.startswith("exit code 2: ")
+    assert end.startswith("exit code 2: ")
 
 
 def test_where_all_tests_are_skipped_nothing_was_shown(tmp_path: Path) -> None:
-    skipped = "import pytest\npytestmark = pytest.mark.skip(reason='no GPU')\ndef test_one() -> None: ...\n"
-    outcome = of_pytest(tmp_path, skipped, seconds=100)
+    skipped = '<testsuites><testcase name="test_one"><skipped message="no GPU"/></testcase></testsuites>'
+    (tmp_path / "tests.xml").write_text(skipped)
+    outcome = of_tests(tmp_path / "tests.xml", None)
     assert (outcome.state, outcome.not_run) == ("not run", "all 1 tests were skipped: no GPU")
 
 

@@ -130,7 +130,7 @@ def test_a_row_has_the_verdict_the_reward_its_parts_and_the_advantage(tmp_path: 
 
 
 def test_the_first_step_and_every_second_are_written_and_it_only_watches(tmp_path: Path) -> None:
-    assert_only_watches(watcher(), 5, logger=RunFolderLogger(folder=tmp_path))
+    assert_only_watches(watcher(), 4, logger=RunFolderLogger(folder=tmp_path))
     for folder, kind in (("tables/train/completions", "json"), ("pages/train/credit", "html")):
         assert sorted(path.name for path in (tmp_path / folder).iterdir()) == [f"{k}.{kind}" for k in (1, 2, 4)]
 

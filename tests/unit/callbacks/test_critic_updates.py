@@ -76,11 +76,11 @@ def met_pairs(seed: int, count: int = 8) -> CriticBatch:
 
 
 def test_a_step_is_half_replay_and_half_of_the_states_that_were_met() -> None:
-    made, expected = lessons(steps=2), critic()
+    made, expected = lessons(steps=2, seed=4), critic()
     stepper = torch.optim.AdamW(expected.parameters(), lr=0.0, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.01)
     losses = []
     for step, rate in enumerate((1.5e-3, 3e-3)):
-        fresh = met_pairs(derived_seed((0, "critic lessons", step, 1)))
+        fresh = met_pairs(derived_seed((4, "critic lessons", step, 1)))
         loss = 0.5 * loss_on(expected, Sums().batch(7 + step * 4 + 1)) + 0.5 * loss_on(expected, fresh)
         stepper.zero_grad()
         loss.backward()

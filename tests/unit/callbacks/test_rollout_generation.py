@@ -92,19 +92,27 @@ def fitted(
     return module, trainer
 
 
+@pytest.fixture(scope="module")
+def plain() -> tuple[Watcher, L.Trainer]:
+    """A fit with no change."""
+    return fitted()
+
+
 def loader(problems: Sequence[Problem]) -> DataLoader[Any]:
     return DataLoader(list(problems), batch_size=2, collate_fn=ProblemBatch)  # pyright: ignore[reportArgumentType]
 
 
-def test_each_batch_comes_with_its_groups_and_the_policy_in_training_mode() -> None:
-    module, trainer = fitted()
+def test_each_batch_comes_with_its_groups_and_the_policy_in_training_mode(plain: tuple[Watcher, L.Trainer]) -> None:
+    module, trainer = plain
     assert [[p.id for p in rollouts.problems] for rollouts in module.trained] == [["0", "1"], ["2", "3"], ["4", "5"]]
     assert all(len(rollouts) == 6 and rollouts.group_size == 3 for rollouts in module.trained)
     assert module.modes == [True] * 3
     assert float(trainer.callback_metrics["train/throughput/tokens_per_second"]) > 0
 
 
-def test_completions_are_counted_while_they_are_drawn(capsys: pytest.CaptureFixture[str]) -> None:
+def test_completions_are_counted_while_they_are_drawn(
+    plain: tuple[Watcher, L.Trainer], capsys: pytest.CaptureFixture[str]
+) -> None:
     """A step's six, and within validation two greedy ones and four samples."""
     shown = Progress(stage="grpo", metrics=[], window=5, display=JSONLines(seconds_between_lines=0.0))
     watched, _ = fitted(progress=shown)
@@ -113,31 +121,26 @@ def test_completions_are_counted_while_they_are_drawn(capsys: pytest.CaptureFixt
     counts = {total: [(done, total) for done in range(1, total + 1)] for total in (2, 4, 6)}
     assert drawing == [*counts[6] * 3, *counts[2], *counts[4]]
     assert {line["unit"] for line in said if line["phase"] == "drawing"} == {"completions"}
-    assert [rollouts.texts for rollouts in watched.trained] == [r.texts for r in fitted()[0].trained]
+    assert [rollouts.texts for rollouts in watched.trained] == [r.texts for r in plain[0].trained]
 
 
-def test_states_are_pooled_for_a_reward_that_reads_them() -> None:
-    assert all(rollouts.pooled is None for rollouts in fitted()[0].trained)
+def test_states_are_pooled_for_a_reward_that_reads_them(plain: tuple[Watcher, L.Trainer]) -> None:
+    assert all(rollouts.pooled is None for rollouts in plain[0].trained)
     for rollouts in fitted(reads_states=True)[0].trained:
         assert rollouts.pooled is not None
         assert rollouts.pooled.shape == (6, 16)
 
 
-def test_validation_gets_greedy_and_sampled_rollouts() -> None:
-    rollouts, sampled = fitted()[0].validated[0]
+def test_validation_gets_greedy_and_sampled_rollouts(plain: tuple[Watcher, L.Trainer]) -> None:
+    rollouts, sampled = plain[0].validated[0]
     assert (len(rollouts), rollouts.group_size, rollouts.temperature) == (2, 1, 1.0)
     assert sampled is not None
     assert (len(sampled), sampled.group_size) == (4, 2)
     assert fitted(validation_samples=0)[0].validated[0][1] is None
 
 
-def test_draws_depend_on_the_seed_and_the_rollout_step_alone() -> None:
-    first, again, later, other = (
-        fitted()[0],
-        fitted()[0],
-        fitted(rollout_step=9)[0],
-        fitted(seed=1)[0],
-    )
+def test_draws_depend_on_the_seed_and_the_rollout_step_alone(plain: tuple[Watcher, L.Trainer]) -> None:
+    first, (again, _), (later, _), (other, _) = plain[0], fitted(), fitted(rollout_step=9), fitted(seed=1)
     assert first.trained[0].texts == again.trained[0].texts
     assert first.trained[0].texts != later.trained[0].texts
     assert first.trained[0].texts != other.trained[0].texts

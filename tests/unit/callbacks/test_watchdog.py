@@ -182,7 +182,7 @@ def test_c_code_that_holds_the_interpreter_is_seen_too(tmp_path: Path) -> None:
         from contrastive_reasoning.progress import StackDump
 
         def hangs_in_c():
-            ctypes.PyDLL(None).sleep(3)
+            ctypes.PyDLL(None).sleep(2)
 
         stacks = StackDump({"reward": 0.2}, Path(sys.argv[1]))
         stacks.begin("reward", at="after step 7")

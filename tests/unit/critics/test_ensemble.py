@@ -152,11 +152,11 @@ def fit(module: CriticPretraining, folder: Path) -> dict[str, Any]:
     ("loss", "negatives"), [(SymmetricInfoNCE(temperature=1.0), None), (BinaryNCE(temperature=1.0), 3)]
 )
 def test_each_member_learns_as_if_it_were_alone(tmp_path: Path, loss: ContrastiveLoss, negatives: int | None) -> None:
-    together = ensemble(seed=0)
+    together = ensemble(size=2, seed=0)
     metrics = fit(pretraining(together, loss, negatives), tmp_path)
     assert metrics["train/critic/loss"] > 0
     assert 0 <= metrics["train/critic/categorical_accuracy"] <= 1
-    for index, member in enumerate(ensemble(seed=0).members):
+    for index, member in enumerate(ensemble(size=2, seed=0).members):
         alone = pretraining(member, loss, negatives)
         alone.__class__ = OnlyMember
         alone.index = index  # pyright: ignore

@@ -1,16 +1,17 @@
 from __future__ import annotations
 
+import pytest
 import torch
 from torch.testing import assert_close
 
-from contrastive_reasoning.critics import JointCritic
+from contrastive_reasoning.critics import JointCritic, PairwiseCritic
 from contrastive_reasoning.critics.joint import PERIODS, NumberFeatures, fixed_features
 from contrastive_reasoning.tasks.base import Step
 from contrastive_reasoning.tasks.countdown import CountdownProblem
 
 
-def joint(*, pairs_per_chunk: int = 1000, seed: int = 0) -> JointCritic:
-    return JointCritic(
+def joint(kind: type[JointCritic] = JointCritic, *, pairs_per_chunk: int = 1000, seed: int = 0) -> JointCritic:
+    return kind(
         value_dimension=4,
         width=16,
         blocks=1,
@@ -21,29 +22,35 @@ def joint(*, pairs_per_chunk: int = 1000, seed: int = 0) -> JointCritic:
     )
 
 
-STATES = torch.tensor([[37, 26, 17, -1, -1, -1], [50, 4, -1, -1, -1, -1], [1999, 3, 2, 1, 0, -1]])
+BOTH = pytest.mark.parametrize("kind", [JointCritic, PairwiseCritic])
+STATES = torch.tensor(
+    [[37, 26, 17, -1, -1, -1], [50, 4, -1, -1, -1, -1], [9, -1, -1, -1, -1, -1], [1999, 3, 2, 1, 0, 0]]
+)
 GOALS = torch.tensor([46, 10])
 
 
-def test_all_pairs_are_the_given_pairs() -> None:
-    critic = joint()
+@BOTH
+def test_all_pairs_are_the_given_pairs(kind: type[JointCritic]) -> None:
+    critic = joint(kind)
     every = critic(STATES, GOALS)
     for column, goal in enumerate(GOALS):
-        assert_close(every[:, column], critic.pairs(STATES, goal.expand(3)))
+        assert_close(every[:, column], critic.pairs(STATES, goal.expand(len(STATES))))
 
 
 def test_chunks_change_nothing() -> None:
     assert_close(joint(pairs_per_chunk=1)(STATES, GOALS), joint()(STATES, GOALS), rtol=0, atol=1e-6)
 
 
-def test_order_of_the_numbers_does_not_matter() -> None:
-    critic = joint()
+@BOTH
+def test_order_of_the_numbers_does_not_matter(kind: type[JointCritic]) -> None:
+    critic = joint(kind)
     assert_close(critic(STATES.flip(1), GOALS), critic(STATES, GOALS), rtol=0, atol=0)
 
 
-def test_seed_decides_the_weights_and_leaves_the_global_generator_alone() -> None:
+@BOTH
+def test_seed_decides_the_weights_and_leaves_the_global_generator_alone(kind: type[JointCritic]) -> None:
     before = torch.random.get_rng_state()
-    one, same, other = joint(seed=1), joint(seed=1), joint(seed=2)
+    one, same, other = (joint(kind, seed=seed) for seed in (1, 1, 2))
     assert torch.equal(torch.random.get_rng_state(), before)
     assert_close(one(STATES, GOALS), same(STATES, GOALS), rtol=0, atol=0)
     assert not torch.equal(one(STATES, GOALS), other(STATES, GOALS))

@@ -224,7 +224,6 @@ def test_a_revision_of_what_has_none_is_refused(path: str, tmp_path: Path, monke
 OFFLINE = r"cannot be reached and was not downloaded before \(no Hub\); name a local file or folder as path$"
 
 
-@pytest.mark.parametrize("path", ["a/set", "https://example.org/set.parquet", "hf://datasets/a/b/set.jsonl"])
 @pytest.mark.parametrize(
     ("error", "kind", "reason"),
     [
@@ -239,15 +238,16 @@ OFFLINE = r"cannot be reached and was not downloaded before \(no Hub\); name a l
     ],
 )
 def test_what_the_hub_refuses_is_one_sentence(
-    path: str, error: Exception, kind: type[Exception], reason: str, monkeypatch: pytest.MonkeyPatch
+    error: Exception, kind: type[Exception], reason: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def load(*args: object, **kwargs: object) -> None:
         raise error
 
     monkeypatch.setattr(datasets, "load_dataset", load)
-    with pytest.raises(kind, match=reason) as raised:
-        read(path)
-    assert (isinstance(error, OSError) and error.errno == ENOSPC) or str(raised.value).startswith(path)
+    for path in ("a/set", "https://example.org/set.parquet"):
+        with pytest.raises(kind, match=reason) as raised:
+            read(path)
+        assert (isinstance(error, OSError) and error.errno == ENOSPC) or str(raised.value).startswith(path)
 
 
 def test_a_download_is_kept_and_needs_no_network_afterwards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,8 +25,6 @@ def test_a_policy_is_embedded_with_what_made_it(tmp_path: Path) -> None:
     assert (target / "warm_start.yaml").read_text() == "seed: 3\n"
     origin = json.loads((target / "origin.json").read_text())
     assert origin["fingerprint"] == "abc"
-    wanted = "make exp name=llama_baseline over='stages=[warm_start] policy.pretrained=null seed=3'"
-    assert origin["command"] == wanted
 
 
 @pytest.mark.parametrize("name", ["../precious", "/tmp/precious", "..", ".", ""])
@@ -59,13 +57,15 @@ def test_what_cannot_be_embedded_is_refused(tmp_path: Path, change: dict[str, in
         embed(tmp_path, "x", folder=tmp_path / "embedded")
 
 
-def test_a_name_may_say_more_than_family_and_task(tmp_path: Path) -> None:
-    target = embed(finished(tmp_path / "stage"), "llama_countdown_unaimed", folder=tmp_path / "embedded")
-    wanted = "make exp name=llama_baseline over='stages=[warm_start] policy.pretrained=null seed=3'"
-    assert json.loads((target / "origin.json").read_text())["command"] == wanted
-
-
-def test_the_command_names_a_task_that_is_not_the_default(tmp_path: Path) -> None:
-    target = embed(finished(tmp_path / "stage"), "qwen_arithmetic", folder=tmp_path / "embedded")
-    wanted = "make exp name=qwen_baseline over='task=arithmetic stages=[warm_start] policy.pretrained=null seed=3'"
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("llama_countdown", "name=llama_baseline over='"),
+        ("llama_countdown_unaimed", "name=llama_baseline over='"),
+        ("qwen_arithmetic", "name=qwen_baseline over='task=arithmetic "),
+    ],
+)
+def test_the_command_names_the_family_and_a_task_that_is_not_the_default(tmp_path: Path, name: str, said: str) -> None:
+    target = embed(finished(tmp_path / "stage"), name, folder=tmp_path / "embedded")
+    wanted = f"make exp {said}stages=[warm_start] policy.pretrained=null seed=3'"
     assert json.loads((target / "origin.json").read_text())["command"] == wanted

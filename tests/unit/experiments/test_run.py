@@ -49,44 +49,52 @@ def test_only_of_the_disk_and_of_our_own_folders_an_error_is_one_sentence(
     assert _disk_error(error, "outputs") == (f"{path or 'outputs'}: {os.strerror(number)}" if told else None)
 
 
-@pytest.mark.parametrize("flags", [["--cfg", "job"], ["--cfg", "all", "--resolve"], ["--info"], ["--info", "config"]])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["experiment=llama_critic", "--cfg", "job"],
+        ["experiment=llama_critic", "--info"],
+        ["--shell-completion", "install=bash"],
+    ],
+    ids=" ".join,
+)
 def test_flags_that_only_show_something_make_no_folder(
-    flags: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shown: list[object] = []
     monkeypatch.setattr(run, "watched", shown.append)
-    monkeypatch.setattr(sys, "argv", ["run", "experiment=llama_critic", f"output_dir={tmp_path / 'new'}", *flags])
+    monkeypatch.setattr(sys, "argv", ["run", *words])
+    monkeypatch.chdir(tmp_path)
     main()
-    assert (len(shown), (tmp_path / "new").exists()) == (1, False)
+    assert (len(shown), list(tmp_path.iterdir())) == (1, [])
 
 
-def test_hydra_installs_its_completion(monkeypatch: pytest.MonkeyPatch) -> None:
-    shown: list[object] = []
-    monkeypatch.setattr(run, "watched", shown.append)
-    monkeypatch.setattr(sys, "argv", ["run", "--shell-completion", "install=bash"])
-    main()
-    assert len(shown) == 1
+IMPORTS = "import experiments, callbacks, conf, datamodules; print(callbacks.__file__)"
 
 
-@pytest.mark.parametrize("module", [("experiments.run",), ("experiments.cli.main", "exp")], ids=["module", "command"])
-def test_modules_of_ones_own_with_our_names_change_nothing(module: tuple[str, ...], tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("words", "answer"),
+    [
+        (("-m", "experiments.run", *TYPO), (2, "", ANSWER)),
+        (("-m", "experiments.cli.main", "exp", *TYPO), (2, "", ANSWER)),
+        (("-c", IMPORTS), (0, f"{ROOT / 'callbacks' / '__init__.py'}\n", "")),
+    ],
+    ids=["module", "command", "import"],
+)
+def test_modules_of_ones_own_with_our_names_change_nothing(
+    words: tuple[str, ...], answer: tuple[int, str, str], tmp_path: Path
+) -> None:
     """The working folder comes before ours on the search path, as it does with an editable install."""
     (tmp_path / "callbacks.py").write_text("raise RuntimeError('not ours')\n")
     for name in ("conf", "datamodules"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "__init__.py").write_text("raise RuntimeError('not ours')\n")
     done = subprocess.run(
-        [sys.executable, "-m", *module, *TYPO],
+        [sys.executable, *words],
         cwd=tmp_path,
         env=os.environ | {"PYTHONPATH": os.pathsep.join([str(tmp_path), str(ROOT)])},
         capture_output=True,
         text=True,
         check=False,
     )
-    assert (done.returncode, done.stderr) == (2, ANSWER)
-    script = "import experiments, callbacks, conf, datamodules; print(callbacks.__file__)"
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(tmp_path), str(ROOT)])}
-    found = subprocess.run(
-        [sys.executable, "-c", script], cwd=tmp_path, env=environment, capture_output=True, text=True
-    )
-    assert found.stdout == f"{ROOT / 'callbacks' / '__init__.py'}\n"
+    assert (done.returncode, done.stdout, done.stderr) == answer

@@ -22,7 +22,6 @@ def runs(outputs: Outputs) -> Path:
 @pytest.mark.parametrize(
     ("name", "sentence"),
     [
-        ("llama_critc", "no 'llama_critc' in {runs}; did you mean 'llama_critic'?"),
         ("my_onw", "no 'my_onw' in {runs}; did you mean 'my_own'?"),
         ("grpo_laptp", "no 'grpo_laptp' in {runs}; did you mean 'grpo_laptop'?"),
         ("xyz", "no 'xyz' in {runs}; there are llama_critic, my_own"),

@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader
 
 from callbacks.cost import Cost, Throughput
 from contrastive_reasoning.critics import CriticBatch, CriticOracleBatch, NumericV2
-from contrastive_reasoning.losses import BinaryNCE, ContrastiveLoss, InfoNCE, SymmetricInfoNCE, dot
+from contrastive_reasoning.losses import BinaryNCE, ContrastiveLoss, SymmetricInfoNCE, dot
 from contrastive_reasoning.tasks.countdown.states import encode_state
 from lightning_modules.critic import CriticPretraining
 from lightning_modules.metrics import OracleMetrics, SiblingRanking, batch_metrics
@@ -102,10 +102,9 @@ def trainer(steps: int, folder: Path) -> L.Trainer:
     return quiet_trainer(max_steps=steps, val_check_interval=steps, log_every_n_steps=1, default_root_dir=folder)
 
 
-@pytest.mark.parametrize("loss", [InfoNCE(temperature=1.0), SymmetricInfoNCE(temperature=1.0)])
-def test_learns_64_pairs_by_heart(tmp_path: Path, loss: ContrastiveLoss) -> None:
+def test_learns_64_pairs_by_heart(tmp_path: Path) -> None:
     fit = trainer(60, tmp_path)
-    fit.fit(module(loss=loss), loader(pairs(), 60), [loader(pairs(), 1), loader(oracle_states(), 2)])
+    fit.fit(module(), loader(pairs(), 60), [loader(pairs(), 1), loader(oracle_states(), 2)])
     metrics = fit.callback_metrics
     assert metrics["train/critic/categorical_accuracy"] > 0.97
     assert metrics["val/critic/categorical_accuracy"] > 0.97
@@ -185,16 +184,6 @@ def test_steps_that_are_not_logged_call_no_log_and_train_alike(tmp_path: Path, e
     assert len(calls) == len(set(calls)) * len(logged)
     for name, weight in plain.state_dict().items():
         assert torch.equal(weight, learner.state_dict()[name]), name
-
-
-def test_dead_ends_without_a_positive_take_part() -> None:
-    batch = pairs()
-    batch.positive[:5] = False
-    for loss in (InfoNCE(temperature=1.0), SymmetricInfoNCE(temperature=1.0), BinaryNCE(temperature=1.0)):
-        value, metrics = module(loss=loss)._loss_and_metrics(batch, "train", 0)
-        value.backward()
-        assert value.isfinite()
-        assert metrics["categorical_accuracy"] <= 1
 
 
 def test_no_negatives_are_refused() -> None:

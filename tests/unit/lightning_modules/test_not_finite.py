@@ -111,15 +111,15 @@ class Weights(Callback):
         self.after.append(weights(pl_module))
 
 
-@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
 @pytest.mark.parametrize(
-    ("part", "made"),
+    ("part", "made", "bad"),
     [
-        ("reward", BadReward),
-        ("advantage", BadAdvantage),
-        ("objective", BadLoss),
-        ("objective", BadLossAlone),
-        ("gradient", BadGradient),
+        ("reward", BadReward, float("nan")),
+        ("reward", BadReward, float("inf")),
+        ("advantage", BadAdvantage, float("inf")),
+        ("objective", BadLoss, float("nan")),
+        ("objective", BadLossAlone, float("nan")),
+        ("gradient", BadGradient, float("inf")),
     ],
 )
 def test_the_step_is_left_out_and_counted(part: str, made: Any, bad: float) -> None:

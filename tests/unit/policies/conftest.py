@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from functools import cache
+
 import pytest
 import torch
 from transformers import PreTrainedTokenizerFast
@@ -11,14 +13,19 @@ PROMPTS = ["Numbers: [21, 16, 17, 26], target: 46\n", "Numbers: [3, 4], target: 
 COMPLETIONS = ["21+16=37;37-17=20;26+20=46", "4*3=12"]
 
 
+@cache
+def trained_tokenizer(kind: str) -> PreTrainedTokenizerFast:
+    return train_tokenizer([*PROMPTS, *COMPLETIONS] * 10, vocab_size=320, kind=kind)
+
+
 @pytest.fixture(scope="session")
 def tokenizer() -> PreTrainedTokenizerFast:
-    return train_tokenizer([*PROMPTS, *COMPLETIONS] * 10, vocab_size=320)
+    return trained_tokenizer("llama")
 
 
 @pytest.fixture(params=["llama", "qwen2"])
 def policy(request: pytest.FixtureRequest) -> CausalLMPolicy:
-    tokenizer = train_tokenizer([*PROMPTS, *COMPLETIONS] * 10, vocab_size=320, kind=request.param)
+    tokenizer = trained_tokenizer(request.param)
     build = tiny_llama if request.param == "llama" else tiny_qwen2
     return CausalLMPolicy(
         model=build(tokenizer, seed=1), tokenizer=tokenizer, compute_dtype=torch.float32, chat_template=False

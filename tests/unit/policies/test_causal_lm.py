@@ -44,14 +44,6 @@ def test_gradients_equal_the_naive_pass(policy: CausalLMPolicy) -> None:
         assert_close(got[name], parameter.grad, atol=1e-4, rtol=1e-4, msg=name)
 
 
-def test_pooled_is_the_mean_state_over_all_completion_tokens(policy: CausalLMPolicy) -> None:
-    prompt_ids, prompt_mask = policy.encode_prompts(PROMPTS[1:])
-    completion_ids, mask = policy.encode_completions(COMPLETIONS[1:])
-    _, pooled = policy.log_probs_and_pooled(prompt_ids, prompt_mask, completion_ids, mask)
-    states = policy.model.model(torch.cat([prompt_ids, completion_ids], dim=1)).last_hidden_state
-    assert_close(pooled, states[:, prompt_ids.shape[1] :].mean(dim=1), atol=1e-5, rtol=0)
-
-
 def test_saved_policy_is_an_ordinary_hugging_face_folder(policy: CausalLMPolicy, tmp_path: Path) -> None:
     policy.save(tmp_path)
     model = AutoModelForCausalLM.from_pretrained(tmp_path)
@@ -60,12 +52,6 @@ def test_saved_policy_is_an_ordinary_hugging_face_folder(policy: CausalLMPolicy,
     assert tokenizer(PROMPTS[0], add_special_tokens=False)["input_ids"] == policy.prompt_ids(PROMPTS[0])[1:]
     for name, weight in policy.model.state_dict().items():
         assert torch.equal(model.state_dict()[name], weight), name
-
-
-def test_prompts_are_padded_on_the_left(policy: CausalLMPolicy) -> None:
-    ids, mask = policy.encode_prompts(PROMPTS)
-    assert mask[:, -1].all()
-    assert ids[1][mask[1]].tolist() == policy.prompt_ids(PROMPTS[1])
 
 
 def test_a_tokenizer_that_does_not_fit_is_refused(policy: CausalLMPolicy) -> None:

@@ -28,7 +28,7 @@ def by_loops(hidden: Tensor, weight: Tensor, ref_hidden: Tensor, ref_weight: Ten
 
 
 @pytest.mark.parametrize("chunk", [1, 3, 5, 100])
-@pytest.mark.parametrize("temperature", [0.3, 1.0, 2.0])
+@pytest.mark.parametrize("temperature", [0.3, 1.0])
 def test_equals_loops_in_value_and_gradient(chunk: int, temperature: float) -> None:
     given = [part.requires_grad_() for part in two_policies()]
     upstream = torch.randn(5, generator=torch.Generator().manual_seed(1), dtype=torch.float64)

@@ -13,7 +13,7 @@ from contrastive_reasoning.policies.log_probs import token_log_probs
 
 
 @pytest.mark.parametrize("chunk", [1, 3, 5, 100])
-@pytest.mark.parametrize("temperature", [0.3, 1.0, 2.0])
+@pytest.mark.parametrize("temperature", [0.3, 1.0])
 def test_equals_the_full_softmax_in_value_and_gradient(chunk: int, temperature: float) -> None:
     generator = torch.Generator().manual_seed(0)
     hidden = torch.randn(5, 8, generator=generator, requires_grad=True)

@@ -104,11 +104,16 @@ def gradients(policy: CausalLMPolicy, loss: Tensor) -> dict[str, Tensor]:
     return {name: torch.zeros_like(p) if g is None else g for (name, p), g in zip(trained.items(), found, strict=True)}
 
 
-@pytest.mark.parametrize("rows", CASES.values(), ids=CASES)
-@pytest.mark.parametrize("lora", [False, True], ids=["whole", "lora"])
-@pytest.mark.parametrize("kind", ["llama", "qwen2"])
-def test_equals_one_row_at_a_time_in_value_and_gradient(kind: str, lora: bool, rows: Rows) -> None:
-    policy, given = build(kind, lora=lora), rows.tensors()
+@pytest.mark.parametrize(
+    ("kind", "lora", "case"),
+    [
+        *(("llama", False, case) for case in CASES),
+        *((kind, True, case) for kind in ("llama", "qwen2") for case in ("uneven, in several blocks", "some empty")),
+        ("qwen2", False, "uneven, in several blocks"),
+    ],
+)
+def test_equals_one_row_at_a_time_in_value_and_gradient(kind: str, lora: bool, case: str) -> None:
+    policy, given = build(kind, lora=lora), CASES[case].tensors()
     log_probs, pooled = policy.log_probs_and_pooled(**given)
     expected, states = one_by_one(policy, given)
     for row, mask in enumerate(given["mask"]):

@@ -27,23 +27,13 @@ def with_template(tokenizer: PreTrainedTokenizerFast, template: str) -> PreTrain
     return changed
 
 
-def test_without_a_chat_template_the_prompt_is_read_as_it_is(tokenizer: PreTrainedTokenizerFast) -> None:
-    assert render(tokenizer, "3 4 = 12\n", chat_template=False) == "3 4 = 12\n"
-
-
-def test_a_prompt_is_one_user_message(tokenizer: PreTrainedTokenizerFast) -> None:
-    assert render(with_template(tokenizer, PLAIN), "3 4", chat_template=True) == "<user>3 4<answer>"
-
-
-def test_a_template_cannot_add_its_own_system_message(tokenizer: PreTrainedTokenizerFast) -> None:
-    text = render(with_template(tokenizer, ADDS_ITS_OWN), "3 4", chat_template=True)
-    assert "You are" not in text
-    assert text.endswith("<user>3 4<answer>")
-
-
-def test_null_uses_a_template_where_there_is_one(tokenizer: PreTrainedTokenizerFast) -> None:
-    assert render(tokenizer, "3 4", chat_template=None) == "3 4"
-    assert render(with_template(tokenizer, PLAIN), "3 4", chat_template=None) == "<user>3 4<answer>"
+def test_a_prompt_is_one_user_message_of_a_template_that_is_used(tokenizer: PreTrainedTokenizerFast) -> None:
+    """``null`` uses one where there is one."""
+    with_one = with_template(tokenizer, PLAIN)
+    for used in (True, None):
+        assert render(with_one, "3 4\n", chat_template=used) == "<user>3 4\n<answer>"
+    for plain, used in ((tokenizer, None), (tokenizer, False), (with_one, False)):
+        assert render(plain, "3 4\n", chat_template=used) == "3 4\n"
 
 
 def test_a_missing_template_is_named(tokenizer: PreTrainedTokenizerFast) -> None:

@@ -44,7 +44,7 @@ def test_what_is_left_out_or_against_the_rules_counts_as_nothing(task: Task, rol
     assert credit.verdicts == inner.verdicts
 
 
-@pytest.mark.parametrize("seed", range(50))
+@pytest.mark.parametrize("seed", range(10))
 def test_no_game_gains_by_stopping_short_or_by_breaking_rules(seed: int) -> None:
     rng = random.Random(seed)
     moves = rng.randint(1, 6)

@@ -90,38 +90,38 @@ def test_a_tokenizer_that_changes_text_is_refused(byte_level: PreTrainedTokenize
         token_bytes(PreTrainedTokenizerFast(tokenizer_object=lossy))
 
 
-@pytest.mark.parametrize("seed", range(20))
-def test_spans_of_random_tokens_agree_with_counting_bytes(tokenizer: PreTrainedTokenizerFast, seed: int) -> None:
-    table, rng = token_bytes(tokenizer), random.Random(seed)
-    ids = _random_ids(tokenizer, table, rng)
-    text = text_of(table, ids)
-    assert text.encode("utf-8", "surrogateescape") == b"".join(table[i] for i in ids)
-    holder = [n for n, character in enumerate(text) for _ in character.encode("utf-8", "surrogateescape")]
-    position = 0
-    for token, span in zip(ids, token_spans(table, ids), strict=True):
-        covered = holder[position : position + len(table[token])]
-        position += len(table[token])
-        if covered:
-            assert span == (covered[0], covered[-1] + 1)
-        else:
-            assert span[0] == span[1]
+def test_spans_of_random_tokens_agree_with_counting_bytes(tokenizer: PreTrainedTokenizerFast) -> None:
+    for seed in range(20):
+        table, rng = token_bytes(tokenizer), random.Random(seed)
+        ids = _random_ids(tokenizer, table, rng)
+        text = text_of(table, ids)
+        assert text.encode("utf-8", "surrogateescape") == b"".join(table[i] for i in ids), seed
+        holder = [n for n, character in enumerate(text) for _ in character.encode("utf-8", "surrogateescape")]
+        position = 0
+        for token, span in zip(ids, token_spans(table, ids), strict=True):
+            covered = holder[position : position + len(table[token])]
+            position += len(table[token])
+            if covered:
+                assert span == (covered[0], covered[-1] + 1), seed
+            else:
+                assert span[0] == span[1], seed
 
 
-@pytest.mark.parametrize("seed", range(20))
-def test_a_partition_of_the_text_is_a_partition_of_the_tokens(tokenizer: PreTrainedTokenizerFast, seed: int) -> None:
-    table, rng = token_bytes(tokenizer), random.Random(100 + seed)
-    ids = _random_ids(tokenizer, table, rng)
-    text, spans = text_of(table, ids), token_spans(table, ids)
-    cuts = sorted({0, len(text), *(rng.randrange(len(text) + 1) for _ in range(5))})
-    first_byte = [sum(len(table[i]) for i in ids[:n]) for n in range(len(ids))]
-    credited: list[int] = []
-    for start, end in pairwise(cuts):
-        low, high = (len(text[:cut].encode("utf-8", "surrogateescape")) for cut in (start, end))
-        expected = [n for n, token in enumerate(ids) if table[token] and low <= first_byte[n] < high]
-        found = tokens_of_span(spans, start, end)
-        assert found == ((expected[0], expected[-1]) if expected else None)
-        credited += expected
-    assert credited == [n for n, token in enumerate(ids) if table[token]]
+def test_a_partition_of_the_text_is_a_partition_of_the_tokens(tokenizer: PreTrainedTokenizerFast) -> None:
+    for seed in range(20):
+        table, rng = token_bytes(tokenizer), random.Random(100 + seed)
+        ids = _random_ids(tokenizer, table, rng)
+        text, spans = text_of(table, ids), token_spans(table, ids)
+        cuts = sorted({0, len(text), *(rng.randrange(len(text) + 1) for _ in range(5))})
+        first_byte = [sum(len(table[i]) for i in ids[:n]) for n in range(len(ids))]
+        credited: list[int] = []
+        for start, end in pairwise(cuts):
+            low, high = (len(text[:cut].encode("utf-8", "surrogateescape")) for cut in (start, end))
+            expected = [n for n, token in enumerate(ids) if table[token] and low <= first_byte[n] < high]
+            found = tokens_of_span(spans, start, end)
+            assert found == ((expected[0], expected[-1]) if expected else None), seed
+            credited += expected
+        assert credited == [n for n, token in enumerate(ids) if table[token]], seed
 
 
 def test_a_character_split_over_tokens_belongs_to_the_step_that_holds_it() -> None:

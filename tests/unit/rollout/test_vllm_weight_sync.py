@@ -20,7 +20,8 @@ from contrastive_reasoning.rollout.vllm_server.weight_sync import (
     stored_tensors,
 )
 
-DTYPES = [torch.float64, torch.float32, torch.bfloat16, torch.float16, torch.int64, torch.int8, torch.bool]
+DTYPES = [torch.float64, torch.float32, torch.bfloat16, torch.bool]
+"""Of eight bytes, four, two and one: their bits are read as integers of that size."""
 
 
 def some(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:

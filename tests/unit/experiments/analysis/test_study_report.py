@@ -250,29 +250,28 @@ def test_of_rollout_batches_that_could_tell_siblings_apart_the_mean_counts() -> 
     assert mean_defined([math.nan, math.inf]) is None
 
 
-@pytest.mark.parametrize(
-    ("low", "high", "half", "seeds", "sentence"),
-    [
-        (0.01, 0.05, 0.02, ("012", "012"), "Significant: both 95% intervals lie above zero."),
-        (-0.05, -0.01, 0.02, ("012", "012"), "Significant: both 95% intervals lie below zero."),
-        (0.01, 0.05, 0.04, ("012", "012"), "Not significant: a 95% interval contains zero."),
-        (-0.01, 0.05, 0.01, ("012", "012"), "Not significant: a 95% interval contains zero."),
-        (0.01, 0.05, math.nan, ("1", "0"), "points over problems alone (seed 1 against seed 0)."),
-        (0.01, 0.05, math.nan, ("012", "3"), "over problems and the seeds of one side alone (3 against 1)."),
-        (0.01, 0.05, math.nan, ("0", "0"), "Not significant: one seed does not show the spread between seeds."),
-    ],
-)
-def test_a_verdict_takes_both_intervals(
-    runs: Any, low: float, high: float, half: float, seeds: tuple[str, str], sentence: str
-) -> None:
+VERDICTS: list[tuple[float, float, float, tuple[str, str], str]] = [
+    (0.01, 0.05, 0.02, ("012", "012"), "Significant: both 95% intervals lie above zero."),
+    (-0.05, -0.01, 0.02, ("012", "012"), "Significant: both 95% intervals lie below zero."),
+    (0.01, 0.05, 0.04, ("012", "012"), "Not significant: a 95% interval contains zero."),
+    (-0.01, 0.05, 0.01, ("012", "012"), "Not significant: a 95% interval contains zero."),
+    (0.01, 0.05, math.nan, ("1", "0"), "points over problems alone (seed 1 against seed 0)."),
+    (0.01, 0.05, math.nan, ("012", "3"), "over problems and the seeds of one side alone (3 against 1)."),
+    (0.01, 0.05, math.nan, ("0", "0"), "Not significant: one seed does not show the spread between seeds."),
+]
+"""The ends of the nested interval, half of that over seeds, the seeds of both, and what is said."""
+
+
+def test_a_verdict_takes_both_intervals(runs: Any) -> None:
     runs.add_two_arms()
     study = runs.study(seeds=3)
     plain, better = rows(runs, study)
-    method = "paired" if seeds[0] == seeds[1] else "welch"
-    over_seeds = Difference(value=(low + high) / 2, half=half, n=min(map(len, seeds)), method=method)
-    nested = Estimate((low + high) / 2, low, high)
-    gain = replace(better.gain, nested=nested, over_seeds=over_seeds, seeds=tuple(map(list, seeds)))
-    found = verdict(study, [plain, replace(better, gain=gain, tokens=None, seconds=None)])
-    assert sentence in found
-    assert "at equal tokens not known, as not all runs counted them; at equal seconds not known" in found
-    assert found.endswith("So far 2 of 3 seeds of better and 2 of 3 seeds of plain.")
+    for low, high, half, seeds, sentence in VERDICTS:
+        method = "paired" if seeds[0] == seeds[1] else "welch"
+        over_seeds = Difference(value=(low + high) / 2, half=half, n=min(map(len, seeds)), method=method)
+        nested = Estimate((low + high) / 2, low, high)
+        gain = replace(better.gain, nested=nested, over_seeds=over_seeds, seeds=tuple(map(list, seeds)))
+        found = verdict(study, [plain, replace(better, gain=gain, tokens=None, seconds=None)])
+        assert sentence in found
+        assert "at equal tokens not known, as not all runs counted them; at equal seconds not known" in found
+        assert found.endswith("So far 2 of 3 seeds of better and 2 of 3 seeds of plain.")

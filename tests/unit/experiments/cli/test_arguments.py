@@ -18,9 +18,7 @@ UNKNOWN = "no such key; did you mean 'metric' of baseline, by, curve, metric, se
     ("command", "given", "said"),
     [
         (compare, ["llama_critic", "metirc=x"], f"metirc=x: {UNKNOWN}"),
-        (compare, ["llama_critic", "--metirc=x"], f"metirc=x: {UNKNOWN}"),
         (compare, ["llama_critic", "--metirc", "x"], f"metirc: {UNKNOWN}"),
-        (compare, ["metirc=x", "llama_critic"], f"metirc=x: {UNKNOWN}"),
         (compare, ["a", "reward.q=1"], "reward.q=1: no such key; there are baseline, by, curve, metric, sets"),
         (compare, ["a", "-m", "x"], "-m: no such key; there are baseline, by, curve, metric, sets"),
         (compare, ["a", "met=x"], f"met=x: {UNKNOWN}"),

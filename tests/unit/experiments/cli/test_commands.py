@@ -92,6 +92,7 @@ def console(command: str, *typed: str) -> list[str]:
         (["dashboard", "name=a b", "over=--port 5001"], ["dashboard", "a", "b", "--port", "5001"]),
         (["sync"], ["sync"]),
         (["sync", "name=llama_critic llama_baseline"], ["sync", "llama_critic", "llama_baseline"]),
+        (["sync", "over=--follow"], ["sync", "--follow"]),
         (["bench", "over=--repeats 3"], ["bench", "--repeats", "3"]),
     ],
     ids=" ".join,
@@ -101,6 +102,11 @@ def test_a_command_becomes_what_its_target_runs(
 ) -> None:
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     assert made(*target) == console(*typed)
+
+
+def test_sync_sends_all_or_what_is_named() -> None:
+    assert console("sync") == ["experiments.track", "outputs"]
+    assert console("sync", "grpo_laptop", "b") == ["experiments.track", "outputs/runs/grpo_laptop", "outputs/runs/b"]
 
 
 @pytest.mark.parametrize(

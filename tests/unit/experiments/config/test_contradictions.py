@@ -1,11 +1,11 @@
 from __future__ import annotations
 
 import json
+from copy import deepcopy
 from pathlib import Path
 from typing import get_args
 
 import pytest
-from hydra import compose, initialize_config_module
 from hydra.utils import get_object
 from lightning.fabric.plugins.precision.precision import _PRECISION_INPUT
 from lightning.pytorch.accelerators import AcceleratorRegistry
@@ -22,17 +22,14 @@ from contrastive_reasoning.tasks.base import Split
 from contrastive_reasoning.tasks.countdown import task, trace
 from experiments.config.composition import critic_checkpoints
 from experiments.config.contradictions import CHOICES, contradiction
-from experiments.schema import register
 from lightning_modules.optim import Schedule
-from tests.config_kit import composed
+from tests.unit.experiments.composing import composed
 
-register()
 DOT, COSINE = (f"critic.similarity._target_=contrastive_reasoning.losses.{name}" for name in ("dot", "cosine"))
 
 
 def objection(*overrides: str) -> str | None:
-    with initialize_config_module("conf", version_base="1.3"):
-        return contradiction(compose("config", ["experiment=llama_baseline", *overrides]))
+    return contradiction(composed("experiment=llama_baseline", *overrides))
 
 
 def test_adapters_are_one_option() -> None:
@@ -148,8 +145,7 @@ def test_ranks_are_as_many_as_the_configuration_says(monkeypatch: pytest.MonkeyP
 @pytest.fixture
 def trained(tmp_path: Path) -> Path:
     """The folder of a critic as its stage leaves it, but for the weights, which nothing here reads."""
-    with initialize_config_module("conf", version_base="1.3"):
-        made = compose("config", ["experiment=llama_critic_level", "critic=numeric_v2", COSINE])
+    made = composed("experiment=llama_critic_level", "critic=numeric_v2", COSINE)
     folder = tmp_path / "critic"
     folder.mkdir()
     described = {"class": "a", "config": OmegaConf.to_container(made.critic, resolve=True), "frozen": []}
@@ -186,8 +182,7 @@ def test_a_description_that_says_nothing_is_left_to_who_loads_it(trained: Path, 
 
 
 def test_a_critic_among_rewards_that_is_called_so_is_asked_too() -> None:
-    with initialize_config_module("conf", version_base="1.3"):
-        config = compose("config", ["experiment=llama_critic_level"])
+    config = deepcopy(composed("experiment=llama_critic_level"))
     summed = {
         "_target_": "contrastive_reasoning.rewards.WeightedSum",
         "rewards": {"critic": config.reward},

@@ -11,10 +11,8 @@ import pytest
 
 from experiments.config.known_models import known_models, missing_model, model_folder
 from experiments.config.override_checks import override_error
-from experiments.schema import register
-from tests.config_kit import composed
+from tests.unit.experiments.composing import composed
 
-register()
 ROOT = Path(__file__).resolve().parents[4]
 NAME = "smollm2-135m-q4"
 RUN = ("experiment=llama_baseline", "policy=smollm2")

@@ -11,86 +11,82 @@ import pytest
 
 from experiments.config.composition import parse
 from experiments.config.folders import VARIABLE
-from experiments.config.override_checks import override_error
+from experiments.config.override_checks import override_error, override_errors
 from experiments.schema import register
 
 register()
 CRITIC = "experiment=llama_critic_level"
-JOBLIB, SUBMITIT = (
-    pytest.mark.skipif(not find_spec(f"hydra_plugins.{name}"), reason=f"{name} is not installed")
-    for name in ("hydra_joblib_launcher", "hydra_submitit_launcher")
-)
+JOBLIB, SUBMITIT = (f"hydra_plugins.{name}" for name in ("hydra_joblib_launcher", "hydra_submitit_launcher"))
 ORACLE = "reward=orcle: no such reward; did you mean 'oracle'?"
 OF_THE_REWARD = "did you mean 'reward.weight' of batch_size, checkpoint, critic, outcome, task, temperature, weight?"
 
 
-@pytest.mark.parametrize(
-    ("overrides", "sentence"),
-    [
-        (["experiment=llama_critc"], "experiment=llama_critc: no such experiment; did you mean 'llama_critic'?"),
-        (
-            [CRITIC, "objective=grop"],
-            "objective=grop: no such objective; "
-            "did you mean 'grpo' of cispo, dapo, dr_grpo, gmpo, grpo, grpo_full_kl, gspo?",
-        ),
-        ([CRITIC, "sed=1"], "sed: no such key; did you mean 'seed'?"),
-        ([CRITIC, "objektive=grpo"], "objektive: no such key; did you mean 'objective'?"),
-        ([CRITIC, "weight=1"], "weight: no such key; did you mean 'reward.weight'?"),
-        ([CRITIC, "reward.wieght=0.1"], f"reward.wieght: no such key; {OF_THE_REWARD}"),
-        (
-            [CRITIC, "+reward.extra=1"],
-            "+reward.extra=1: a new key cannot be added; every argument already has its key, write key=value",
-        ),
-        ([CRITIC, "~reward.weight"], "~reward.weight: a key cannot be removed; write key=null"),
-        ([CRITIC, "reward.weight=abc"], "reward.weight must be a number, got the text 'abc'"),
-        ([CRITIC, "seed=abc"], "seed: Value 'abc' of type 'str' could not be converted to Integer"),
-        ([CRITIC, "rollout.sampling=1"], "rollout.sampling=1: it takes a mapping of keys"),
-        ([CRITIC, "reward=critic_calibrated", "reward@reward.source=orcle"], ORACLE),
-        ([CRITIC, "reward=critic_steps"], "reward=critic_steps: no such reward; did you mean 'critic'?"),
-        ([CRITIC, "seed"], "'seed' is no valid override: write key=value (Hydra: missing EQUAL at '<EOF>')"),
-        (
-            [CRITIC, "hydra.run.dir=${oc.env:MY_TOKEN}"],
-            "hydra.run.dir holds the environment's MY_TOKEN: a configuration is written into every run folder; "
-            "what needs it reads it from the environment itself",
-        ),
-        ([CRITIC, "policy.pretrained=${no.key}"], "policy.pretrained: Interpolation key 'no.key' not found"),
-        (
-            [CRITIC, "policy.pretrained=${oc.env:NO_SUCH_VARIABLE}/llama"],
-            "policy.pretrained: KeyError raised while resolving interpolation: "
-            "\"Environment variable 'NO_SUCH_VARIABLE' not found\"",
-        ),
-        ([CRITIC, "seed=0,1", "reward.weight=0.1,much"], "reward.weight must be a number, got the text 'much'"),
-    ],
-    ids=lambda value: value[-1] if isinstance(value, list) else "",
-)
-def test_a_mistake_gets_its_one_sentence(overrides: list[str], sentence: str) -> None:
-    assert override_error(overrides) == sentence
+MISTAKES = [
+    (["experiment=llama_critc"], "experiment=llama_critc: no such experiment; did you mean 'llama_critic'?"),
+    (
+        [CRITIC, "objective=grop"],
+        "objective=grop: no such objective; "
+        "did you mean 'grpo' of cispo, dapo, dr_grpo, gmpo, grpo, grpo_full_kl, gspo?",
+    ),
+    ([CRITIC, "sed=1"], "sed: no such key; did you mean 'seed'?"),
+    ([CRITIC, "objektive=grpo"], "objektive: no such key; did you mean 'objective'?"),
+    ([CRITIC, "weight=1"], "weight: no such key; did you mean 'reward.weight'?"),
+    ([CRITIC, "reward.wieght=0.1"], f"reward.wieght: no such key; {OF_THE_REWARD}"),
+    (
+        [CRITIC, "+reward.extra=1"],
+        "+reward.extra=1: a new key cannot be added; every argument already has its key, write key=value",
+    ),
+    ([CRITIC, "~reward.weight"], "~reward.weight: a key cannot be removed; write key=null"),
+    ([CRITIC, "reward.weight=abc"], "reward.weight must be a number, got the text 'abc'"),
+    ([CRITIC, "seed=abc"], "seed: Value 'abc' of type 'str' could not be converted to Integer"),
+    ([CRITIC, "rollout.sampling=1"], "rollout.sampling=1: it takes a mapping of keys"),
+    ([CRITIC, "reward=critic_calibrated", "reward@reward.source=orcle"], ORACLE),
+    ([CRITIC, "reward=critic_steps"], "reward=critic_steps: no such reward; did you mean 'critic'?"),
+    ([CRITIC, "seed"], "'seed' is no valid override: write key=value (Hydra: missing EQUAL at '<EOF>')"),
+    (
+        [CRITIC, "hydra.run.dir=${oc.env:MY_TOKEN}"],
+        "hydra.run.dir holds the environment's MY_TOKEN: a configuration is written into every run folder; "
+        "what needs it reads it from the environment itself",
+    ),
+    ([CRITIC, "policy.pretrained=${no.key}"], "policy.pretrained: Interpolation key 'no.key' not found"),
+    (
+        [CRITIC, "policy.pretrained=${oc.env:NO_SUCH_VARIABLE}/llama"],
+        "policy.pretrained: KeyError raised while resolving interpolation: "
+        "\"Environment variable 'NO_SUCH_VARIABLE' not found\"",
+    ),
+    ([CRITIC, "seed=0,1", "reward.weight=0.1,much"], "reward.weight must be a number, got the text 'much'"),
+]
 
 
-@pytest.mark.parametrize(
-    ("typed", "meant"),
-    [
-        ("famly=qwen", "family"),
-        ("scale=papr", "paper"),
-        ("rollout.sampling.temprature=1.0", "rollout.sampling.temperature"),
-        ("budget.grpo.problms=8", "budget.grpo.problems"),
-        ("stages=[evalute]", "evaluate"),
-        ("policy.pretrained=embedded:lama_countdown", "embedded:llama_countdown"),
-        ("hydra/launcher=jobib", "joblib"),
-        ("sweep=tau hydra.job.nme=x", "hydra.job.name"),
-        ("seed=1,2 objective=grpo,dpao", "dapo"),
-    ],
-)
-def test_one_wrong_letter_anywhere_is_answered_with_the_right_name(typed: str, meant: str) -> None:
-    sentence = override_error([CRITIC, *typed.split()])
-    assert sentence is not None
-    asked, of, others = sentence.partition(" of ")
-    assert asked.removesuffix("?").endswith(f"did you mean {meant!r}")
-    assert sentence.endswith("?")
-    assert "\n" not in sentence
-    if of:
-        named = others.removesuffix("?").split(", ")
-        assert meant in named or meant.rpartition(".")[2] in named
+def test_a_mistake_gets_its_one_sentence() -> None:
+    found = [*override_errors(overrides for overrides, _ in MISTAKES)]  # what they have in common is composed once
+    assert found == [sentence for _, sentence in MISTAKES]
+    assert override_error(MISTAKES[0][0]) == MISTAKES[0][1]
+
+
+MEANT = {
+    "scale=papr": "paper",
+    "rollout.sampling.temprature=1.0": "rollout.sampling.temperature",
+    "stages=[evalute]": "evaluate",
+    "policy.pretrained=embedded:lama_countdown": "embedded:llama_countdown",
+    "hydra/launcher=jobib": "joblib",
+    "sweep=tau hydra.job.nme=x": "hydra.job.name",
+    "seed=1,2 objective=grpo,dpao": "dapo",
+}
+
+
+def test_one_wrong_letter_anywhere_is_answered_with_the_right_name() -> None:
+    for (typed, meant), sentence in zip(
+        MEANT.items(), override_errors([CRITIC, *typed.split()] for typed in MEANT), strict=True
+    ):
+        assert sentence is not None, typed
+        asked, of, others = sentence.partition(" of ")
+        assert asked.removesuffix("?").endswith(f"did you mean {meant!r}")
+        assert sentence.endswith("?")
+        assert "\n" not in sentence
+        if of:
+            named = others.removesuffix("?").split(", ")
+            assert meant in named or meant.rpartition(".")[2] in named
 
 
 def test_what_a_preset_varies_is_tried_before_the_first_job() -> None:
@@ -197,27 +193,27 @@ def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "experiment"
 
 
-@pytest.mark.parametrize(
-    "overrides",
-    [
-        "scale=paper family=qwen",
-        "reward.weight=0.1,0.2 rollout.group_size=8,16 seed=0,1,2",
-        "policy.pretrained=null debug=fast hydra.sweep.dir=elsewhere",
-        "trainer.devices=auto",
-        "trainer=gpu trainer.devices=[1] trainer.precision=32",
-        "trainer.precision=bf16-mixed",
-        "reward=oracle_calibrated reward@reward.source=oracle_flipped reward.source.flip=0.2",
-        "hydra.sweep.dir=x hydra.mode=RUN",
-        "hydra.mode=MULTIRUN hydra.verbose=true seed=0,1",
-        "hydra.sweeper.max_batch_size=3",
-        "+hydra.job.env_set.X=1",
-        "hydra/launcher=basic seed=0,1",
-        pytest.param("hydra/launcher=joblib hydra.launcher.n_jobs=2 seed=0,1", marks=JOBLIB),
-        pytest.param("hydra/launcher=submitit_slurm hydra.launcher.partition=gpu", marks=SUBMITIT),
-    ],
-)
-def test_good_overrides_are_not_complained_about(overrides: str) -> None:
-    assert override_error([CRITIC, *overrides.split()]) is None
+GOOD = [
+    "scale=paper family=qwen",
+    "reward.weight=0.1,0.2 rollout.group_size=8,16 seed=0,1,2",
+    "policy.pretrained=null debug=fast hydra.sweep.dir=elsewhere",
+    "trainer.devices=auto",
+    "trainer=gpu trainer.devices=[1] trainer.precision=32",
+    "trainer.precision=bf16-mixed",
+    "reward=oracle_calibrated reward@reward.source=oracle_flipped reward.source.flip=0.2",
+    "hydra.sweep.dir=x hydra.mode=RUN",
+    "hydra.mode=MULTIRUN hydra.verbose=true seed=0,1",
+    "hydra.sweeper.max_batch_size=3",
+    "+hydra.job.env_set.X=1",
+    "hydra/launcher=basic seed=0,1",
+    *(["hydra/launcher=joblib hydra.launcher.n_jobs=2 seed=0,1"] if find_spec(JOBLIB) else []),
+    *(["hydra/launcher=submitit_slurm hydra.launcher.partition=gpu"] if find_spec(SUBMITIT) else []),
+]
+
+
+def test_good_overrides_are_not_complained_about() -> None:
+    found = override_errors([CRITIC, *overrides.split()] for overrides in GOOD)
+    assert dict(zip(GOOD, found, strict=True)) == dict.fromkeys(GOOD)
 
 
 def test_a_typo_costs_under_three_seconds_and_imports_nothing_heavy() -> None:
@@ -236,39 +232,40 @@ def test_a_typo_costs_under_three_seconds_and_imports_nothing_heavy() -> None:
     assert done.stderr == f"reward.wieght: no such key; {OF_THE_REWARD}\n"
 
 
-@pytest.mark.parametrize("key", ["xqzwk", "qqqq.zz"])
-def test_a_key_near_to_none_is_answered_with_the_rooms_alone(key: str) -> None:
-    sentence = override_error([CRITIC, f"{key}=1"])
-    assert sentence is not None
-    start, _, names = sentence.partition("there are ")
-    assert start == f"{key}: no such key; "
-    assert {"reward", "objective", "seed", "budget"} <= set(names.split(", "))
-    assert "." not in names
+def test_a_key_near_to_none_is_answered_with_the_rooms_alone() -> None:
+    keys = ("xqzwk", "qqqq.zz")
+    for key, sentence in zip(keys, override_errors([CRITIC, f"{key}=1"] for key in keys), strict=True):
+        assert sentence is not None
+        start, _, names = sentence.partition("there are ")
+        assert start == f"{key}: no such key; "
+        assert {"reward", "objective", "seed", "budget"} <= set(names.split(", "))
+        assert "." not in names
 
 
-@pytest.mark.parametrize(
-    ("typed", "sentence"),
-    [
-        (
-            "trainer.accelerator=gpuu",
-            "trainer.accelerator=gpuu: no such accelerator; did you mean 'gpu' of auto, cpu, cuda, gpu, mps, tpu?",
-        ),
-        (
-            "task=countdown task.style=longprok",
-            "task.style=longprok: no such style; did you mean 'longproc' of annotated, direct, longproc, released?",
-        ),
-        ("optimizer.schedule=flat", "optimizer.schedule=flat: no such schedule; there are constant, cosine, linear"),
-        (
-            "task=math task.real.judge=chioce",
-            "task.real.judge=chioce: no such judge; did you mean 'choice' of answer, choice?",
-        ),
-        ("hydra.launcher.n_jobs=2", "hydra.launcher.n_jobs: Key 'n_jobs' not in 'BasicLauncherConf'"),
-        ("hydra.mode=MULTIRN", "hydra.mode: Invalid value 'MULTIRN', expected one of [RUN, MULTIRUN]"),
-        ("hydra/job_logging=nonee", "these choices together need hydra/job_logging=nonee, which does not exist; did"),
-    ],
-)
-def test_another_word_is_refused_before_anything_is_loaded(typed: str, sentence: str) -> None:
-    assert (override_error(["experiment=clipo_laptop", *typed.split()]) or "").startswith(sentence)
+WORDS = [
+    (
+        "trainer.accelerator=gpuu",
+        "trainer.accelerator=gpuu: no such accelerator; did you mean 'gpu' of auto, cpu, cuda, gpu, mps, tpu?",
+    ),
+    (
+        "task=countdown task.style=longprok",
+        "task.style=longprok: no such style; did you mean 'longproc' of annotated, direct, longproc, released?",
+    ),
+    ("optimizer.schedule=flat", "optimizer.schedule=flat: no such schedule; there are constant, cosine, linear"),
+    (
+        "task=math task.real.judge=chioce",
+        "task.real.judge=chioce: no such judge; did you mean 'choice' of answer, choice?",
+    ),
+    ("hydra.launcher.n_jobs=2", "hydra.launcher.n_jobs: Key 'n_jobs' not in 'BasicLauncherConf'"),
+    ("hydra.mode=MULTIRN", "hydra.mode: Invalid value 'MULTIRN', expected one of [RUN, MULTIRUN]"),
+    ("hydra/job_logging=nonee", "these choices together need hydra/job_logging=nonee, which does not exist; did"),
+]
+
+
+def test_another_word_is_refused_before_anything_is_loaded() -> None:
+    found = override_errors(["experiment=clipo_laptop", *typed.split()] for typed, _ in WORDS)
+    for (_, sentence), said in zip(WORDS, found, strict=True):
+        assert (said or "").startswith(sentence)
 
 
 @pytest.mark.parametrize(

@@ -43,9 +43,10 @@ class Maker:
 """
 
 
-@pytest.mark.parametrize("target", TARGETS)
-def test_of_everything_that_conf_names(target: str) -> None:
-    agrees_with_inspect(target)
+def test_of_everything_that_conf_names() -> None:
+    assert len(TARGETS) > 100
+    for target in TARGETS:
+        agrees_with_inspect(target)
 
 
 def test_of_dataclasses_re_exports_and_methods(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -59,9 +60,8 @@ def test_of_dataclasses_re_exports_and_methods(tmp_path: Path, monkeypatch: pyte
     assert signature_of("own_signatures.Missing") is None
 
 
-@pytest.mark.parametrize("target", LEFT_TO_OTHERS)
-def test_what_its_source_does_not_show_is_left_to_others(target: str) -> None:
-    assert signature_of(target) is None
+def test_what_its_source_does_not_show_is_left_to_others() -> None:
+    assert [target for target in LEFT_TO_OTHERS if signature_of(target) is not None] == []
 
 
 def test_reading_imports_nothing() -> None:
@@ -72,8 +72,8 @@ def test_reading_imports_nothing() -> None:
 
 def agrees_with_inspect(target: str) -> None:
     found = signature_of(target)
-    assert found is not None
+    assert found is not None, target
     wanted = inspect.signature(get_object(target)).parameters.values()
     required = {one.name: one.default is inspect.Parameter.empty for one in wanted if one.kind not in VARIADIC}
-    assert {name: argument.required for name, argument in found.arguments.items()} == required
-    assert found.any_keyword == any(one.kind is inspect.Parameter.VAR_KEYWORD for one in wanted)
+    assert {name: argument.required for name, argument in found.arguments.items()} == required, target
+    assert found.any_keyword == any(one.kind is inspect.Parameter.VAR_KEYWORD for one in wanted), target

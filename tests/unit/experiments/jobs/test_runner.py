@@ -57,6 +57,22 @@ def run(
         return run_jobs(listed, trainers=[trainer] * jobs, at_once=at_once, live=live, launcher=launcher)
 
 
+def interrupt_once_printed(group: Path, jobs: int, *, twice: bool = False) -> None:
+    """Ctrl-C as soon as so many jobs have said a line, and once more when the first one was taken."""
+
+    def interrupt() -> None:
+        while sum(path.stat().st_size > 0 for path in group.glob(f"*/{LOG}")) < jobs:
+            time.sleep(0.05)
+        first = signal.getsignal(signal.SIGINT)
+        os.kill(os.getpid(), signal.SIGINT)
+        while twice and signal.getsignal(signal.SIGINT) is first:
+            time.sleep(0.05)
+        if twice:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    threading.Thread(target=interrupt, daemon=True).start()
+
+
 def state(group: Path) -> str:
     found = read_state(group)
     assert found is not None
@@ -105,7 +121,7 @@ def test_jobs_that_run_at_once_see_other_gpus(monkeypatch: pytest.MonkeyPatch, t
 
 def test_ctrl_c_stops_those_that_run_and_begins_no_other(tmp_path: Path) -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    threading.Timer(3.0, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+    interrupt_once_printed(tmp_path, 2)
     jobs = run(tmp_path, "import time; print(flush=True); time.sleep(60)", jobs=3, at_once=2)
     assert [job.state for job in jobs] == ["stopped"] * 3
     assert len(logs(tmp_path)) == 2
@@ -115,8 +131,7 @@ def test_ctrl_c_stops_those_that_run_and_begins_no_other(tmp_path: Path) -> None
 
 def test_a_second_ctrl_c_waits_for_nobody(tmp_path: Path) -> None:
     code = "import signal, time; signal.signal(signal.SIGINT, signal.SIG_IGN); print(flush=True); time.sleep(60)"
-    for seconds in (3.0, 4.0):
-        threading.Timer(seconds, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+    interrupt_once_printed(tmp_path, 1, twice=True)
     began = time.monotonic()
     with pytest.raises(KeyboardInterrupt):
         run(tmp_path, code, jobs=1, at_once=1)

@@ -31,7 +31,6 @@ from tests.ports import free_port
 from tests.unit.experiments.mlflow_sync.server_kit import Door, Server
 
 VAL = "val/verifier/accuracy_sampled"
-ROOT = Path(__file__).resolve().parents[4]
 
 
 @pytest.fixture(scope="module")
@@ -249,27 +248,15 @@ def test_killed_in_the_middle_and_started_again(
     server.kill()
 
 
-@pytest.mark.parametrize(
-    ("given", "runs"),
-    [([], "outputs"), (["name=grpo_laptop"], "outputs/runs/grpo_laptop"), (["over=/b"], "outputs /b")],
-)
-def test_make_sync_sends_all_or_what_is_named(given: list[str], runs: str) -> None:
-    done = subprocess.run(["make", "-n", "sync", *given], cwd=ROOT, capture_output=True, text=True, check=True)
-    (line,) = [line for line in done.stdout.splitlines() if " -m experiments." in line]  # make says more within make
-    assert line.split(" -m ")[1].split() == f"experiments.track {runs}".split()
-
-
 def test_an_address_where_nobody_is_is_one_sentence_for_many_folders(
-    outputs: Any, monkeypatch: pytest.MonkeyPatch
+    outputs: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
 ) -> None:
     for seed in range(3):
         outputs.run("nobody", seed=seed, final=0.4)
     address = f"http://127.0.0.1:{free_port()}"
     monkeypatch.setenv("MLFLOW_TRACKING_URI", address)
-    command = [sys.executable, "-m", "experiments.track", str(outputs.root)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-    assert done.returncode == 2
-    assert done.stderr.strip() == f"MLflow at {address} does not answer ([Errno 111] Connection refused)"
+    assert main([str(outputs.root)]) == 2
+    assert capsys.readouterr().err == f"MLflow at {address} does not answer ([Errno 111] Connection refused)\n"
 
 
 def test_a_dead_server_costs_training_nothing(outputs: Any, monkeypatch: pytest.MonkeyPatch) -> None:

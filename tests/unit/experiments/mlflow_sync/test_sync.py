@@ -273,7 +273,7 @@ def test_sync_sends_every_run_below_a_folder_also_beside_one_with_a_damaged_file
     assert "1 of 2 run folders are in MLflow" in said
 
 
-@pytest.mark.parametrize("name", ["it's", "100%20", "a#b;c", "名前"])
+@pytest.mark.parametrize("name", ["it's", "100%20 a#b;c 名前"])
 def test_an_experiment_of_any_name_is_found_again(tracker: Tracker, outputs: Any, name: str) -> None:
     """By the jobs of its sweep as well."""
     folder = outputs.run(name, seed=0, final=0.4, sweep=f"{name} swept")

@@ -80,15 +80,6 @@ def test_what_is_exchanged_lies_in_buffers() -> None:
     assert states(FULL, by_name("zero2", 2)).exchange == 2 * N * 4, "never larger than the gradients"
 
 
-def test_each_trainer_on_the_list_keeps_less_than_the_one_before() -> None:
-    def kept(name: str) -> int:
-        found = states(HALF, by_name(name, 8))
-        return found.weights + found.gradients + found.optimizer
-
-    sizes = [kept(name) for name in MILD_TO_STRONG[1:]]
-    assert sizes == sorted(sizes, reverse=True)
-
-
 def test_the_choice_of_the_trainer_says_the_stage() -> None:
     found = [by_name(name, 8) for name in ("cpu", "gpu", *MILD_TO_STRONG)]
     assert [sharding.stage for sharding in found] == [0, 0, 0, 1, 2, 3, 3]

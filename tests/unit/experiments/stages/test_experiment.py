@@ -17,8 +17,8 @@ from experiments.config.folders import EMBEDDED_FOLDER
 from experiments.stages import experiment
 from experiments.stages.experiment import check_parts, run_experiment
 from experiments.system.files import lock
-from tests.config_kit import composed
 from tests.two_ranks import on_ranks
+from tests.unit.experiments.composing import composed
 from tests.unit.experiments.stages.unwritable import unwritable
 
 
@@ -76,15 +76,6 @@ def test_a_policy_whose_tokenizer_ends_no_text_is_refused_by_name(tmp_path: Path
             named = {key: value for key, value in content.items() if not re.match(r"(eos|pad|bos)_token", key)}
             path.write_text(json.dumps(named), encoding="utf-8")
     with pytest.raises(AssemblyError, match=rf"policy\.pretrained={folder}: its tokenizer names no eos_token"):
-        check(f"policy.pretrained={folder}")
-
-
-def test_prompts_that_fill_the_context_are_refused_first(tmp_path: Path) -> None:
-    folder = tmp_path / "policy"
-    shutil.copytree(EMBEDDED_FOLDER / "llama_countdown", folder)
-    shape = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    (folder / "config.json").write_text(json.dumps(shape | {"max_position_embeddings": 8}), encoding="utf-8")
-    with pytest.raises(AssemblyError, match=r"the prompt of problem countdown:\S+ has 1\d tokens .* context of 8"):
         check(f"policy.pretrained={folder}")
 
 

@@ -53,8 +53,16 @@ def test_characters_that_the_terminal_cannot_show_are_replaced(encoding: str) ->
     assert (said, errors) == ("? = 1 ?\n", "")
 
 
-@pytest.mark.parametrize("ending", ["print('last')", "sys.exit(130)", "raise SystemExit('a sentence')"])
-@pytest.mark.parametrize("lines", [1, 100_000], ids=["met by flush", "met by write"])
+@pytest.mark.parametrize(
+    ("lines", "ending"),
+    [
+        (1, "print('last')"),
+        (100_000, "print('last')"),
+        (1, "sys.exit(130)"),
+        (100_000, "raise SystemExit('a sentence')"),
+    ],
+    ids=["met by flush", "met by write", "flush, then an exit code", "write, then a sentence"],
+)
 def test_a_reader_that_goes_away_changes_neither_the_run_nor_its_exit_code(lines: int, ending: str) -> None:
     script = "import sys, time\nprint('first')\nsys.stdout.flush()\ntime.sleep(0.5)\n"
     script += f"for number in range({lines}): print(number)\nsys.stdout.flush()\n"
@@ -74,14 +82,14 @@ def test_the_cause_that_a_rank_leaves_holds_no_secret(tmp_path: Path, monkeypatc
     assert (tmp_path / "1").read_text() == "RuntimeError: 401 for ***"
 
 
-@pytest.mark.parametrize("at", range(LONGEST - len(SECRET) - 2, LONGEST + 1))
-def test_a_long_error_or_reason_is_not_cut_within_a_secret(at: int) -> None:
+def test_a_long_error_or_reason_is_not_cut_within_a_secret() -> None:
     """What is hidden is a whole value: a part of one would be told."""
-    long = "x" * (at - 1) + " " + SECRET + " and more" * 20
-    _, reason = verdict(lambda *_: long, pack([{}, ""]).decode())
-    for said in (describe(ValueError(long)).removeprefix("ValueError: "), reason):
-        assert len(said) <= LONGEST + len(" …")
-        assert SECRET in said or SECRET[:1] not in said
+    for at in range(LONGEST - len(SECRET) - 2, LONGEST + 1):
+        long = "x" * (at - 1) + " " + SECRET + " and more" * 20
+        _, reason = verdict(lambda *_, text=long: text, pack([{}, ""]).decode())
+        for said in (describe(ValueError(long)).removeprefix("ValueError: "), reason):
+            assert len(said) <= LONGEST + len(" …"), at
+            assert SECRET in said or SECRET[:1] not in said, at
 
 
 @pytest.mark.whole

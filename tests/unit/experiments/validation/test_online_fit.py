@@ -10,7 +10,7 @@ from omegaconf import DictConfig
 from experiments.assemble import AssemblyError
 from experiments.stages.experiment import check_parts
 from experiments.validation import check_online
-from tests.config_kit import composed
+from tests.unit.experiments.composing import composed
 
 
 def experiment(*overrides: str) -> DictConfig:
@@ -28,7 +28,6 @@ def experiment(*overrides: str) -> DictConfig:
             "online.lessons.pairing._target_=datamodules.hindsight_states.OwnGoal",
         ),
         ("online=none", "reward=verifier"),
-        ("online=none", "critic=text"),
         ("reward=shuffled",),
         ("reward=critic_calibrated", "advantage=one_step"),
         ("reward=critic_calibrated", "advantage=gated", "advantage@advantage.advantage=one_step", "advantage.window=5"),
@@ -44,9 +43,7 @@ def test_what_fits_is_let_through(overrides: tuple[str, ...]) -> None:
     [
         (("reward=verifier",), "online: trains the one critic of the reward, which has 0: use reward=critic"),
         (("critic=text",), "TextCritic reads more: use critic=joint or critic=numeric_v2, or online=none"),
-        (("critic=text_lora",), "TextCritic reads more"),
         (("critic=joint_ensemble",), "online: teaches one critic, .* an EnsembleCritic learn .*: use critic=joint or"),
-        (("critic=numeric_v1",), "NumericV1 reads more"),
         (("online.lessons.steps=0",), "online: online.lessons.steps must be at least 1, got 0"),
         (
             ("reward=critic_calibrated", "advantage=gated", "advantage@advantage.advantage=one_step"),

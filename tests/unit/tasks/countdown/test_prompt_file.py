@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from pathlib import Path
 
 import pytest
@@ -43,8 +44,11 @@ def test_a_template_without_a_placeholder_is_refused(text: str, name: str, missi
 
 
 def test_a_run_with_an_unfit_template_is_refused_before_anything_is_loaded(tmp_path: Path) -> None:
+    config = deepcopy(composed("experiment=llama_baseline"))
+
     def said(file: str) -> str | None:
-        return contradiction(composed("experiment=llama_baseline", f"task.prompt_file={file}"))
+        config.task.prompt_file = file
+        return contradiction(config)
 
     file = written(tmp_path, "{nums}")
     assert str(said(file)).startswith(f"task.prompt_file={file!r} lacks {{target}}: ")
