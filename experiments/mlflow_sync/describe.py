@@ -87,9 +87,9 @@ def describe(folder: Path) -> list[RunDescription]:
     stages = list(stage_folders(folder))
     tags = _tags(folder, config, experiment_name) | _problems(stages)
     sweep = _describe_sweep(folder, experiment_name)
-    failure = read_json(folder / FAILURE)
+    failure, drawn = read_json(folder / FAILURE), read_json(folder / ORIGIN).get("id")
     experiment = RunDescription(
-        key="-".join(filter(None, [f"{experiment_name}/{folder.name}", read_json(folder / ORIGIN).get("id")])),
+        key=f"{experiment_name}/{folder.name}" + (f"-{drawn}" if drawn else ""),
         kind="experiment",
         name=_name(folder, tags),
         parent=sweep.key if sweep else None,

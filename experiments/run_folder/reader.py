@@ -43,7 +43,7 @@ class Origin:
     overrides: list[str]  # those of the command line; of one job of a sweep its own
     python: str
     packages: Mapping[str, str]  # name → version, of those that are installed
-    id: str = ""  # drawn at random: runs of two output folders may begin in the same second; early runs have none
+    id: str = ""  # random: runs of two output folders may begin in the same second; early runs have none
 
     @classmethod
     def parse(cls, content: bytes) -> Origin:

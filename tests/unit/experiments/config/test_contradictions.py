@@ -23,7 +23,7 @@ from contrastive_reasoning.tasks.countdown import task, trace
 from experiments.config.composition import critic_checkpoints
 from experiments.config.contradictions import CHOICES, contradiction
 from lightning_modules.optim import Schedule
-from tests.unit.experiments.composing import composed
+from tests.config_kit import composed
 
 DOT, COSINE = (f"critic.similarity._target_=contrastive_reasoning.losses.{name}" for name in ("dot", "cosine"))
 

@@ -11,7 +11,7 @@ import pytest
 
 from experiments.config.known_models import known_models, missing_model, model_folder
 from experiments.config.override_checks import override_error
-from tests.unit.experiments.composing import composed
+from tests.config_kit import composed
 
 ROOT = Path(__file__).resolve().parents[4]
 NAME = "smollm2-135m-q4"

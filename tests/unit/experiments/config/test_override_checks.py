@@ -232,7 +232,7 @@ def test_a_typo_costs_under_three_seconds_and_imports_nothing_heavy() -> None:
     assert done.stderr == f"reward.wieght: no such key; {OF_THE_REWARD}\n"
 
 
-def test_a_key_near_to_none_is_answered_with_the_rooms_alone() -> None:
+def test_a_key_near_to_none_is_answered_with_the_groups_alone() -> None:
     keys = ("xqzwk", "qqqq.zz")
     for key, sentence in zip(keys, override_errors([CRITIC, f"{key}=1"] for key in keys), strict=True):
         assert sentence is not None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from hydra import compose, initialize_config_module
 from omegaconf import DictConfig, OmegaConf
 
 from experiments.config.folders import CONF, VARIABLE
@@ -56,7 +57,8 @@ def written(folder: Path, name: str, text: str) -> None:
 
 def fresh(*overrides: str) -> DictConfig:
     """Composed now: the folder is another one in each test."""
-    return composed.__wrapped__(*overrides)
+    with initialize_config_module("conf", version_base="1.3"):
+        return compose("config", list(overrides))
 
 
 @pytest.mark.parametrize(

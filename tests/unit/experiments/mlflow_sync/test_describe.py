@@ -17,7 +17,7 @@ from experiments.mlflow_sync.describe import (
 )
 from experiments.stages.plan import relevant_config
 from experiments.system.files import write_json
-from tests.unit.experiments.composing import composed
+from tests.config_kit import composed
 
 CHOICES = {"task": "countdown", "datamodule": "hindsight", "suite": "countdown_laptop"}
 

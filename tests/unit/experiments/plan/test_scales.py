@@ -14,8 +14,7 @@ from experiments.plan import advice
 from experiments.plan.learner import by_name
 from experiments.plan.page import GIB, PYTHON, hours_of, work_of_step
 from experiments.plan.stages import Experiment, Moment, experiment_of
-from tests.config_kit import EXPERIMENTS
-from tests.unit.experiments.composing import composed
+from tests.config_kit import EXPERIMENTS, composed
 
 ROOT = Path(__file__).resolve().parents[4]
 SMALL_CARD, LARGE_CARD, WORKSTATION = 24.0, 80.0, 16.0

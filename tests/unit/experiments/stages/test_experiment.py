@@ -17,8 +17,8 @@ from experiments.config.folders import EMBEDDED_FOLDER
 from experiments.stages import experiment
 from experiments.stages.experiment import check_parts, run_experiment
 from experiments.system.files import lock
+from tests.config_kit import composed
 from tests.two_ranks import on_ranks
-from tests.unit.experiments.composing import composed
 from tests.unit.experiments.stages.unwritable import unwritable
 
 

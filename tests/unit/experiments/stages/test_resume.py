@@ -19,7 +19,7 @@ from experiments.stages.plan import StagePlan
 from experiments.stages.resume import begin, check_unfinished
 from experiments.stages.stage_manifest import LOCK, read_manifest
 from experiments.system.files import lock
-from tests.unit.experiments.composing import composed
+from tests.config_kit import composed
 from tests.unit.experiments.stages.test_plan import edit_code
 
 FRESH = "policy.pretrained=null"

@@ -10,7 +10,7 @@ from omegaconf import DictConfig
 from experiments.assemble import AssemblyError
 from experiments.stages.experiment import check_parts
 from experiments.validation import critic_values_states
-from tests.unit.experiments.composing import composed
+from tests.config_kit import composed
 
 FUNCTION = (
     "_target_:contrastive_reasoning.rewards.FunctionReward,name:own,workers:1,limit_s:1.0,memory_mib:64,"

@@ -10,7 +10,7 @@ from omegaconf import DictConfig
 from experiments.assemble import AssemblyError
 from experiments.stages.experiment import check_parts
 from experiments.validation import check_online
-from tests.unit.experiments.composing import composed
+from tests.config_kit import composed
 
 
 def experiment(*overrides: str) -> DictConfig:

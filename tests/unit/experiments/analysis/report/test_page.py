@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from markupsafe import escape
 from PIL import Image
 
 from callbacks.completions import rewards_of
@@ -150,7 +151,6 @@ def test_the_page_says_what_the_runs_say(page: str) -> None:
     shown = re.sub(r"\s+", " ", " ".join(Reader(page).text))
     for fact in (
         "1 arm, 2 runs, 2 seeds.",
-        f"over plain_baseline: {HOSTILE_NAME} +10.0 ± 0.0 (significant).",
         "before training 2 20.0 ± 0.0",
         "plain_baseline 2 31.0 ± 12.7 15.5 ± 6.4",
         f"{HOSTILE_NAME} 2 41.0 ± 12.7 20.5 ± 6.4",
@@ -168,6 +168,14 @@ def test_the_page_says_what_the_runs_say(page: str) -> None:
     ):
         assert fact in shown
     assert "train/rollout/truncated" not in shown, "a curve that is constant"
+
+
+def test_the_page_begins_with_question_verdict_and_one_picture(page: str) -> None:
+    body = page[page.index("<h1>") :]
+    assert re.findall("<h2>(.*?)</h2>", body)[:4] == ["Question", "Verdict", "Tables", "Runs"]
+    verdict = body[body.index("<h2>Verdict") : body.index("<h2>Tables")]
+    assert f"over plain_baseline: {escape(HOSTILE_NAME)} +10.0 ± 0.0 (significant).</p>" in verdict
+    assert verdict.count('role="img"') == 1
 
 
 def test_every_row_has_its_command(page: str) -> None:
