@@ -13,11 +13,11 @@ from experiments.stages import plan as planning
 from experiments.stages.checkpoints import CheckpointError
 from experiments.stages.experiment import run_stage
 from experiments.stages.plan import changed_since, plan_stage, plan_stages, values_from_parents
-from tests.unit.experiments import composing
+from tests import config_kit
 
 
 def composed(*overrides: str) -> DictConfig:
-    return composing.composed("experiment=llama_baseline", *overrides)
+    return config_kit.composed("experiment=llama_baseline", *overrides)
 
 
 def on_problems(path: Path) -> list[str]:
