@@ -1,5 +1,5 @@
-"""The side-by-side benchmark: what a GRPO step costs here and in its peers, as ratios of one run on one machine.
+"""The side-by-side benchmark: the cost of a GRPO step here and in other libraries, as ratios of one run on one machine.
 
-Every arm is a process of its own, so none pays for another's memory or settings. The arms of a workload are alive
-together, warmed up once, and then asked in turn: one repeat of each, then the next repeat.
+Every arm is its own process, so that no arm is affected by another's memory or settings. The arms of a workload run at
+the same time and are warmed up once. Then they alternate: one repeat of each arm, then the next repeat.
 """

@@ -1,4 +1,4 @@
-"""``python -m benchmarks``: quiet before the libraries are imported, then the command."""
+"""``python -m benchmarks``: silences the libraries before they are imported, then runs the command."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The benchmark's side of the conversation: an arm is a process that is asked for one repeat at a time."""
+"""The benchmark's side of the protocol: an arm is a process that receives requests for one repeat at a time."""
 
 from __future__ import annotations
 
@@ -15,37 +15,37 @@ from typing import Any, NamedTuple
 from experiments.system.files import write_json
 
 Tell = Callable[[str], None]
-"""Shows what is being measured right now."""
+"""Shows the current measurement."""
 ROOT = Path(__file__).resolve().parents[1]
 TRAINERS = {"cpu": "cpu", "cuda": "gpu"}
-"""Where all arms compute → the trainer of ours."""
+"""Device of all arms → trainer of our own arm."""
 SAFE_PATH = "PYTHONSAFEPATH"
-"""The console command sets it; an interpreter of peers finds this package by its working folder alone."""
+"""Set by the console command. It is removed for arms: peers find this package only by the working folder."""
 OFFLINE = {"HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false", "HF_HUB_DISABLE_PROGRESS_BARS": "1"}
 
 
 class ArmFailed(RuntimeError):
-    """An arm ended, or said what nobody can read; the message is one sentence."""
+    """Raised if an arm has ended; the message is one sentence."""
 
 
 class Skipped(RuntimeError):
-    """An arm does not measure that; the message is its sentence."""
+    """Raised if an arm does not support a measure; the message is the arm's reason."""
 
 
 class Repeat(NamedTuple):
-    """What an arm says of one repeat."""
+    """The answer of an arm to one request."""
 
     figures: Mapping[str, float]
-    """By measure: seconds, of ``peak_memory`` GiB."""
+    """Measure → seconds; for ``peak_memory`` GiB."""
     tokens: Mapping[str, Any]
-    """What work that was."""
+    """Token counts of the work done."""
 
 
 class Arm:
-    """A running arm. What it prints besides its answers is in ``log``.
+    """A running arm. Its other output goes to ``log``.
 
     Raises:
-        ArmFailed: where it does not come up.
+        ArmFailed: if it ends before it is ready.
     """
 
     def __init__(self, name: str, command: Sequence[str], *, log: Path) -> None:
@@ -65,7 +65,7 @@ class Arm:
         self.versions: Mapping[str, str] = self._hear()["ready"]
 
     def ask(self, measure: str) -> Repeat:
-        """One repeat. Raises Skipped where the arm does not measure that, and ArmFailed where it has ended."""
+        """Requests one repeat. Raises Skipped if the arm does not support the measure, ArmFailed if it has ended."""
         assert self.process.stdin is not None
         try:
             self.process.stdin.write(json.dumps({"measure": measure}) + "\n")
@@ -78,7 +78,7 @@ class Arm:
         return Repeat(figures=heard["figures"], tokens=heard["tokens"])
 
     def close(self) -> None:
-        """End its input, and with it the process."""
+        """Closes the input of the process, which ends it; kills it after 20 s."""
         assert self.process.stdin is not None
         self.process.stdin.close()
         try:
@@ -102,25 +102,25 @@ class Arm:
 
 
 Figures = dict[str, dict[str, list[float]]]
-"""Arm → measure → the figure of each repeat."""
+"""Arm → measure → figure of each repeat."""
 
 
 def race(
     arms: Sequence[Arm], asked: Mapping[str, Sequence[str]], *, warm: Collection[str], repeats: int, tell: Tell
 ) -> Figures:
-    """Figures of ``repeats`` counted answers to every request, after one of each that is not counted.
+    """Returns the figures of ``repeats`` answers to every request, after one warm-up answer that is not counted.
 
-    A peer that ends on the way is left out of what is returned.
+    The result omits a peer that ends before the last repeat.
 
     Args:
-        arms: the first one takes part in every request.
+        arms: the arms; the first takes part in every request.
         asked: request → names of the other arms that take part.
-        warm: requests that every arm has answered before, so that the first answer counts.
-        repeats: counted ones.
-        tell: called before every answer.
+        warm: requests that every arm has answered before; they need no warm-up.
+        repeats: number of counted answers.
+        tell: called before every request.
 
     Raises:
-        ArmFailed: where the first arm has ended.
+        ArmFailed: if the first arm has ended.
     """
     figures: Figures = defaultdict(lambda: defaultdict(list))
     lost: set[str] = set()
@@ -144,7 +144,7 @@ def race(
 
 @contextmanager
 def arms_that_close() -> Iterator[list[Arm]]:
-    """Arms to be added to; all are closed at the end, whatever happens."""
+    """Yields an empty list for arms. All arms in it are closed at the end, also after an error."""
     arms: list[Arm] = []
     try:
         yield arms
@@ -163,19 +163,19 @@ REQUIREMENTS = (
     "tokenizers==0.23.3",
     "numpy==2.4.6",
 )
-"""torch and transformers as ours, so that an arm's advantage is not its library's. pip gets all in one command."""
+"""torch and transformers have our versions, so that a ratio is not due to them. One pip command installs all."""
 STAMP = "installed.json"
 
 
 class NoEnvironment(RuntimeError):
-    """The peers could not be installed; the message is one sentence."""
+    """Raised if the peers cannot be installed; the message is one sentence."""
 
 
 def peer_python(folder: Path, requirements: tuple[str, ...] = REQUIREMENTS) -> Path:
-    """The interpreter of the environment in ``folder``, which is made where it is not there or of other versions.
+    """Returns the interpreter of the environment in ``folder``. Builds it if it is missing or has other versions.
 
     Raises:
-        NoEnvironment: where pip does not succeed: no network, no such version.
+        NoEnvironment: if pip fails (no network, no such version).
     """
     python, stamp = folder / "bin" / "python", folder / STAMP
     if stamp.is_file() and json.loads(stamp.read_text(encoding="utf-8")) == list(requirements):

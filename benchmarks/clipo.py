@@ -1,6 +1,7 @@
-"""What CLIPO's reward costs: two whole experiments in turn.
+"""Measures the cost of CLIPO's reward: alternating fits of an experiment with it and one without it.
 
-The learning rate is so small that both see the same completions. The ratio is ours over theirs: an overhead.
+The learning rate is so small that both see the same completions. The ratio is the seconds with CLIPO's reward over
+those without it, an overhead.
 """
 
 from __future__ import annotations
@@ -20,13 +21,13 @@ WORKLOAD = "arithmetic stories, one GRPO step of the laptop scale"
 WITHOUT = "the same objective without the contrastive reward"
 STILL = "budget.grpo.learning_rate=1e-12"
 WARM_UP = 2
-"""First steps of a repeat, which are not counted."""
+"""Number of first steps of a repeat that are not counted."""
 STEPS = 8
-"""Counted steps of a repeat."""
+"""Number of counted steps of a repeat."""
 
 
 class StepTimes(L.Callback):
-    """Seconds of each training step, rollouts included."""
+    """Records the seconds of each training step, rollouts included."""
 
     def __init__(self) -> None:
         self.seconds: list[float] = []
@@ -40,7 +41,7 @@ class StepTimes(L.Callback):
 
 
 def clipo_overhead(*, repeats: int) -> Result:
-    """Both arms in turn, ``repeats`` times."""
+    """Runs both experiments alternately, ``repeats`` times, and returns their ratio."""
     with initialize_config_module("conf", version_base="1.3"):
         clipo = compose("config", ["experiment=clipo_laptop", "budget.clipo.warmup_steps=0", STILL])
         plain = compose("config", ["experiment=grpo_laptop", STILL])
@@ -50,7 +51,7 @@ def clipo_overhead(*, repeats: int) -> Result:
 
 
 def _step_seconds(config: DictConfig) -> float:
-    """The median of the counted steps of a fresh fit."""
+    """Returns the median seconds of the counted steps of a new fit."""
     module, data, generation = (build(config, key) for key in ("module", "prompts", "rollout"))
     times = StepTimes()
     trainer = build(config, "trainer")(

@@ -1,12 +1,12 @@
-"""One table: the parts of a GRPO step here and in the peers, as ratios of one run on the same work:  make bench
+"""Compare the parts of a GRPO step here and in the peers on the same work, as ratios of one run:  make bench
 
     python -m benchmarks --workloads short --measures generation update --repeats 3      a part of it
     python -m benchmarks --models smollm2-135m-q4                        a pretrained model, once it is fetched
     python -m benchmarks --device cuda                                   two shapes of Qwen2, on a GPU
 
-Results and notes go to ``outputs/bench.json``. A whole run on the CPU also writes a page: ``docs/performance.md`` of
-the small policy, ``docs/performance_pretrained.md`` of the pretrained one. ``scaling`` and ``clipo_overhead`` are of
-the small policy on the CPU and left out elsewhere. It has not been run on a GPU yet.
+Results and notes go to ``outputs/bench.json``. A complete run on the CPU also writes a page: ``docs/performance.md``
+for the small policy, ``docs/performance_pretrained.md`` for the pretrained one. ``scaling`` and ``clipo_overhead`` are
+only measured with the small policy on the CPU. It has not been run on a GPU yet.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from experiments.system.files import write_json, write_text
 OUTPUT = Path("outputs") / "bench.json"
 AT_HOME = ("scaling", "clipo_overhead")
 PAGES = {SMALL: Path("docs") / "performance.md", PRETRAINED: Path("docs") / "performance_pretrained.md"}
-"""The page of a model that is measured alone, on the CPU."""
+"""Model → the page of a run that measures only this model, on the CPU."""
 KEYS = [workload.key for workload in WORKLOADS]
 NO_VLLM = "vLLM was not measured: --vllm does not name its command; docs/vllm.md says how to install it."
 
@@ -68,7 +68,7 @@ def options() -> argparse.Namespace:
 
 
 def run(chosen: argparse.Namespace, found: Findings, tell: Tell) -> None:
-    """All chosen measures; what a peer cannot do is a note, and the rest goes on."""
+    """Runs all chosen measures. What a peer cannot do becomes a note, and the other measures go on."""
     on_workloads = {*PARTS, UPDATE_ROOFLINE, *PAIRS} & set(chosen.measures)
     python = None
     if set(PARTS) & on_workloads:
@@ -98,7 +98,7 @@ def run(chosen: argparse.Namespace, found: Findings, tell: Tell) -> None:
 
 
 def report(found: Findings, console: Console, output: Path) -> None:
-    """A table for each workload, and all of it in a file."""
+    """Prints a table for each workload and writes all findings to a file."""
     write_json(output, asdict(found))
     tables: dict[str, Table] = {}
     for result in found.results:
@@ -120,7 +120,7 @@ def main() -> None:
     with console.status("starting") as status:
         try:
             run(chosen, found, status.update if console.is_terminal else console.print)
-        except (ArmFailed, UnequalWork) as error:  # ours: what was measured before it is kept
+        except (ArmFailed, UnequalWork) as error:  # of our own arm; earlier results are kept
             failure = str(error)
         except KeyboardInterrupt:
             failure = "stopped before its end; what was measured until then is kept"

@@ -1,4 +1,4 @@
-"""What the benchmark measures, against whom, and what it found."""
+"""The measures of the benchmark, the peers, and the findings."""
 
 from __future__ import annotations
 
@@ -11,32 +11,32 @@ from benchmarks.arms import TRL
 
 PEAK_MEMORY = "peak_memory"
 PARTS = ("generation", "scoring", "update", "whole_step", PEAK_MEMORY)
-"""Of a GRPO step. Scoring is the pass for an old policy or a reference, which a plain step leaves out."""
+"""Parts of a GRPO step. Scoring is the pass of an old policy or a reference, which a plain step does not need."""
 UPDATE_ROOFLINE = "update_roofline"
 AT_PEAK = "update_at_peak"
-"""Seconds that the floating-point operations of our update would take at the rate of a large matrix product."""
+"""Seconds of our update's floating-point operations at the rate of a large matrix product."""
 PEAK = "matrix products"
-"""What ``update_roofline`` is compared with."""
+"""Name of the peer of ``update_roofline``."""
 PAIRS = {
     "decode_roofline": ("decode", "roofline", "memory bandwidth"),
     "shared_prefix": ("shared_prefix", "own_prefix", "one prompt for each completion"),
 }
-"""What our arm alone measures: request → the names of our seconds and of those beside them, and what those are."""
+"""Measures of our arm alone: request → keys of our seconds and of those to compare, and a name for the latter."""
 PREFIX_WORKLOAD = "long"
 """The workload whose prompts are long enough for ``shared_prefix``."""
 MEASURES = (*PARTS, UPDATE_ROOFLINE, *PAIRS, "scaling", "clipo_overhead")
 
 
 class Peer(NamedTuple):
-    """Whom we are compared with."""
+    """An arm that ours is compared with."""
 
     name: str
     module: str
-    """What its environment's interpreter runs."""
+    """Module that its interpreter runs."""
     parts: tuple[str, ...]
-    """Of a step, what it does at all."""
+    """The parts of a step that it supports."""
     our_update: bool = False
-    """Whether a whole step is its generation and our update, added."""
+    """Whether its whole step is the sum of its generation and our update."""
 
 
 PEERS = (
@@ -44,22 +44,22 @@ PEERS = (
     Peer("transformers generate", "benchmarks.peers.hf_generate", ("generation", "whole_step"), our_update=True),
 )
 VLLM = Peer("vLLM with our update", "benchmarks.ours", PARTS)
-"""Our own arm with rollouts from a server, which gets the weights after each update. It runs in our environment."""
+"""Our own arm with rollouts from a server, which receives the weights after each update. Runs in our environment."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
-    """One line of the table."""
+    """One row of the table."""
 
     measure: str
     workload: str
     peer: str
     ratio: float
-    """The peer's figure over ours, the median of the repeats' ratios; in ``clipo_overhead`` ours over the peer's."""
+    """Median over the repeats of the peer's figure over ours; in ``clipo_overhead`` of ours over the peer's."""
     ratio_min: float
     ratio_max: float
     ours: float
-    """The median of the repeats: seconds, of ``peak_memory`` GiB."""
+    """Median over the repeats in seconds; for ``peak_memory`` in GiB."""
     theirs: float
 
     @property
@@ -70,10 +70,9 @@ class Result:
 def compare(
     measure: str, workload: str, peer: str, *, ours: Sequence[float], theirs: Sequence[float], overhead: bool = False
 ) -> Result:
-    """The peer's figure over ours, repeat by repeat: a slow minute slows both arms of a pair.
+    """Returns the peer's figure over ours, as ratios by repeat: a slow minute slows both arms of a pair.
 
-    With ``overhead`` it is ours over the peer's. Raises ValueError for no repeats, or not the same
-    number of both.
+    With ``overhead`` the ratio is ours over the peer's. Raises ValueError for no repeats or unequal numbers of repeats.
     """
     if not ours or len(ours) != len(theirs):
         raise ValueError(f"repeats come in pairs, got {len(ours)} and {len(theirs)}")
@@ -92,12 +91,12 @@ def compare(
 
 @dataclass(kw_only=True)
 class Findings:
-    """Added to by every measure."""
+    """Everything found so far; every measure adds to it."""
 
     results: list[Result] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
-    """What was not measured, and why."""
+    """What was not measured and why."""
     versions: dict[str, str] = field(default_factory=dict)
-    """Of the libraries of all arms; ``threads`` is the number that ours computes with."""
+    """Library → version, of all arms; also the number of ``threads`` and the ``dtype`` of our arm."""
     sizes: dict[str, str] = field(default_factory=dict)
-    """Workload → the tokens it had."""
+    """Title of a workload → its numbers of prompts, completions and tokens."""

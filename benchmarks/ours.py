@@ -1,6 +1,6 @@
-"""Our own arm: the GRPO step as every experiment takes it, in Lightning's loop, waiting for a request before each step.
+"""Our own arm: the GRPO step of every experiment, in Lightning's loop. It waits for a request before each step.
 
-Parts come from the configuration; only the reward is put in here, and the batch is the same in every step.
+The parts come from the configuration. Only the reward is replaced, and the batch is the same in every step.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from lightning_modules.microbatches import microbatches, score
 
 
 class EveryOther:
-    """1 for every other completion of a group: no advantage is zero, so every row is trained on."""
+    """Rewards every other completion with 1. So no advantage is zero, and every row is trained on."""
 
     def __call__(self, rollouts: RolloutBatch) -> Credit:
         outcome = (torch.arange(len(rollouts), device=rollouts.mask.device) % 2).to(rollouts.old_log_probs.dtype)
@@ -39,23 +39,23 @@ class EveryOther:
 
 
 def same_batch(work: dict[str, Any]) -> Iterator[ProblemBatch]:
-    """The problems of the work, again and again."""
+    """Yields the same batch, the problems of the work, without end."""
     problems = [Problem(**problem) for problem in work["problems"]]
     while True:
         yield ProblemBatch(problems)
 
 
 class BeforeStep(L.Callback):
-    """Stands before the callback that draws the rollouts, and waits until a step is asked for."""
+    """Waits for the request for a step. It must precede the callback that samples the rollouts."""
 
     def __init__(self, conversation: Conversation, max_tokens: int, generation: Any) -> None:
         self.conversation = conversation
         self.generation = generation
         self.max_tokens = max_tokens
-        """Padded tokens of a micro-batch."""
+        """Token budget of a micro-batch, padding included."""
         self.start = 0.0
         self.rollouts: Any = None
-        """Of the last step."""
+        """Rollouts of the last step."""
 
     def on_train_batch_start(self, trainer: L.Trainer, pl_module: Any, batch: Any, batch_idx: int) -> None:
         direct = {
@@ -67,12 +67,12 @@ class BeforeStep(L.Callback):
         self.start = now()
 
     def _score(self, policy: Any) -> None:
-        """The log-probs of the last rollouts, in the way in which old policies and references are scored."""
+        """Computes the log-probs of the last rollouts, as for old policies and references."""
         score(policy, self.rollouts, list(microbatches(self.rollouts, policy, max_tokens=self.max_tokens)))
 
 
 class AfterRollouts(L.Callback):
-    """Stands after it, and answers with the figures of the step."""
+    """Answers with the figures of the step. It must follow the callback that samples the rollouts."""
 
     def __init__(self, before: BeforeStep) -> None:
         self.before = before
@@ -84,7 +84,7 @@ class AfterRollouts(L.Callback):
     def on_train_batch_end(self, trainer: L.Trainer, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
         end, start = now(), self.before.start
         self.before.rollouts = batch.rollouts
-        pl_module.rollout_step = 0  # rollouts are a function of it: every repeat writes the same completions
+        pl_module.rollout_step = 0  # it seeds the rollouts, so every repeat samples the same completions
         policy = pl_module.policy
         flops = learning_flops(decoder_size(policy.model), pl_module.work)
         figures = {
@@ -98,14 +98,14 @@ class AfterRollouts(L.Callback):
 
 
 def tokens_of(rollouts: RolloutBatch) -> dict[str, Any]:
-    """What the step worked on: prompts count once for each completion, as in the peers."""
+    """Returns the token counts of the step. Prompts count once per completion, as in the peers."""
     lengths = rollouts.mask.sum(dim=1).tolist()
     prompt = int(rollouts.prompt_mask.sum()) * rollouts.group_size
     return {"prompt": prompt, "completion": sum(lengths), "lengths": lengths}
 
 
 def prefix_passes(module: Any, rollouts: RolloutBatch) -> dict[str, float]:
-    """Forward and backward of all completions, a group at a time, with their prompt once and with one prompt each."""
+    """Times forward and backward of all completions by group, with one shared prompt and with one prompt each."""
     shared, single = (timed(lambda each=each: _passes(module, rollouts, each)) for each in (False, True))
     return {"shared_prefix": shared, "own_prefix": single}
 
@@ -124,7 +124,10 @@ def _passes(module: Any, rollouts: RolloutBatch, each_its_own: bool) -> None:
 
 
 def decoding(policy: Any, generation: Any, rollouts: RolloutBatch) -> dict[str, float] | str:
-    """Seconds of all tokens but each row's first, which the prefill gives; and those that reading the bytes takes."""
+    """Times decoding without each row's first token, which the prefill gives, and computes the time to read its bytes.
+
+    Returns a reason to skip the measure if decoding is too short.
+    """
 
     def draw(sampling: Any) -> None:
         group_size, seed = rollouts.group_size, (0, "rollout", 0, 0)
@@ -140,13 +143,13 @@ def decoding(policy: Any, generation: Any, rollouts: RolloutBatch) -> dict[str, 
 
 
 def main() -> None:
-    """The laptop's baseline experiment with the policy and the sizes of this work; more overrides come as arguments."""
+    """Runs the laptop baseline with the policy and the sizes of this work. More overrides may follow as arguments."""
     conversation, work = Conversation(), read_work()
     register()
     be_quiet()
     overrides = {
         "experiment": "llama_baseline",
-        "module": "grpo",  # no reference, as the peers
+        "module": "grpo",  # no reference, as in the peers
         "trainer": TRAINERS[work["device"]],
         "policy.pretrained": work["policy"],
         "policy.compute_dtype": work["compute_dtype"],

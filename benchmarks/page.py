@@ -1,4 +1,4 @@
-"""The results as a page of Markdown for each model, the same whoever's machine it was: no paths, no hosts."""
+"""Writes the results of a model as a Markdown page without paths and host names."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ a vocabulary of 49,152. Its end token is one that it never writes, so every comp
 
 
 def page(found: Findings, *, model: str, repeats: int) -> str:
-    """The whole page: one table for each workload, in the order of the results."""
+    """Returns the whole page: one table for each workload, in the order of the results."""
     threads, dtype = (found.versions.get(name, "unknown") for name in ("threads", "dtype"))
     libraries = sorted(found.versions.items() - {("threads", threads), ("dtype", dtype)})
     versions = ", ".join(f"{name} {version}" for name, version in libraries)

@@ -1,4 +1,4 @@
-"""A part's process: run to its end or for so many seconds, with its output in a file, and nothing of it left behind."""
+"""Runs a command as a process with a time limit and its output in a file, and ends all that it started."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from benchmarks.arms import ROOT
 from experiments.system.secrets import hide_secrets, without_paths
 
 GRACE_SECONDS = 15.0
-"""Between the interrupt of a part that is over its limit, after which pytest writes its results, and its kill."""
+"""Seconds from the interrupt of a part over its limit to its kill; pytest writes its results in this time."""
 
 
 def start(command: Sequence[str], *, log: Path, variables: Mapping[str, str] | None = None) -> subprocess.Popen[bytes]:
-    """Start the command in the repository's root as a process group of its own; its output goes to ``log``."""
+    """Starts the command in the repository's root as its own process group. Its output goes to ``log``."""
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("wb") as output:
         return subprocess.Popen(
@@ -32,7 +32,7 @@ def start(command: Sequence[str], *, log: Path, variables: Mapping[str, str] | N
 
 
 def stop(process: subprocess.Popen[bytes]) -> None:
-    """End a process and all that it started: by an interrupt, then by a kill."""
+    """Ends a process and all that it started: first by an interrupt, then by a kill."""
     with suppress(ProcessLookupError):
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGINT)
@@ -43,7 +43,7 @@ def stop(process: subprocess.Popen[bytes]) -> None:
 
 
 def run(command: Sequence[str], *, log: Path, seconds: float) -> str | None:
-    """Run the command for at most so many seconds. Returns why it failed, in one line, or None."""
+    """Runs the command for at most this many seconds. Returns why it failed, in one line, or None."""
     process = start(command, log=log)
     try:
         code = process.wait(seconds)
@@ -55,17 +55,17 @@ def run(command: Sequence[str], *, log: Path, seconds: float) -> str | None:
 
 
 def failure(code: int, log: Path) -> str:
-    """Why a process ended with this code, as far as its output says."""
+    """Returns the exit code or signal of a process and the last line of its output."""
     how = f"ended by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
     return f"{how}: {last_line(log)}"
 
 
 def last_line(log: Path) -> str:
-    """The last line of the output that is not blank, without secrets and local paths."""
+    """Returns the last non-blank line of the output, without secrets and local paths."""
     lines = [line.strip() for line in log.read_text(encoding="utf-8", errors="replace").splitlines()]
     return shareable(next((line for line in reversed(lines) if line), "no output"))
 
 
 def shareable(text: str) -> str:
-    """The text without secrets and local paths."""
+    """Returns the text without secrets and local paths."""
     return without_paths(hide_secrets(text))

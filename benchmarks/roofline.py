@@ -1,14 +1,14 @@
-"""How near decoding comes to what memory allows: the time its bytes take to be read, over the time that it takes.
+"""The memory roofline of decoding: the time to read its bytes at the bandwidth of a copy, over the time it takes.
 
     bytes of a step    all weights once
                      + keys and values of each prompt once, for the group that reads them
                      + keys and values of each running row's own tokens
     roofline           bytes of all steps / bandwidth of a large copy, measured in the same process
 
-The fraction says how the rate at which decoding reads these bytes compares with the rate of a copy, no more.
-Activations and logits are left out of the bytes, which makes it smaller. Two things make it larger, beyond 1 in the
-extreme: weights that fit in a cache are not read from memory again, and reading alone may be faster than a copy, whose
-writes may fetch what they overwrite first, which nobody counts.
+The fraction only compares the rate at which decoding reads these bytes with the rate of a copy. The bytes leave out
+activations and logits, which makes it smaller. Two effects make it larger, even above 1. Weights that fit in a cache
+are not read from memory again. Reading alone may be faster than a copy, whose writes may first fetch the memory that
+they overwrite, and that traffic is not counted.
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ import torch
 from benchmarks.peers.conversation import timed
 
 COPIED = {"cpu": 2**27, "cuda": 2**31}
-"""Bytes of the copy, many times those of a cache."""
+"""Bytes of the copy by device, many times the size of a cache."""
 COPIES = 5
 
 
 class Traffic(NamedTuple):
-    """What a policy's decoding reads, in bytes."""
+    """The bytes that decoding reads."""
 
     weights: int
-    """At each step."""
+    """Bytes of weights at each step."""
     position: int
-    """Keys and values of one token, all layers."""
+    """Bytes of keys and values of one token, over all layers."""
 
 
 def traffic_of(policy: Any) -> Traffic:
-    """Of a policy as it decodes: weights in its compute dtype; on a CPU keys and values are fp32."""
+    """Returns the traffic of a policy: all in its compute dtype, except keys and values on a CPU, which are fp32."""
     config = policy.model.config
     size = policy.compute_dtype.itemsize
     weights = sum(parameter.numel() for parameter in policy.model.parameters())
-    if not config.tie_word_embeddings:  # of the embedding a few rows are read; tied, it is the head, and read whole
+    if not config.tie_word_embeddings:  # few rows of the embedding are read; a tied one is the head, and read whole
         weights -= policy.model.get_input_embeddings().weight.numel()
     heads = 2 * config.num_hidden_layers * config.num_key_value_heads
     width = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
@@ -47,12 +47,12 @@ def traffic_of(policy: Any) -> Traffic:
 
 
 def decode_bytes(traffic: Traffic, prompts: Sequence[int], lengths: Sequence[int]) -> int:
-    """Bytes that decoding reads after the prefill, which gives each row's first token.
+    """Returns the bytes that decoding reads after the prefill, which gives each row's first token.
 
     Args:
-        traffic: of the policy.
+        traffic: the traffic of the policy.
         prompts: tokens of each prompt.
-        lengths: tokens of each completion, prompt by prompt, as many of each.
+        lengths: tokens of each completion, in the order of the prompts, equally many per prompt.
     """
     group = len(lengths) // len(prompts)
     total = 0
@@ -64,7 +64,7 @@ def decode_bytes(traffic: Traffic, prompts: Sequence[int], lengths: Sequence[int
 
 
 def copy_bandwidth(device: torch.device, *, size: int) -> float:
-    """Bytes per second of the fastest of a few copies of ``size`` bytes, read and written."""
+    """Returns the bytes per second, read plus written, of the fastest of ``COPIES`` copies of ``size`` bytes."""
     source = torch.zeros(size, dtype=torch.uint8, device=device)
     target = torch.ones_like(source)
     return 2 * size / min(timed(lambda: target.copy_(source)) for _ in range(COPIES))

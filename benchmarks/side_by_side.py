@@ -1,4 +1,4 @@
-"""One workload against every peer: the arms come up, are held to the same work, and race."""
+"""Measures one workload in every arm: starts the arms, checks that they do the same work, and alternates them."""
 
 from __future__ import annotations
 
@@ -28,24 +28,24 @@ from benchmarks.vllm_server import NotUp, served
 from benchmarks.workloads import BASE, DOUBLED, SHORTEST, WorkFiles, Workload
 
 SERVER_SECONDS = 900
-"""The longest that the start of a vLLM server may take."""
+"""Time limit for the start of a vLLM server."""
 
 
 class UnequalWork(ValueError):
-    """Two arms do not do the same work; the message says what differs."""
+    """Raised if our arm does not do the work of the workload; the message names the difference."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SideBySide:
-    """Called, it adds to ``found`` what the chosen measures give on one workload."""
+    """Runs the chosen measures on one workload when called, and adds the results to ``found``."""
 
     workload: Workload
     measures: Collection[str]
     repeats: int
     python: Path | None
-    """The peers' interpreter; None: there is none, so only we run."""
+    """The interpreter of TRL and transformers; None: they do not run."""
     vllm: str | None
-    """The command that ``serve`` is appended to; None: no arm draws from a server."""
+    """The command that ``serve`` is appended to; None: no arm samples from a server."""
     found: Findings
     tell: Tell
 
@@ -73,7 +73,7 @@ class SideBySide:
                     measure_pair(measure, arms[0], self.workload, self.repeats, self.found)
 
     def _compare(self, peers: Sequence[Peer], figures: Figures) -> None:
-        """Add the results of the race."""
+        """Adds the results of all peers."""
         title, results = self.workload.title, self.found.results
         for peer in peers:
             if peer.name not in figures:
@@ -90,7 +90,7 @@ class SideBySide:
             results.append(compare(UPDATE_ROOFLINE, title, PEAK, ours=ours["update"], theirs=ours[AT_PEAK]))
 
     def _command(self, peer: Peer, files: WorkFiles, tokens: Mapping[str, Any], servers: ExitStack) -> list[str] | None:
-        """What starts the peer; None where it takes no part. The server of an arm that needs one is started here."""
+        """Returns the command of a peer, after starting its server if it needs one; None if it does not take part."""
         if peer is not VLLM:
             work = str(files.for_peers(tokens["lengths"]))
             return [str(self.python), "-m", peer.module, work] if self.python else None
@@ -110,7 +110,7 @@ class SideBySide:
     def _joins(
         self, peer: Peer, command: Sequence[str], arms: list[Arm], files: WorkFiles, tokens: Mapping[str, Any]
     ) -> bool:
-        """Start the peer and hold it to our work; a note where that does not succeed."""
+        """Starts a peer and checks that it has our token counts. Adds a note and returns False if either fails."""
         self.tell(f"starting {peer.name}")
         log = files.folder / f"{peer.name.split()[0].lower()}.log"
         try:
@@ -131,7 +131,7 @@ class SideBySide:
 
 
 def requests(measures: Collection[str], peers: Sequence[Peer]) -> dict[str, list[str]]:
-    """What is asked of whom for these measures: request → names of peers. A step gives all its parts at once."""
+    """Returns request → names of peers for these measures. One step gives all parts but scoring at once."""
     asked: dict[str, list[str]] = {STEP: []} if UPDATE_ROOFLINE in measures else {}
     for peer in peers:
         parts = set(peer.parts).intersection(measures)
@@ -143,7 +143,7 @@ def requests(measures: Collection[str], peers: Sequence[Peer]) -> dict[str, list
 
 
 def check_lengths(workload: Workload, lengths: Sequence[int]) -> None:
-    """Raise UnequalWork for completions that are shorter than the workload promises, naming both lengths."""
+    """Raises UnequalWork for completions shorter than those of the workload, with both lengths in the message."""
     shortest = SHORTEST if workload.uneven else workload.max_tokens
     if min(lengths) < shortest:
         raise UnequalWork(
@@ -152,7 +152,7 @@ def check_lengths(workload: Workload, lengths: Sequence[int]) -> None:
 
 
 def size_of(workload: Workload, prompt_tokens: int, lengths: Sequence[int]) -> str:
-    """``8 prompts of 32 tokens × 8 completions of 128 tokens``."""
+    """Returns ``8 prompts of 32 tokens × 8 completions of 128 tokens``."""
     uneven = f"{min(lengths)} to {max(lengths)} tokens, {sum(lengths) / len(lengths):.0f} on average"
     completions = uneven if workload.uneven else f"{lengths[0]} tokens"
     return f"{workload.prompts} prompts of {prompt_tokens} tokens × {workload.group_size} completions of {completions}"
@@ -164,7 +164,7 @@ def our_arm(files: WorkFiles, name: str = "ours") -> Arm:
 
 
 def measure_pair(measure: str, ours: Arm, workload: Workload, repeats: int, found: Findings) -> None:
-    """Two times that our arm alone takes in turn, or says why it does not: see ``PAIRS``."""
+    """Measures two alternating times of our arm alone, see ``PAIRS``; adds a note if the arm skips the measure."""
     mine, other, against = PAIRS[measure]
     try:
         ours.ask(measure)
@@ -177,7 +177,7 @@ def measure_pair(measure: str, ours: Arm, workload: Workload, repeats: int, foun
 
 
 def scaling(*, repeats: int, found: Findings, tell: Tell) -> None:
-    """The whole step, and the same with one size doubled."""
+    """Compares our whole step with the same step after one size is doubled."""
     sizes = [BASE, *DOUBLED.values()]
     with arms_that_close() as arms:
         for workload in sizes:

@@ -1,4 +1,4 @@
-"""A vLLM server of a policy with our worker extension, for as long as it is needed."""
+"""Runs a vLLM server of a policy, with our worker extension, within a context."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ OPTIONS = {
     "cuda": ("--gpu-memory-utilization", "0.3"),  # the trainer needs the rest of the same device
     "cpu": (
         *("--dtype", "float32", "--enforce-eager", "--max-num-seqs", "64"),
-        *("--max-num-batched-tokens", "32768"),  # a seeded request dies where its prompt is read in chunks
+        *("--max-num-batched-tokens", "32768"),  # a seeded request fails if its prompt is read in chunks
     ),
 }
-"""By device."""
+"""Device → options of ``vllm serve``."""
 EXTENSION = ("--worker-extension-cls", "weight_sync.WeightSync")
 VARIABLES = {
     "VLLM_SERVER_DEV_MODE": "1",  # opens the endpoints that change weights
@@ -33,13 +33,13 @@ VARIABLES = {
 ON_A_CPU = {
     "VLLM_CPU_KVCACHE_SPACE": "1",
     "VLLM_CPU_OMP_THREADS_BIND": "nobind",
-    "TORCH_COMPILE_DISABLE": "1",  # its sampler would be compiled at the first request, for minutes
+    "TORCH_COMPILE_DISABLE": "1",  # otherwise the first request compiles the sampler for minutes
 }
 LOCAL = "127.0.0.1"
 
 
 class NotUp(RuntimeError):
-    """The server did not come up; the message is one sentence."""
+    """Raised if the server does not start; the message is one sentence."""
 
 
 @contextmanager
@@ -53,20 +53,20 @@ def served(
     options: Sequence[str] = (),
     port: int | None = None,
 ) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
-    """The address of the server and its process, until the end of the context.
+    """Yields the address and the process of a server, which is stopped at the end of the context.
 
     Args:
         program: the command that ``serve`` is appended to.
         policy: folder of the model.
         device: cpu or cuda.
-        log: takes what the server prints.
-        seconds: that it may take to come up.
-        options: more of ``vllm serve``.
-        port: None: one that is free.
+        log: file for the output of the server.
+        seconds: time limit for its start.
+        options: further options of ``vllm serve``.
+        port: port of the server; None: a free one.
 
     Raises:
-        NotUp: where it ends before it answers, or does not answer in time.
-        OSError: where there is no such program.
+        NotUp: if it ends before it answers, or does not answer in time.
+        OSError: if the program does not exist.
     """
     port = port or find_free_network_port()
     url, place = f"http://{LOCAL}:{port}", ("--host", LOCAL, "--port", str(port))
@@ -80,7 +80,7 @@ def served(
 
 
 def wait_until_up(server: subprocess.Popen[bytes], url: str, *, log: Path, seconds: float) -> None:
-    """Raise NotUp where it does not come up in this time."""
+    """Waits until the server answers. Raises NotUp if it ends before or does not answer in time."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         if (code := server.poll()) is not None:

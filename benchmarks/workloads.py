@@ -1,4 +1,4 @@
-"""The work that all arms do: prompts, groups, lengths. What prompts state is drawn from a fixed seed.
+"""The work of all arms: prompts, groups and lengths. The content of prompts is generated from a fixed seed.
 
 short     8 prompts of ~30 tokens × 8 completions × 128 tokens
 long      4 prompts of ~1,800 tokens (two worked searches in each) × 8 completions × 128 tokens
@@ -28,12 +28,12 @@ from experiments.config.known_models import OUTPUTS, model_folder
 from experiments.system.files import write_json
 
 SEED: Seed = (0, "rollout", 0, 0)
-"""What our rollouts are drawn by in every repeat: seed, purpose, rollout batch, rank."""
+"""Seed of our rollouts in every repeat: seed, purpose, rollout batch, rank."""
 END_SHARE = 1 / 200
-"""The probability of the end token at every token, where completions end by themselves."""
+"""Probability of the end token at every token, in the workload of uneven lengths."""
 SHORTEST = 32
 VOCABULARY = 512
-"""Of the tokenizer, and of the small policy."""
+"""Vocabulary size of the tokenizer and of the small policy."""
 HEAD_WIDTH = 32
 SMALL = "small"
 CONTEXT = 4096
@@ -52,36 +52,36 @@ QWEN2 = {
     "qwen2_05b": _QWEN2_05B,
     "qwen2_15b": replace(_QWEN2_05B, hidden_size=1536, intermediate_size=8960, layers=28, heads=12),
 }
-"""Of Qwen2's two smallest, embeddings tied to the head as in theirs."""
+"""Architectures of the two smallest Qwen2 models; embeddings are tied to the head, as there."""
 PRETRAINED = "smollm2-135m-q4"
 """A Llama of 135 million parameters with a vocabulary of 49,152, which ``make model`` fetches."""
 MODELS = (SMALL, *QWEN2, PRETRAINED)
 INSTRUCTION = r"Let's think step by step and output the final answer within \boxed{}."
-"""CLIPO's for GSM8K."""
+"""CLIPO's instruction for GSM8K."""
 
 
 def stated(numbers: Sequence[int], target: int) -> str:
-    """A prompt of 3 tokens a number: two digits and a comma."""
+    """Returns a prompt that has 3 tokens per number: two digits and a comma."""
     return f"Numbers: {list(numbers)}\nTarget: {target}\n"
 
 
 def draw_numbers(random: Random, count: int) -> tuple[list[int], int]:
-    """Numbers of two digits and a target of three."""
+    """Returns numbers of two digits and a target of three."""
     return [random.randint(10, 49) for _ in range(count)], random.randint(100, 999)
 
 
 def number_prompt(random: Random, *, count: int) -> str:
-    """A prompt that states ``count`` numbers, which set its length."""
+    """Returns a prompt of ``count`` numbers, which determine its length."""
     return stated(*draw_numbers(random, count))
 
 
 def longproc_prompt(random: Random) -> str:
-    """A prompt of LongProc's form, with two worked searches."""
+    """Returns a prompt in LongProc's form, with two worked searches."""
     return CountdownProblem(*draw_numbers(random, 4)).prompt
 
 
 def word_problem(random: Random) -> str:
-    """A question of GSM8K's length and CLIPO's instruction; no data set is needed."""
+    """Returns a word problem of GSM8K's length with CLIPO's instruction. It needs no data set."""
     boxes, price, sold, paid, friends = (random.randint(12, 98) for _ in range(5))
     return (
         f"A shop gets {boxes} boxes with {price} pencils in each. On Monday it sells {sold} pencils, and on Tuesday "
@@ -97,27 +97,27 @@ class Workload:
     prompts: int
     group_size: int
     prompt: Callable[[Random], str]
-    """Draws the text of one."""
+    """Generates the text of one prompt."""
     max_tokens: int
-    """Of a completion."""
+    """Most tokens of a completion."""
     uneven: bool
-    """Whether completions end by themselves; else each has ``max_tokens``."""
+    """Whether completions end with the end token; else each has ``max_tokens``."""
     microbatch_rows: int
-    """Rows that go through the policy at once where a peer counts rows; we get the same budget in tokens."""
+    """Rows of a micro-batch, for a peer that counts rows. Our arm has the same budget in tokens."""
     hidden_size: int = 192
-    """Width of the policy, where ``model`` leaves it open."""
+    """Width of the policy if ``model`` is ``small``."""
     model: str = SMALL
     """One of ``MODELS``."""
     device: str = "cpu"
-    """Where all arms compute: cpu or cuda."""
+    """Device of all arms: cpu or cuda."""
 
     def suits(self, model: str) -> bool:
-        """Whether it is done by this model: word problems by the pretrained one, the others by fresh ones."""
+        """Returns whether this model runs the workload: the pretrained one word problems, fresh ones all others."""
         return (model == PRETRAINED) == (self.prompt is word_problem)
 
     @property
     def shape(self) -> TinyArchitecture:
-        """Of the policy; ``small`` is a Llama of 4 layers."""
+        """Architecture of the policy; ``small`` is a Llama of 4 layers."""
         if self.model in QWEN2:
             return QWEN2[self.model]
         return TinyArchitecture(
@@ -132,7 +132,7 @@ class Workload:
         )
 
     def problems(self) -> list[Problem]:
-        """The same in every process."""
+        """Returns the problems, which are the same in every process."""
         random = Random(0)
         prompts = [self.prompt(random) for _ in range(self.prompts)]
         made = [Problem(id=f"{self.key}{index}", prompt=prompt, answer="") for index, prompt in enumerate(prompts)]
@@ -140,7 +140,7 @@ class Workload:
 
 
 def on(workload: Workload, *, model: str, device: str) -> Workload:
-    """The same work for another model or on another device; titles tell them apart."""
+    """Returns the same work for another model or device, with its own key and title."""
     if (model, device) == (workload.model, workload.device):
         return workload
     title = f"{workload.title}, {model} on {device}"
@@ -148,10 +148,11 @@ def on(workload: Workload, *, model: str, device: str) -> Workload:
 
 
 def _late_ending(problem: Problem, group_size: int) -> Problem:
-    """The problem under an id whose dice end none of its completions before ``SHORTEST`` tokens.
+    """Returns the problem with an id for which no completion ends before ``SHORTEST`` tokens.
 
-    A row's dice are a function of the seed and its problem's id. The end token is the first with any probability in
-    the vocabulary, so it is drawn where a number falls below its share, which varies little; twice the share is safe.
+    A row's random numbers are a function of the seed and its problem's id. The end token is the first token of the
+    vocabulary with non-zero probability, so it is sampled if a number is below its probability. That varies little, so
+    numbers above twice ``END_SHARE`` are safe.
     """
     for attempt in range(100_000):
         renamed = replace(problem, id=f"{problem.id}-{attempt}")
@@ -193,19 +194,19 @@ DOUBLED = {
     "completion_length": replace(BASE, key="completion", max_tokens=128),
     "width": replace(BASE, key="width", hidden_size=384),
 }
-"""What is doubled → the base with that doubled."""
+"""Doubled size → the base workload with that size doubled."""
 
 
 NEVER = -3.0
-"""Component 0 of a token that is not to be drawn: its logit lies about 4 h₀ below the others."""
+"""Component 0 of a token that is never sampled: its logit is about 4 h₀ below the others."""
 
 
 @torch.no_grad()
 def set_end_share(model: TinyModel, specials: Sequence[int], share: float) -> None:
-    """Make the last of the special tokens, the end, as likely as ``share`` at every token; the others are never drawn.
+    """Gives the end token, the last special token, the probability ``share``; the other specials are never sampled.
 
-    Component 0 of every token's embedding is a constant, so one component h₀ of the last hidden state is nearly the
-    same everywhere; the head being tied, the end token's own component 0 sets its logit against all others:
+    Component 0 of every ordinary token's embedding is 1, so component h₀ of the last hidden state is nearly the same
+    everywhere. The head is tied, so the end token's own component 0 sets its logit relative to all others:
 
         P(end) = e^{h₀ c} / (e^{h₀ c} + Σ_v e^{h₀ + …})   ⇒   c = 1 + log(n p / (1 − p)) / h₀    for n ordinary tokens
     """
@@ -221,15 +222,15 @@ def set_end_share(model: TinyModel, specials: Sequence[int], share: float) -> No
 
 
 FOLDER = Path(".bench").resolve()
-"""The peers' environment and the files of every workload; git ignores it."""
+"""Folder of the peers' environment and the files of every workload; git ignores it."""
 NEVER_WRITTEN = "<reponame>"
-"""A token of the pretrained model's vocabulary that stands in no text."""
+"""A token of the pretrained model's vocabulary that occurs in no text."""
 LEARNING_RATE = 1e-12
-"""The update is done in full, and no weight of ordinary size changes by it: all repeats see the same policy."""
+"""So small that a full update changes no weight of ordinary size: all repeats see the same policy."""
 
 
 class WorkFiles:
-    """The files of one workload."""
+    """Writes the files of one workload."""
 
     def __init__(self, workload: Workload, folder: Path = FOLDER) -> None:
         self.workload = workload
@@ -239,29 +240,29 @@ class WorkFiles:
         tokenizer: Any = AutoTokenizer.from_pretrained(self.folder / "policy")
         encoded = [tokenizer(self.bos + problem.prompt, add_special_tokens=False) for problem in self.problems]
         self.prompt_tokens = max(len(one["input_ids"]) for one in encoded)
-        """Of the longest prompt, the token that begins every text included."""
+        """Tokens of the longest prompt, including the token that begins every text."""
 
     def _save_pretrained(self) -> str:
-        """A copy of the fetched model whose end token is one that it never writes: no completion ends by itself."""
+        """Saves a copy of the fetched model with an end token that it never samples, so no completion ends early."""
         source = model_folder(PRETRAINED, OUTPUTS)
         tokenizer: Any = AutoTokenizer.from_pretrained(source)
         model: Any = AutoModelForCausalLM.from_pretrained(source)
-        tokenizer.eos_token = tokenizer.pad_token = NEVER_WRITTEN  # its own pad token is one that it writes
+        tokenizer.eos_token = tokenizer.pad_token = NEVER_WRITTEN  # the model samples its original pad token
         model.config.eos_token_id = model.generation_config.eos_token_id = tokenizer.eos_token_id
         model.save_pretrained(self.folder / "policy")
         tokenizer.save_pretrained(self.folder / "policy")
         return ""
 
     def _save_fresh(self) -> str:
-        """A policy with random weights, and its tokenizer; returns the token that begins every text."""
+        """Saves a policy with random weights and its tokenizer. Returns the token that begins every text."""
         shape, workload = self.workload.shape, self.workload
-        # the same texts for every workload, so that all have one tokenizer
+        # every workload has these texts, so that all have the same tokenizer
         corpus = [CountdownProblem((21, 16, 17, 26), 46).prompt, stated((21, 16, 17, 26), 46)]
         tokenizer: Any = train_tokenizer(corpus, vocab_size=VOCABULARY, kind=shape.kind)
         model = tiny_model(shape, tokenizer, seed=0)
         specials = [tokenizer.pad_token_id, tokenizer.bos_token_id, tokenizer.eos_token_id]
         set_end_share(model, specials, END_SHARE if workload.uneven else 0.0)
-        if shape.vocab_size > VOCABULARY:  # by tokens that are never drawn: the work of a large head is done
+        if shape.vocab_size > VOCABULARY:  # adds tokens that are never sampled: only the work grows
             known = model.get_input_embeddings().num_embeddings
             model.resize_token_embeddings(shape.vocab_size, mean_resizing=False)
             embedding: Any = model.get_input_embeddings().weight
@@ -272,7 +273,7 @@ class WorkFiles:
         return str(tokenizer.bos_token)
 
     def for_us(self) -> Path:
-        """Our own arm's: problems, and budgets in tokens that are the peer's budgets in rows."""
+        """Writes the file of our arm: problems, and the peers' budgets in rows converted to tokens."""
         longest = self.prompt_tokens + self.workload.max_tokens
         return self._write(
             "ours.json",
@@ -282,7 +283,7 @@ class WorkFiles:
         )
 
     def for_peers(self, lengths: Sequence[int]) -> Path:
-        """Prompts as text with the token that begins ours; of completions that end by themselves the lengths."""
+        """Writes the file of the peers: prompts as text, with our first token, and lengths if they are uneven."""
         return self._write(
             "peers.json",
             prompts=[self.bos + problem.prompt for problem in self.problems],

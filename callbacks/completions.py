@@ -1,4 +1,4 @@
-"""What the policy writes: tables of validation completions and of training completions, these with their credit."""
+"""Tables of the policy's completions in validation and in training, the latter with their credit."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from contrastive_reasoning.tasks.base import Task
 
 NEGATIVE, POSITIVE = (0xD5, 0x5E, 0x00), (0x00, 0x72, 0xB2)
 DEEPEST = 0.65
-"""Share of the colour at the ends of the scale, the rest white: black text on it stays readable."""
+"""Maximum share of the colour at the ends of the scale, the rest white, so that black text stays readable."""
 SHARES = (-1.0, -0.5, 0.0, 0.5, 1.0)
-"""Where the legend shows colours, as shares of the scale's end."""
+"""Positions of the legend's colours, as shares of the scale's end."""
 PAGE = """<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8"><title>Advantage per token, step {{ step }}</title>
 <meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'"><style>
@@ -53,7 +53,7 @@ pre { margin: .3rem 0; padding: .5rem .7rem; border: 1px solid #ddd; white-space
 class Completions(L.Callback):
     """Logs greedy completions with their verdicts. Only watches.
 
-    They are of the first ``problems`` validation problems that the first rank has.
+    They are of the first ``problems`` validation problems on the first rank.
     """
 
     def __init__(self, *, task: Task, problems: int) -> None:
@@ -94,9 +94,9 @@ class Completions(L.Callback):
 class TrainingCompletions(L.Callback):
     """Logs completions of the first training batch and of every ``every``-th: correct and incorrect ones. Only watches.
 
-    Table: prompt, completion, verdict and reason, the reward, every part of it, and the mean advantage of its tokens.
-    Page: the same completions, each token on the colour of its advantage. Reads ``credit``, ``advantages`` and
-    ``rollout_step`` of the module. Where the policy was not updated, as in a reward's warm-up, the table has no
+    The table has prompt, completion, verdict and reason, the reward, each of its parts, and the mean advantage of the
+    tokens. The page has the same completions, each token coloured by its advantage. Reads ``credit``, ``advantages``
+    and ``rollout_step`` of the module. If the policy was not updated, as in a reward's warm-up, the table has no
     advantages and there is no page.
 
     Raises:
@@ -104,12 +104,12 @@ class TrainingCompletions(L.Callback):
     """
 
     task: Task
-    """Verifies where the reward did not."""
+    """Verifies completions if the reward did not."""
     rows: int
-    """Completions at most."""
+    """Maximum number of completions."""
     every: int
     longest: int
-    """Tokens of a completion that the page shows at most."""
+    """Maximum number of tokens of a completion on the page."""
 
     def __post_init__(self) -> None:
         for name in ("rows", "every", "longest"):
@@ -163,9 +163,9 @@ def rewards_of(credit: Credit, row: int) -> dict[str, float]:
 
 
 def mixed(correct: Sequence[bool], count: int) -> list[int]:
-    """At most ``count`` rows in the order of the batch: half of them correct, half not, or what there is.
+    """At most ``count`` rows in the order of the batch: half correct, half incorrect, as far as there are enough.
 
-    Rows of one kind are taken in even strides, so that many groups show. A function of the verdicts alone.
+    Rows of one kind are taken at even strides, so that many groups appear. The choice depends on the verdicts alone.
     """
     right = [row for row, ok in enumerate(correct) if ok]
     wrong = [row for row, ok in enumerate(correct) if not ok]
@@ -182,17 +182,16 @@ class Trace:
     heading: str
     """Its verdict and the reason."""
     numbers: Mapping[str, float]
-    """Of the whole completion, by name."""
+    """Numbers of the whole completion, by name."""
     prompt: str
     tokens: Sequence[tuple[str, float]]
-    """What each token spells, and its advantage."""
+    """The text of each token, and its advantage."""
 
 
 def credit_page(traces: Sequence[Trace], *, step: int, longest: int) -> str:
-    """The page: at most ``longest`` tokens of a completion, and four times as many characters of a prompt.
+    """The HTML page: at most ``longest`` tokens of a completion, and four times as many characters of a prompt.
 
-    It holds what a policy wrote and what people made problems of: all of it is escaped, nothing is fetched, no script
-    runs.
+    It contains text of policies and of problem authors: all of it is escaped, nothing is fetched, and no script runs.
     """
     limit = max((abs(value) for trace in traces for _, value in trace.tokens), default=0.0)
     environment = Environment(autoescape=True, keep_trailing_newline=True)
@@ -202,12 +201,12 @@ def credit_page(traces: Sequence[Trace], *, step: int, longest: int) -> str:
 
 
 def colour(value: float, limit: float) -> str:
-    """``#rrggbb`` of a number on the scale −limit … limit: vermilion below, white at 0, blue above."""
+    """The colour ``#rrggbb`` of a number on the scale −limit … limit: vermilion below, white at 0, blue above."""
     share = min(1.0, abs(value) / limit) if limit > 0 else 0.0
     end = POSITIVE if value > 0 else NEGATIVE
     return "#" + "".join(f"{round(255 + DEEPEST * share * (channel - 255)):02x}" for channel in end)
 
 
 def number(value: float) -> str:
-    """Three digits with a sign."""
+    """The number with three digits and a sign."""
     return f"{value:+.3g}".replace("-", "−") if value else "0"

@@ -1,9 +1,9 @@
-"""What a stage costs: tokens and seconds so far, the rate of its steps, and how much of the device they use.
+"""The cost of a stage: tokens and seconds so far, steps per second, and utilisation of the device.
 
     utilisation = (reading_flops(drawn) + learning_flops(update)) / (seconds of the step · peak)
 
-The formulas are those of ``policies.pass_cost``: true tokens once, so padding and repetition lower it. What rewards,
-critics and a reference compute is not counted.
+The formulas are those of ``policies.pass_cost``: each true token counts once, so padding and repetition lower it. The
+work of rewards, critics and a reference does not count.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ REPEATS = 5
 class Cost(L.Callback):
     """Logs ``train/spent/seconds`` of each step and, with rollouts, ``train/spent/tokens``. Only watches.
 
-    Both only grow, and a resumed stage continues from the values of its checkpoint: lost steps are not counted twice.
+    Both only grow. A resumed stage continues from the values of its checkpoint: lost steps are not counted twice.
 
-    - tokens: all that the policy generated to learn from, on all ranks, refills and continuations too.
-    - seconds: since this callback was built, so preparing the data counts; validation, which only measures, does not.
-      It belongs last among a stage's callbacks: figures drawn after a validation are then left out too.
+    - tokens: all tokens that the policy generated for training, on all ranks, including refills and continuations.
+    - seconds: since this callback was built, so data preparation counts; validation does not, since it only measures.
+      This callback should be the last of a stage, so that figures drawn after a validation do not count either.
     """
 
     state_key = "Spent"  # pyright: ignore[reportAssignmentType] - its name in checkpoints of earlier versions
@@ -48,7 +48,7 @@ class Cost(L.Callback):
         self._count()
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        self._since = finished_now()  # callbacks have measured the machine meanwhile
+        self._since = finished_now()  # excludes the time in which callbacks measured the machine
 
     def on_validation_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         self._count()
@@ -57,7 +57,7 @@ class Cost(L.Callback):
         self._since = finished_now()
 
     def on_train_batch_end(self, trainer: L.Trainer, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
-        """Add the step that ended."""
+        """Adds the step that ended."""
         self._count()
         logged = step_is_logged(trainer)
         if logged:
@@ -82,19 +82,19 @@ class Cost(L.Callback):
 class Throughput(L.Callback):
     """Logs the metrics of ``train/throughput/`` after every step that is logged, of this rank. Only watches.
 
-    - ``steps_per_second``, ``seconds_left``, ``tokens_per_second``: over the last steps, validation between them too.
-    - ``step_seconds`` without validation, of which ``rollout_seconds``, ``reward_seconds`` (advantages too),
-      ``update_seconds`` and ``rest_seconds``: data, logging, figures, checkpoints. See ``phases``.
+    - ``steps_per_second``, ``seconds_left``, ``tokens_per_second``: over the last steps, including validation.
+    - ``step_seconds`` without validation, and its parts ``rollout_seconds``, ``reward_seconds`` (with advantages),
+      ``update_seconds`` and ``rest_seconds`` (data, logging, figures, checkpoints). See ``phases``.
     - ``update_tokens_per_second`` and ``padding_share``, of what passed forward and backward (the module's ``work``).
     - ``rollout_utilisation``, ``update_utilisation``, ``step_utilisation`` and ``peak_teraflops``.
     - ``memory_megabytes`` and ``peak_memory_megabytes``.
 
-    What module and batch do not report (``work``, ``generated``) is left out.
+    Metrics of values that module and batch do not report (``work``, ``generated``) are omitted.
 
     Args:
         window: steps over which rates are taken.
-        tokens: the logged metric that counts the tokens of one step, of all ranks; null: the module logs its own rates.
-        peak_flops: floating-point operations per second that count as full use of one device; null: measured once.
+        tokens: the logged metric that counts the tokens of one step, of all ranks; None: the module logs its own rates.
+        peak_flops: floating-point operations per second that count as full use of one device; None: measured once.
 
     Raises:
         ValueError: for a ``window`` below 1 or a peak that is not positive.
@@ -127,7 +127,7 @@ class Throughput(L.Callback):
         self._validating = perf_counter() - self._validation_began
 
     def on_train_batch_end(self, trainer: L.Trainer, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
-        """Log the step that ended."""
+        """Logs the step that ended."""
         if self.tokens is not None and self.tokens in trainer.callback_metrics:
             self._tokens_seen += int(trainer.callback_metrics[self.tokens])
         self._mark(trainer, pl_module)
@@ -135,7 +135,7 @@ class Throughput(L.Callback):
         step = now - self._step_began - self._validating
         self._step_began, self._validating = now, 0.0
         taken, self._clock.seconds = self._clock.seconds, {}
-        if WHOLE_BATCH in taken and not taken.keys() & {"reward", "update"}:  # of a module that names neither
+        if WHOLE_BATCH in taken and not taken.keys() & {"reward", "update"}:  # the module names neither phase
             taken["update"] = taken[WHOLE_BATCH]
         phases = {phase: taken[phase] for phase in ("rollout", "reward", "update") if phase in taken}
         seconds = {"step": step, **phases, "rest": step - sum(phases.values())}
@@ -169,14 +169,14 @@ class Throughput(L.Callback):
         self._token_pace.mark(self._tokens_seen, now)
 
     def _measure_device(self, policy: Any) -> None:
-        """Size of the policy and peak of its device, once; no size where the formulas do not know its layers."""
+        """Determines the policy's size and its device's peak, once; no size if the formulas do not cover its layers."""
         size = decoder_size(policy.model) if isinstance(policy, CausalLMPolicy) else None
         self._size = size if size is not None and size.layers.total else None
         if self._size is not None:
             self._peak = self.peak_flops or measured_peak(policy.device, policy.compute_dtype)
 
     def _utilisation(self, pl_module: Any, batch: Any, seconds: Mapping[str, float]) -> dict[str, float]:
-        """Tokens and operations per second of the phases that occurred."""
+        """Tokens per second, padding share and utilisation of the phases that occurred."""
         if self._size is None:
             return {}
         values: dict[str, float] = {}
@@ -203,13 +203,13 @@ class Throughput(L.Callback):
 def measured_peak(device: torch.device, dtype: torch.dtype) -> float:
     """Operations per second in the best of a few square matrix products. Takes a fraction of a second, no random draws.
 
-    A data sheet promises more, a model reaches less.
+    It is below the peak of a data sheet and above what a model reaches.
     """
     side = MATRIX_SIZES.get(device.type, 2048)
     matrix = torch.full((side, side), 0.5, device=device, dtype=dtype)
     seconds = []
     with torch.no_grad():
-        for _ in range(1 + REPEATS):  # the first one warms up
+        for _ in range(1 + REPEATS):  # the first one is a warm-up
             start = finished_now()
             torch.mm(matrix, matrix)
             seconds.append(finished_now() - start)

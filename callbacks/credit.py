@@ -1,4 +1,4 @@
-"""A figure of the steps of two completions: the credit of each, and the value of the state that it reached."""
+"""A figure of the steps of two completions: the credit of each step, and the value of the state that it reached."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from contrastive_reasoning.rollout.spans import readable, tokens_of_span
 from contrastive_reasoning.tasks.base import Task, Verdict
 
 LONGEST = 34
-"""Characters of a step's text."""
+"""Maximum characters of a step's text."""
 LAST_PLAIN = 0x24F
-"""Fonts may lack what lies beyond it, which is written as an escape."""
+"""Last character that fonts are expected to have; characters beyond it are written as escapes."""
 CAPTION = "Left: mean advantage of the step's tokens. Right: the reward's value of the state reached."
 LOOKS = {
     None: ("0.45", "D", "no oracle"),
@@ -37,18 +37,18 @@ LOOKS = {
 class StepCredit(L.Callback):
     """Draws the first training batch and every ``every``-th: steps downwards, credit as bars, values beside it.
 
-    Of the batch the first correct and the first incorrect completion that has steps; nothing where the reward values no
-    steps or the policy was not updated. Reads ``credit`` and ``advantages`` of the module. Only watches.
+    It shows the first correct and the first incorrect completion that has steps. It draws nothing if the reward values
+    no steps or the policy was not updated. Reads ``credit`` and ``advantages`` of the module. Only watches.
 
     Raises:
         ValueError: if ``every`` or ``steps`` is below 1.
     """
 
     task: Task
-    """Finds the steps, and verifies where the reward did not."""
+    """Finds the steps, and verifies if the reward did not."""
     every: int
     steps: int
-    """Of a completion, at most."""
+    """Maximum number of steps of a completion."""
 
     def __post_init__(self) -> None:
         for name in ("every", "steps"):
@@ -70,7 +70,7 @@ class StepCredit(L.Callback):
             log_with(trainer, "log_figure", "train/step_credit", draw(traces, step=step, most=self.steps), step)
 
     def rows(self, rollouts: RolloutBatch, verdicts: Sequence[Verdict]) -> list[int]:
-        """The first correct and the first incorrect rollout with a step, of those there are."""
+        """The first correct and the first incorrect rollout with a step, if there are any."""
         found: dict[bool, int] = {}
         for row, verdict in enumerate(verdicts):
             if verdict.correct not in found and self.task.parse_steps(rollouts.problem_of(row), rollouts.texts[row]):
@@ -159,7 +159,7 @@ def title(problem: str, verdict: Verdict) -> str:
 
 
 def plain(text: str, longest: int) -> str:
-    """One line that every font can write: spaces for white space, escapes for what is not seen or far from Latin."""
+    """One line that every font can show: white space as spaces, escapes for invisible or non-Latin characters."""
     line = " ".join(readable(text).split())
     safe = "".join(
         c if c.isprintable() and ord(c) <= LAST_PLAIN else c.encode("unicode_escape").decode() for c in line[:longest]

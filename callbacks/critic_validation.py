@@ -1,4 +1,4 @@
-"""A critic at each validation: figures of its similarities and calibration, probes of its actions and geometry."""
+"""Validation of a critic: figures of its similarities and calibration, probes of its actions and geometry."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ Z = 1.96
 
 
 class SimilarityHeatmap(L.Callback):
-    """At the end of each validation: cosine of the embeddings as published, and f itself beside it.
+    """Draws, at the end of each validation, the cosine of the embeddings as published, and f itself beside it.
 
-    Critics without embeddings (no ``encode_state_action``) show f alone. Only watches.
+    For critics without embeddings (no ``encode_state_action``) it draws f alone. Only watches.
 
     Args:
-        size: rows and columns at most; each row has its own positive in the same column.
+        size: maximum number of rows and columns; each row has its own positive in the same column.
 
     Raises:
         ValueError: if ``size`` is below 2.
@@ -68,7 +68,7 @@ class SimilarityHeatmap(L.Callback):
 
 
 def positive_diagonal(positive: Tensor, size: int) -> tuple[Tensor, Tensor]:
-    """At most ``size`` rows spread over the batch, and for each a column that is positive for it, none twice.
+    """At most ``size`` rows spread over the batch, and for each its own positive column, none used twice.
 
     Args:
         positive: (A, C) bool.
@@ -78,7 +78,7 @@ def positive_diagonal(positive: Tensor, size: int) -> tuple[Tensor, Tensor]:
         Row and column indices, equally many.
     """
     having = positive.any(dim=1).nonzero().flatten().tolist()
-    stride = max(1, round(len(having) ** 0.5))  # so that each depth shows in a batch that is ordered by depth
+    stride = max(1, round(len(having) ** 0.5))  # so that each depth appears if the batch is ordered by depth
     rows: list[int] = []
     columns: list[int] = []
     for row in (row for start in range(stride) for row in having[start::stride]):
@@ -93,12 +93,12 @@ def positive_diagonal(positive: Tensor, size: int) -> tuple[Tensor, Tensor]:
 
 
 def heatmaps(matrices: dict[str, Tensor], positive: Tensor, step: int) -> Figure:
-    """One panel for each (A, C) matrix by its title; dots mark known positives, on the diagonal and off it."""
+    """One panel for each (A, C) matrix, with its title; dots mark known positives, on the diagonal and off it."""
     figure = Figure(figsize=(5.6 * len(matrices), 5.2), layout="constrained")
     axes = figure.subplots(1, len(matrices), squeeze=False)[0]
     rows, columns = positive.cpu().nonzero(as_tuple=True)
     for panel, (title, matrix) in zip(axes, matrices.items(), strict=True):
-        # a cosine has a zero and two ends; of f only the order means something
+        # a cosine has a zero and fixed bounds; only the order of f is meaningful
         scale: dict[str, Any] = {"cmap": "cividis"}
         if title.startswith("cosine"):
             scale = {"cmap": "PuOr_r", "vmin": -1.0, "vmax": 1.0}
@@ -111,12 +111,12 @@ def heatmaps(matrices: dict[str, Tensor], positive: Tensor, step: int) -> Figure
 
 
 class Calibration(L.Callback):
-    """At the end of each validation: a reliability diagram of the held-out states against the exact oracle.
+    """Draws, at the end of each validation, a reliability diagram of the held-out states against the exact oracle.
 
-    Reads ``oracle_metrics`` of the module; one without them, or without held-out states, draws nothing. Only watches.
+    Reads ``oracle_metrics`` of the module; without them, or without held-out states, it draws nothing. Only watches.
 
     Args:
-        bins: of equal width; as many as the logged ``val/oracle/ece`` has, which counts p = 1 in a bin of its own.
+        bins: number of bins of equal width; use that of the logged ``val/oracle/ece``, which puts p = 1 in its own bin.
 
     Raises:
         ValueError: if ``bins`` is below 2.
@@ -128,7 +128,7 @@ class Calibration(L.Callback):
         self.bins = bins
 
     def on_validation_epoch_end(self, trainer: L.Trainer, pl_module: Any) -> None:
-        """Before the module's own hook, which resets the metrics."""
+        """Runs before the module's own hook, which resets the metrics."""
         metrics = getattr(pl_module, "oracle_metrics", None)
         seen = None if metrics is None else metrics.predictions()
         if seen is not None and watching(trainer):
@@ -159,7 +159,7 @@ def diagram(found: ReliabilityBins, *, step: int) -> Figure:
 
 
 def wilson(found: ReliabilityBins) -> tuple[Tensor, Tensor]:
-    """Wilson's 95% interval of each share: within [0, 1], and wide where few states are."""
+    """Wilson's 95% interval of each share: within [0, 1], and wide for bins with few states."""
     n, p = found.count.double(), found.true.double()
     centre = (p + Z**2 / (2 * n)) / (1 + Z**2 / n)
     half = Z / (1 + Z**2 / n) * (p * (1 - p) / n + Z**2 / (4 * n**2)).sqrt()
@@ -167,10 +167,10 @@ def wilson(found: ReliabilityBins) -> tuple[Tensor, Tensor]:
 
 
 class DataCounts(L.Callback):
-    """Logs at each validation what training has drawn so far, as ``train/data/trajectories`` and ``…/triples``.
+    """Logs at each validation how much data training has drawn, as ``train/data/trajectories`` and ``…/triples``.
 
-    Reads ``count_drawn`` of the datamodule: batches → name → how many different ones. Data without it logs nothing.
-    Only watches.
+    Reads ``count_drawn`` of the datamodule: number of batches → name → how many different ones. Data without it logs
+    nothing. Only watches.
     """
 
     def on_validation_epoch_end(self, trainer: L.Trainer, pl_module: Any) -> None:
@@ -183,11 +183,11 @@ class DataCounts(L.Callback):
 class ActionProbe(L.Callback):
     """Logs ``val/probe/accuracy_actions_shuffled``, beside ``val/critic/categorical_accuracy``. Only watches.
 
-    The accuracy with the actions of other trajectories: whether the critic reads the action at all. The published V1
-    failed here: its goals are reachable from the start whatever was done, and shuffling changed nothing. Where there is
-    no start beside the action (V2, joint, text) the whole state–action is shuffled and accuracy falls.
+    It is the accuracy with the actions of other trajectories, and shows whether the critic reads the action at all. The
+    published V1 failed here: its goals are reachable from the start whatever the action, and shuffling changed nothing.
+    If there is no separate start (V2, joint, text), the whole state–action is shuffled and accuracy falls.
 
-    Where there is one, ``val/probe/accuracy_starts_shuffled`` too: what is left without the start.
+    If there is a separate start, it also logs ``val/probe/accuracy_starts_shuffled``, the accuracy without the start.
     """
 
     @torch.no_grad()
@@ -197,7 +197,7 @@ class ActionProbe(L.Callback):
         if not isinstance(batch, CriticBatch):
             return
         anchors = rows_of(batch.state_actions)
-        counts = pl_module.counted(batch, "validation", batch_idx)  # the same pairs as of the accuracy beside it
+        counts = pl_module.counted(batch, "validation", batch_idx)  # the same pairs as for the unshuffled accuracy
         for part, shuffled in shuffles(batch.state_actions).items():
             with gathered(pl_module.critic):
                 logits = pl_module.critic(shuffled, batch.goals).float()
@@ -208,7 +208,7 @@ class ActionProbe(L.Callback):
 
 
 def shuffles(state_actions: Any) -> dict[str, Any]:
-    """By the part that moves: every anchor gets the next one's, a deterministic shuffle in which none keeps its own.
+    """State–actions by the part that is shuffled: every anchor gets the next one's part, so none keeps its own.
 
     Args:
         state_actions: (A, 2, W) start and action, each of which moves alone; any other encoding moves as a whole.
@@ -223,13 +223,14 @@ def shuffles(state_actions: Any) -> dict[str, Any]:
 
 
 class GeometryProbe(L.Callback):
-    """Logs under ``val/probe/``: ``parity_from_components``, of all different goals of a validation that are numbers;
-    of its first batch ``alignment`` and ``positive_cosine`` of positive pairs, ``uniformity`` and ``effective_rank`` of
-    the goals. Only watches.
+    """Logs geometry metrics of the embeddings under ``val/probe/``. Only watches.
+
+    ``parity_from_components`` is of all different goals of a validation that are numbers. ``alignment`` and
+    ``positive_cosine`` of positive pairs, ``uniformity`` and ``effective_rank`` of the goals are of its first batch.
 
     Args:
         components: principal components from which parity is read.
-        folds: of the cross-validation.
+        folds: folds of the cross-validation.
     """
 
     def __init__(self, *, components: int, folds: int) -> None:
@@ -257,12 +258,12 @@ class GeometryProbe(L.Callback):
             return
         with gathered(pl_module.critic):
             accuracy = self.parity(pl_module.critic, torch.cat(goals))
-        if accuracy == accuracy:  # NaN where one parity is missing
+        if accuracy == accuracy:  # NaN if one parity is missing
             pl_module.log("val/probe/parity_from_components", accuracy, batch_size=1)
 
     @torch.no_grad()
     def parity(self, critic: Any, goals: Tensor) -> float:
-        """:func:`parity_accuracy` of the different goals: one that stood in two folds would be known already."""
+        """:func:`parity_accuracy` of the different goals. Duplicates would leak a goal from one fold to another."""
         first: dict[tuple[int, ...], int] = {}
         for row, numbers in enumerate(goals.reshape(len(goals), -1).tolist()):
             first.setdefault(tuple(numbers), row)
@@ -272,7 +273,7 @@ class GeometryProbe(L.Callback):
 
     @torch.no_grad()
     def measure(self, critic: Any, batch: CriticBatch) -> dict[str, Tensor]:
-        """What is measured of one batch, by name; what cannot be is absent."""
+        """Metrics of one batch, by name; those that cannot be computed are absent."""
         goals = critic.encode_goal(batch.goals).float()
         rows, columns = positive_diagonal(batch.positive, len(batch.positive))
         measured: dict[str, Tensor] = {}

@@ -1,6 +1,6 @@
-"""Figures: their colours, how they are logged, and the curves of a stage when it ends.
+"""Figures: their colours, how they are logged, and the curves of a stage at its end.
 
-The colours are of the palette of Okabe and Ito, which colour-blind readers can distinguish.
+The colours are from the palette of Okabe and Ito, which colour-blind readers can distinguish.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 from contrastive_reasoning.progress import steps_done
 
 LINE_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#000000")
-"""Of lines, in this order."""
+"""Colours of lines, in this order."""
 PARITY_COLOURS = ("#0072B2", "#E69F00")
 """Even, odd."""
 LABEL_COLOURS = ("#D55E00", "#009E73")
@@ -25,7 +25,7 @@ LABEL_COLOURS = ("#D55E00", "#009E73")
 DASHES = ("-", "--", "-.", ":", "-")
 """One for each colour, for grey print."""
 MOST_POINTS = 60
-"""Of a line; where more were logged, they are drawn faintly and each point is the mean of its share of them."""
+"""Maximum number of points of a line; longer histories are drawn faintly, with a line of their local means on top."""
 
 History = Mapping[int, float]
 """Step → value."""
@@ -37,7 +37,7 @@ def watching(trainer: L.Trainer) -> bool:
 
 
 def log_with(trainer: L.Trainer, method: str, name: str, value: Any, step: int) -> None:
-    """Call ``method`` of each logger that has it: ``log_figure``, ``log_table``, ``log_page``."""
+    """Calls ``method`` of each logger that has it: ``log_figure``, ``log_table``, ``log_page``."""
     for logger in trainer.loggers:
         if hasattr(logger, method):
             getattr(logger, method)(name, value, step=step)
@@ -49,17 +49,18 @@ def due(step: int, every: int) -> bool:
 
 
 class StageCurves(L.Callback):
-    """Draws its panels from all that the logger has kept, before a resumption too, when training ends. Only watches.
+    """Draws its panels when training ends, from all values in the logger, including those before a resumption. Only
+    watches.
 
-    A metric that this run does not log is left out, and a panel without any. It reads the loggers that have a
+    A metric that this run does not log is omitted, and so is a panel without any. It reads the loggers that have a
     ``history``.
 
     Args:
-        steps: what is counted on the x axis.
+        steps: label of the x axis: what is counted.
         panels: title → label of the line → name of the metric; underscores of titles and labels are drawn as spaces.
 
     Raises:
-        ValueError: for no panels, or for one without lines or with more than can be distinguished.
+        ValueError: for no panels, or for a panel without lines or with more lines than can be distinguished.
     """
 
     def __init__(self, *, steps: str, panels: Mapping[str, Mapping[str, str]]) -> None:
@@ -72,9 +73,9 @@ class StageCurves(L.Callback):
         self.panels = panels
 
     def on_fit_end(self, trainer: L.Trainer, pl_module: Any) -> None:
-        """When the last validation has been logged too.
+        """Draws after the last validation has been logged.
 
-        Not at the end of training: that is left out where a fit goes on from the checkpoint of its last step.
+        This is not in ``on_train_end``, which is skipped if a fit resumes from the checkpoint of its last step.
         """
         if not watching(trainer):
             return
@@ -88,7 +89,7 @@ class StageCurves(L.Callback):
 def draw_curves(
     histories: Mapping[str, History], panels: Mapping[str, Mapping[str, str]], *, steps: str
 ) -> Figure | None:
-    """The panels of which a finite number was logged, two beside each other; None where none was."""
+    """The panels for which a finite number was logged, two in a row; None if there is none."""
     filled: dict[str, Mapping[str, History]] = {}
     for title, lines in panels.items():
         found = {label: sorted(histories.get(name, {}).items()) for label, name in lines.items()}
@@ -123,7 +124,7 @@ def draw_curves(
 
 
 def thinned(history: History) -> History:
-    """At most ``MOST_POINTS`` points: where there are more, means of as many neighbours each, at their middle."""
+    """At most ``MOST_POINTS`` points: longer histories become means of equally many neighbours, at their middle."""
     width = -(-len(history) // MOST_POINTS)
     items = list(history.items())
     shares = [items[start : start + width] for start in range(0, len(items), width)]

@@ -1,4 +1,4 @@
-"""Warnings about metrics: out of the range in which training makes sense, or rising as when step credit is gamed.
+"""Warnings about metrics that leave their usual range, or rise as they do when step credit is gamed.
 
     … │ W batches before │ W batches now │        a metric rises:  its mean now − its mean before
                                                                    > threshold · √((variance now + variance before)/W)
@@ -9,7 +9,7 @@
     repeated_states         more of them lead back to a state of the same rollout
     kl                      the policy is farther from its reference
 
-An alarm is a reason to look, not a verdict: a metric may rise for a good reason too.
+An alarm is a reason to inspect a run, not a verdict: a metric may rise for a good reason too.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ SENTENCES = {
 class Alarms(L.Callback):
     """Logs ``train/alarm/<name>``, 1 while it is raised, else 0, once two windows of its metrics are full.
 
-    When one is raised for the first time, a warning names it with the step. A step that did not log a metric adds
-    nothing to its window. The windows are in the checkpoint. Only watches.
+    The first time an alarm is raised, a warning names it with the step. A step that did not log a metric adds nothing
+    to its window. The windows are in the checkpoint. Only watches.
 
-    Reads ``reported`` and ``rollout_step`` of the module; one without ``reported`` raises no alarm.
+    Reads ``reported`` and ``rollout_step`` of the module; without ``reported`` there are no alarms.
 
     Args:
-        window: W, rollout batches that logged the metric.
-        threshold: standard errors.
+        window: W, the number of rollout batches that logged the metric.
+        threshold: in standard errors.
 
     Raises:
         ValueError: for a window below 2 or a threshold that is not positive.
@@ -69,8 +69,8 @@ class Alarms(L.Callback):
         """Alarms that were reported."""
 
     def on_train_batch_end(self, trainer: L.Trainer, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
-        """Add what the step has logged, and compare the windows."""
-        # not trainer.callback_metrics: what this step did not log keeps its last value there
+        """Adds what the step has logged, and compares the windows."""
+        # not trainer.callback_metrics, which keeps the last value of a metric that this step did not log
         self.take(getattr(pl_module, "reported", {}))
         for name, raised in self.compare().items():
             pl_module.log(f"train/alarm/{name}", float(raised), batch_size=1)
@@ -80,13 +80,13 @@ class Alarms(L.Callback):
                 rank_zero_warn(f"{sentence} (train/alarm/{name} is 1 while it is raised)")
 
     def take(self, metrics: Mapping[str, Any]) -> None:
-        """Add this step's values to the windows."""
+        """Adds this step's values to the windows."""
         for name in (RETURN, SUCCESS, CORRELATION, *RISING.values()):
             if name in metrics:
                 self.seen[name] = [*self.seen.get(name, []), float(metrics[name])][-2 * self.window :]
 
     def compare(self) -> dict[str, bool]:
-        """Alarm → raised, where its metrics fill both windows."""
+        """Alarm → raised, for alarms whose metrics fill both windows."""
         full = {name: values for name, values in self.seen.items() if len(values) == 2 * self.window}
         rises = {name: rise(v[: self.window], v[self.window :]) > self.threshold for name, v in full.items()}
         found = {alarm: rises[name] for alarm, name in RISING.items() if name in rises}
@@ -106,12 +106,12 @@ class Alarms(L.Callback):
 
 
 def rise(before: Sequence[float], now: Sequence[float]) -> float:
-    """How many standard errors the mean has risen by, from one window to the next of the same size."""
+    """The rise of the mean in standard errors, from one window to the next of the same size."""
     return in_errors(fmean(now) - fmean(before), (variance(now) + variance(before)) / len(now))
 
 
 def in_errors(difference: float, squared_error: float) -> float:
-    """A difference in standard errors; infinite where it has none but is not 0."""
+    """A difference in standard errors; infinite if the error is 0 and the difference is not."""
     if squared_error > 0:
         return difference / math.sqrt(squared_error)
     return 0.0 if difference == 0 else math.copysign(math.inf, difference)
@@ -121,7 +121,7 @@ class Health(L.Callback):
     """Logs ``train/health/<part>_<quantity>``, 1 outside the range, else 0; the first one also warns. Only watches.
 
     Args:
-        limits: metric → [low, high], either of them null for open.
+        limits: metric → [low, high], either of them None for open.
     """
 
     def __init__(self, *, limits: Mapping[str, Sequence[float | None]]) -> None:
@@ -132,8 +132,8 @@ class Health(L.Callback):
         self._warned: set[str] = set()
 
     def on_train_batch_end(self, trainer: L.Trainer, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
-        """Check what the step has logged."""
-        # callback_metrics keep the last value of what this step did not log
+        """Checks what the step has logged."""
+        # callback_metrics keep the last value of a metric that this step did not log
         logged: Mapping[str, Any] = trainer.callback_metrics if step_is_logged(trainer) else {}
         measured: Mapping[str, Any] = getattr(pl_module, "reported", logged)
         values: dict[str, float] = {}

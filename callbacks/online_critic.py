@@ -1,25 +1,26 @@
-"""The closed loop: the policy is trained with a critic, and the critic on the states that the policy visits.
+"""Online critic: the policy is trained with a critic, and the critic on the states that the policy visits.
 
     rollouts ──► their states, relabelled by hindsight ──► buffer (bounded, oldest out)
        ▲                                                      │  every ``learn_every`` batches optimizer steps,
        │                                                      ▼  half of each from here, half from pretraining
     policy ◄── reward ◄── critic that scores ◄── every ``refresh_every`` batches ── copy that is trained
 
-What is known of the policy's states is what its own completions wrote (``tasks.countdown.states``). A value
-reached under a state is a positive. One that was not is a dead end only where completions tried every move under the
-state. Else it counts as an in-batch negative, as a goal of another trajectory, and where it is the state's own target
-not at all: a wrong end does not prove that the target was out of reach. No oracle and no search is used on these
-states. The other half is pretraining's stream with all that it knows.
+The labels of the policy's states come from its own completions (``tasks.countdown.states``). A value reached from a
+state is a positive. A value that was not reached is a dead end only if completions tried every move from the state.
+Otherwise it is an in-batch negative if it is a goal of another trajectory, and does not count if it is the state's own
+target: a wrong end does not prove that the target was out of reach. No oracle and no search is used on these states.
+The other half is pretraining's stream with all its labels.
 
-In-batch negatives are many, and what the policy could have reached but did not is among them: values move from what is
-in reach to what this policy reaches, and sink. Whether that helps is what ``auroc_before`` and ``auroc_after`` show.
+There are many in-batch negatives, and some are values that the policy could have reached but did not. The critic's
+values therefore shift from what is in reach to what this policy reaches, and decrease. ``auroc_before`` and
+``auroc_after`` show whether training helps.
 
-A reward that calibrates the critic's values resets its curves at a refresh: fitted to the batch before it, as the
-new critic values that batch. A trust gate on the advantage discards what it saw of the former critic, and weighs by
-its trust until it has seen enough of the new one.
+A reward that calibrates the critic's values resets its curves at a refresh. They are then fitted to the batch before
+the refresh, as valued by the new critic. A trust gate on the advantage discards its observations of the former critic,
+and keeps its trust until it has seen enough of the new one.
 
-The buffer may hold targets of held-out problems, reached on the way: a critic that was trained online must not be
-measured on held-out problems.
+The buffer may hold targets of held-out problems that were reached on the way. A critic that was trained online must
+therefore not be measured on held-out problems.
 """
 
 from __future__ import annotations
@@ -55,26 +56,26 @@ NAME = "train/online_critic/"
 
 
 class OnlineCritic(L.Callback):
-    """Trains a copy of the reward's critic beside the policy; a refresh replaces the critic that scores by the copy.
+    """Trains a copy of the reward's critic beside the policy; a refresh replaces the scoring critic by the copy.
 
-    This callback acts, as the one that draws rollouts does; it comes after that one. All of it is a function of (seed,
+    This callback acts, like the one that draws rollouts, and must come after it. Its results are a function of (seed,
     step, rank), and its state is in the checkpoint.
 
     Logs ``train/online_critic/`` ``loss`` (of the last step taken), ``buffer_states``, ``refreshes``, ``seconds`` and
-    ``skipped_steps``, which were left out because a number was not finite.
+    ``skipped_steps`` (steps skipped because a number was not finite).
     A refresh comes after a batch is drawn and before it is rewarded. Then the two critics are compared on its rollouts,
     on which neither was trained: ``auroc_before`` and ``auroc_after``, see ``verdict_auroc``.
 
     Args:
         task: finds the steps in a completion, and verifies it.
         lessons: trains the copy.
-        learn_every: rollout batches from one training of the copy to the next.
+        learn_every: rollout batches between two trainings of the copy.
         refresh_every: rollout batches between refreshes.
-        buffer_states: the most states that the buffer holds.
+        buffer_states: the maximum number of states in the buffer.
 
     Raises:
-        ValueError: a number below 1, or at the start of a fit a reward whose critic this cannot train, or a trust gate
-            that needs longer to judge a copy than the copy stays.
+        ValueError: for a number below 1; at the start of a fit, for a reward whose critic cannot be trained here, or a
+            trust gate whose window is too long to judge a copy before the next refresh.
     """
 
     def __init__(
@@ -100,21 +101,21 @@ class OnlineCritic(L.Callback):
             self.lessons.start(deepcopy(self.reward.critic))
 
     def on_train_batch_start(self, trainer: L.Trainer, pl_module: Any, batch: Any, batch_idx: int) -> None:
-        """Refresh the critic that scores, if that is due."""
+        """Refreshes the scoring critic, if that is due."""
         start = perf_counter()
         if self._due:
             report(trainer, pl_module.rollout_step + 1, self._refresh(pl_module, batch.rollouts))
         self._seconds = perf_counter() - start
 
     def on_train_batch_end(self, trainer: L.Trainer, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
-        """Add the states of the rollouts to the buffer; train the copy, if that is due."""
+        """Adds the states of the rollouts to the buffer; trains the copy, if that is due."""
         start, step = perf_counter(), int(pl_module.rollout_step)
         self._remember(batch.rollouts)
         if step % self.learn_every == 0 and len(self.buffer):
             device, rank, ranks = batch.rollouts.mask.device, trainer.global_rank, trainer.world_size
             with keeping_batch(dict, run=trainer.default_root_dir, step=step):
                 loss = self.lessons.train(self.buffer, device=device, rank=rank, ranks=ranks)
-            # known on every rank, or on none
+            # the loss is None on every rank or on none
             report(trainer, step, {"loss": None if loss is None else total(loss) / ranks})
         self._due = self.lessons.taken > 0 and step % self.refresh_every == 0
         if self._due and isinstance(pl_module.reward, CalibratedReward):
@@ -149,7 +150,7 @@ class OnlineCritic(L.Callback):
         self._due = state_dict["due"]
 
     def _refresh(self, pl_module: Any, rollouts: RolloutBatch) -> dict[str, float | None]:
-        """Score with the trained copy from now on; AUROC of either critic for the verdicts on these rollouts."""
+        """Replaces the scoring critic by the copy; returns the AUROC of both for the verdicts on these rollouts."""
         before = verdict_auroc(self.reward, self.task, rollouts)
         self.reward.critic.load_state_dict(self.lessons.critic.state_dict())
         self.refreshes += 1
@@ -159,7 +160,7 @@ class OnlineCritic(L.Callback):
         return {"auroc_before": before, "auroc_after": verdict_auroc(self.reward, self.task, rollouts)}
 
     def _remember(self, rollouts: RolloutBatch) -> None:
-        """Add the states under which a value was reached, on any rank; the end itself is no such state."""
+        """Adds the states from which a value was reached, on any rank; the final state itself is not added."""
         own: dict[State, dict[int, None]] = {}
         made_here: list[tuple[State, State]] = []
         for row, steps in enumerate(legal_steps(self.task, rollouts)):
@@ -170,7 +171,7 @@ class OnlineCritic(L.Callback):
             made_here += made
         targets: dict[State, list[int]] = {}
         moves: list[tuple[State, State]] = []
-        for theirs, made in gather((own, made_here)):  # equal buffers on all ranks
+        for theirs, made in gather((own, made_here)):  # the buffers are equal on all ranks
             for state, met in theirs.items():
                 targets.setdefault(state, []).extend(met)
             moves += made
@@ -180,7 +181,7 @@ class OnlineCritic(L.Callback):
 
 
 def report(trainer: L.Trainer, step: int, values: Mapping[str, float | None]) -> None:
-    """Log what does not occur in every step: Lightning would repeat it in all steps that follow."""
+    """Logs values that do not occur in every step: Lightning would repeat them in all steps that follow."""
     known = {NAME + name: value for name, value in values.items() if value is not None}
     for logger in trainer.loggers:
         logger.log_metrics(known, step)
@@ -190,56 +191,56 @@ def report(trainer: L.Trainer, step: int, values: Mapping[str, float | None]) ->
 class CriticUpdates:
     """Optimizer steps on a critic, half of each from the policy's states, half from pretraining's stream.
 
-    Replay keeps the critic from forgetting states that the policy no longer visits, and what exhaustive
-    search showed there. Everything drawn is a function of (seed, step, rank).
+    Replay keeps the critic from forgetting states that the policy no longer visits, and the labels of exhaustive search
+    there. All draws are a function of (seed, step, rank).
 
     Raises:
-        ValueError: ``steps`` is below 1, ``max_skipped_steps`` negative.
+        ValueError: if ``steps`` is below 1 or ``max_skipped_steps`` is negative.
     """
 
     stream: Any
     """Pretraining's data; ``stream.batch(number)`` has no end."""
     first_replayed: int
-    """Number of the stream's first batch: one that pretraining has not seen."""
+    """Number of the first batch of the stream: one that pretraining has not seen."""
     pairing: Pairing
-    """Goals and pairs of the policy's states."""
+    """Forms goals and pairs of the policy's states."""
     goal_range: Sequence[int]
     """Lowest and highest value that may be a goal by hindsight."""
     loss: ContrastiveLoss
-    """Pretraining's, over all pairs that count."""
+    """Pretraining's loss, over all pairs that count."""
     optimizer: Any
-    """Its schedule counts the steps taken here."""
+    """Builds the optimizer; its schedule counts the steps taken here."""
     steps: int
-    """In each call of ``train``; each reads a batch of the stream and as many states of the policy."""
+    """Steps in each call of ``train``; each reads a batch of the stream and as many states of the policy."""
     max_skipped_steps: int
-    """How many may be left out because a number is not finite."""
+    """Steps that may be skipped because a number is not finite."""
     seed: int
-    """Of all draws."""
+    """Seed of all draws."""
 
     def __post_init__(self) -> None:
         if self.steps < 1:
             raise ValueError(f"online.lessons.steps must be at least 1, got {self.steps}")
         self.taken = 0
-        """Steps so far, with those left out: the number of a step seeds its draws."""
+        """Steps so far, including skipped ones: the number of a step seeds its draws."""
         self.skipped = SkippedSteps(self.max_skipped_steps, of="the critic that learns beside the policy")
 
     def start(self, critic: nn.Module) -> None:
-        """Train this critic, in place, from its present weights."""
+        """Sets the critic to train, in place, from its current weights."""
         self.critic: Any = critic.requires_grad_(True).eval()
         self._stepper = self.optimizer(critic.parameters())
         self.taken = self.skipped.count = 0
 
     def to(self, device: torch.device) -> None:
-        """Move the critic; whoever moved its weights alone would leave the optimizer's moments behind."""
+        """Moves the critic together with the optimizer's moments, which would otherwise stay behind."""
         if next(self.critic.parameters()).device != device:
             self.critic.to(device)
-            self._stepper.load_state_dict(self._stepper.state_dict())  # its moments do not follow by themselves
+            self._stepper.load_state_dict(self._stepper.state_dict())  # moves the moments
 
     def train(self, states: ReplayBuffer, *, device: torch.device, rank: int, ranks: int) -> float | None:
-        """Several optimizer steps; the loss, half of either kind, of the last one that was not left out.
+        """Takes several optimizer steps; returns the loss, averaged over both halves, of the last step not skipped.
 
         Raises:
-            TooManySkipped: with the two batches of a step that is one too many.
+            TooManySkipped: if too many steps were skipped; it holds both batches of the step.
         """
         self.to(device)
         self.critic.train()
@@ -262,7 +263,7 @@ class CriticUpdates:
         self.skipped.count = state.get("skipped", 0)  # absent in early checkpoints
 
     def _step(self, states: ReplayBuffer, device: torch.device, rank: int, ranks: int) -> float | None:
-        """The loss; None where the step was left out."""
+        """Takes one step; returns its loss, or None if it was skipped."""
         seed = derived_seed((self.seed, "critic lessons", self.taken, rank))
         replayed = self.stream.batch(self.first_replayed + self.taken * ranks + rank)
         rng, goal_range = np.random.default_rng(seed), (self.goal_range[0], self.goal_range[1])

@@ -1,4 +1,4 @@
-"""Phases of a training step, from what Lightning reports to a profiler, and a watchdog for those that last too long.
+"""Phases of a training step, from what Lightning reports to a profiler, and a watchdog for phases that last too long.
 
     data        the wait for a batch                           named by Lightning
     rollout     the hook of the callback that draws            named by Lightning
@@ -37,12 +37,12 @@ NAMED = {
 
 
 class PhaseListener(Profiler):
-    """Reports phases that begin and end, and passes everything on to the profiler that was there before.
+    """Reports the begin and end of phases, and forwards every call to the profiler that it replaces.
 
     Args:
-        trainer: whose profiler it replaces until ``stop_listening``.
+        trainer: the trainer whose profiler it replaces until ``stop_listening``.
         begin: called with a phase when it begins.
-        end: called with a phase when it ends, by an error too.
+        end: called with a phase when it ends, also by an error.
         whole_batch: the phase of all that a module does with a batch.
     """
 
@@ -64,7 +64,7 @@ class PhaseListener(Profiler):
         trainer.profiler = self
 
     def stop_listening(self) -> None:
-        """Report nothing more; the profiler of before is back once those that listen around this one stop, too."""
+        """Stops reporting; restores the previous profiler once all listeners around this one have stopped, too."""
         self._phases = {}
         while isinstance(self.trainer.profiler, PhaseListener) and not self.trainer.profiler._phases:
             self.trainer.profiler = self.trainer.profiler.inner
@@ -90,7 +90,7 @@ class PhaseListener(Profiler):
 
 
 class PhaseClock:
-    """Adds up the seconds of phases; of a phase within itself the inner one counts."""
+    """Adds up the seconds of phases; if a phase is nested in itself, the inner one counts."""
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}
@@ -113,15 +113,16 @@ def finished_now() -> float:
 
 
 class Watchdog(L.Callback):
-    """Dumps the stacks of this rank to ``stacks/rank<n>.txt`` of the stage's folder. Only watches.
+    """Dumps the stacks of this rank to ``stacks/rank<n>.txt`` in the stage's folder. Only watches.
 
-    A dead rank, a server that does not answer, a lost file system: all of them look like a run that prints nothing.
+    It makes a dead rank, a server that does not answer, or a lost file system visible: each looks like a run that
+    prints nothing.
 
     Args:
-        limits: phase → seconds; null, or left out: any. ``data`` is the wait for a training batch, ``lessons`` the
-            training of a critic beside the policy. Where a module names no phases, as with automatic optimization, its
-            whole batch is the update. ``evaluation``, which has no trainer, is watched by its own stage, from one
-            completion to the next.
+        limits: phase → seconds; None or absent: no limit. ``data`` is the wait for a training batch, ``lessons`` the
+            training of a critic beside the policy. If a module names no phases, as with automatic optimization, its
+            whole batch is the update. ``evaluation`` has no trainer; its own stage watches it, from one completion to
+            the next.
 
     Raises:
         ValueError: for an unknown phase, or a limit that is not positive.

@@ -1,4 +1,4 @@
-"""Progress of a stage and of its validations, on whatever display ``progress`` chose."""
+"""Progress of a stage and of its validations, on the display chosen by ``progress``."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from contrastive_reasoning.progress import Phase, Quiet, steps_done, steps_in_al
 
 
 class Progress(ProgressBar):
-    """Steps done of all, time elapsed and left, rate, and the metrics worth watching. Only watches.
+    """Shows steps done and total, time elapsed and left, rate, and selected metrics. Only watches.
 
     Args:
-        stage: whose steps they are.
-        metrics: names to show, of those that the module logs.
+        stage: the name of the stage.
+        metrics: names of the logged metrics to show.
         window: steps over which the rate is taken.
         display: shows it, on the first of several ranks.
     """
@@ -54,12 +54,12 @@ class Progress(ProgressBar):
     def on_validation_batch_end(
         self, trainer: L.Trainer, pl_module: Any, outputs: Any, batch: Any, batch_idx: int, dataloader_idx: int = 0
     ) -> None:
-        """The numbers are the newest that there are, those of training among them."""
+        """Shows the newest numbers, including those of training."""
         if self._validating is not None:
             self._validating.move(self._validating.done + 1, lambda: self._numbers(trainer))
 
     def on_validation_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """The results, where it lasted long enough for a line before."""
+        """Shows the results, if the validation lasted long enough to be shown before."""
         if self._validating is not None:
             if self._validating.shown:
                 self._validating.show(self._validating.done, self._numbers(trainer))
@@ -67,7 +67,7 @@ class Progress(ProgressBar):
             self._validating = None
 
     def on_train_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """The last numbers are always shown."""
+        """Shows the last numbers, whether due or not."""
         if self._training is not None:
             self._training.show(steps_done(trainer, pl_module), self._numbers(trainer))
 
@@ -75,7 +75,7 @@ class Progress(ProgressBar):
         self.teardown(trainer, pl_module, "fit")
 
     def teardown(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
-        """Close the bars, those too that an error has left open."""
+        """Closes the bars, including those that an error has left open."""
         for phase in (self._validating, self._training):
             if phase is not None:
                 phase.close()

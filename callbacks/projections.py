@@ -1,4 +1,4 @@
-"""Figures of embeddings by PCA and t-SNE: a critic's goals and states, and the completions in CLIPO's space."""
+"""Figures of embeddings by PCA and t-SNE: a critic's goals and states, and completions in CLIPO's space."""
 
 from __future__ import annotations
 
@@ -27,25 +27,25 @@ CLASSES = {
 }
 """Title of a legend → the names and colours of its False and True points."""
 LEAST = 4
-"""Points without which nothing is drawn."""
+"""Minimum number of points to draw a figure."""
 
 
 @dataclass(kw_only=True, eq=False)
 class EmbeddingProjection(L.Callback):
-    """At the end of each validation, two figures: the goals of the batch, and the held-out states. Only watches.
+    """Draws two figures at the end of each validation: the goals of the batch, and the held-out states. Only watches.
 
-    Critics without embeddings are left out; goals that are text are not coloured.
+    Critics without embeddings are skipped; goals that are text are not coloured.
 
     Raises:
         ValueError: if ``points`` is below 4.
     """
 
     points: int
-    """States and goals drawn at most, of each."""
+    """Maximum number of states and of goals drawn."""
     perplexity: float
-    """Of t-SNE."""
+    """Perplexity of t-SNE."""
     seed: int
-    """Of t-SNE."""
+    """Seed of t-SNE."""
 
     def __post_init__(self) -> None:
         if self.points < LEAST:
@@ -85,7 +85,7 @@ class EmbeddingProjection(L.Callback):
         if goals[0][1] is None:
             return self._figure(embeddings[: self.points], {"": None}, f"Goal embeddings, step {step:,}")
         values = torch.cat([value for _, value in goals])
-        # the distinct rows in their order in the batches: sorted, the largest would be cut off
+        # the distinct rows in their order in the batches: if sorted, the largest would be cut off
         first: dict[Any, int] = {}
         for row, value in enumerate(values.reshape(len(values), -1).tolist()):
             first.setdefault(tuple(value), row)
@@ -105,21 +105,21 @@ class EmbeddingProjection(L.Callback):
 class CompletionProjection(L.Callback):
     """Draws the completions of the first training batch and of every ``every``-th (CLIPO's figure). Only watches.
 
-    Rewards that embed nothing, such as the verifier's, draw nothing.
+    Rewards without embeddings, such as the verifier's, draw nothing.
 
     Raises:
         ValueError: if ``points`` is below 4 or ``every`` below 1.
     """
 
     task: Task
-    """Verifies them where the reward does not."""
+    """Verifies them if the reward does not."""
     points: int
-    """Completions drawn at most, whole groups from the beginning of the batch."""
+    """Maximum number of completions drawn, from the beginning of the batch."""
     every: int
     perplexity: float
-    """Of t-SNE."""
+    """Perplexity of t-SNE."""
     seed: int
-    """Of t-SNE."""
+    """Seed of t-SNE."""
 
     def __post_init__(self) -> None:
         for name, least in (("points", LEAST), ("every", 1)):
@@ -151,7 +151,7 @@ def projections(
     perplexity: float,
     seed: int,
 ) -> Figure:
-    """PCA on the left, t-SNE on the right; a row of both for each meaning of colours, with its values, (N,)."""
+    """PCA on the left, t-SNE on the right; one row of both for each meaning of the colours, with its values, (N,)."""
     figure = Figure(figsize=(10.4, 4.6 * len(colours)), layout="constrained")
     axes = figure.subplots(len(colours), 2, squeeze=False)
     principal = pca(embeddings, components=2)
@@ -167,7 +167,7 @@ def projections(
 
 
 def scatter(panel: Axes, points: Tensor, meaning: str, values: Tensor | None) -> None:
-    """Points coloured by two ``CLASSES`` (bool), by a number with a colour bar, or all alike (None)."""
+    """Draws points coloured by two ``CLASSES`` (bool), by a number with a colour bar, or all alike (None)."""
     style: dict[str, Any] = {"s": 16, "alpha": 0.75, "linewidths": 0}
     if values is None:
         panel.scatter(*points.T.numpy(), c=PARITY_COLOURS[0], **style)
@@ -177,7 +177,7 @@ def scatter(panel: Axes, points: Tensor, meaning: str, values: Tensor | None) ->
             chosen = points[values == member]
             label = f"{names[member]} ({len(chosen)})"
             panel.scatter(*chosen.T.numpy(), c=palette[member], marker=marker, label=label, **style)
-        # under its panel, where it covers no points
+        # below its panel, where it covers no points
         below: dict[str, Any] = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.14), "borderaxespad": 0}
         panel.legend(title=meaning, ncols=2, frameon=False, **below)
     else:

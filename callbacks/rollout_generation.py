@@ -1,24 +1,25 @@
-"""Draws the rollouts: before each batch reaches the module, its problems get their completions.
+"""Callbacks that draw rollouts: before a batch reaches the module, its problems get their completions.
 
-``training_step`` finds ``batch.rollouts`` filled. Of all callbacks only these and the online critic act; the others
-watch. ``RolloutGeneration`` draws a group per problem. Two others go on from there:
+``training_step`` then finds ``batch.rollouts`` filled. Only these callbacks and the online critic act; all others only
+watch. ``RolloutGeneration`` draws a group per problem. Two others extend it:
 
 ``DynamicSampling``, DAPO, arXiv:2503.14476: groups without a gradient are replaced by groups of other problems.
 
     draw P groups  →  some are all correct or all wrong  →  draw that many of other problems  →  keep what differs
                                     ↑_____________________ at most max_refills times ____________________|
 
-A group of equal verdicts has no advantage by its outcome (it may have by credit of steps), so a policy that is good, or
-a task that is too hard, would learn from ever fewer rollouts. The paper draws until the batch is full; here refills are
-bounded and then such groups stay, so the cost of a step is bounded and the batch always has the same size.
+A group of equal verdicts has no advantage by its outcome, though it may have one by step credit. A policy that is good,
+or a task that is too hard, would therefore learn from ever fewer rollouts. The paper draws until the batch is full.
+Here the number of refills is bounded, and remaining groups of equal verdicts stay. So the cost of a step is bounded and
+the batch always has the same size.
 
 ``VinePPORollouts``, arXiv:2410.01679: steps are valued by Monte Carlo.
 
     draw P groups  →  the prefixes that end with a legal step  →  K continuations of each  →  the share correct
 
-The state before the first step needs no draws of its own: the rollouts of the group are its continuations. Nothing is
-learned from the tokens of the others, which cost as much as any: at equal generated tokens this arm has fewer problems
-or smaller groups.
+The state before the first step needs no draws of its own: the rollouts of the group are its continuations. The policy
+does not learn from the tokens of continuations, but they cost as much as others. At equal generated tokens this arm has
+fewer problems or smaller groups.
 """
 
 from __future__ import annotations
@@ -48,11 +49,11 @@ from contrastive_reasoning.tasks.base import Problem, Task
 
 @dataclass(kw_only=True, eq=False)
 class RolloutGeneration(L.Callback):
-    """Fills ``batch.rollouts`` with a group per problem while training, one greedy rollout while validating.
+    """Fills ``batch.rollouts``: in training with a group per problem, in validation with one greedy rollout.
 
     Training draws are a function of (seed, the module's rollout step, problem): ranks have different problems, and
-    together draw what one process would. (A problem that occurs twice in a step, at the edge of an epoch, gets equal
-    rollouts where its two rows are on two ranks.) Sharded parameters are gathered, or copied, once a batch.
+    together draw what one process would. (If a problem occurs twice in a step, at the edge of an epoch, and its two
+    rows are on two ranks, they get equal rollouts.) Sharded parameters are gathered, or copied, once per batch.
 
     Raises:
         ValueError: for a group size below 2, a negative ``validation_samples``, or a ``greedy`` that samples.
@@ -63,11 +64,13 @@ class RolloutGeneration(L.Callback):
     sampling: Sampling
     greedy: Sampling
     validation_samples: int
-    """While validating ``batch.sampled`` gets so many sampled rollouts per problem, the same random numbers each time;
-    0: none."""
+    """In validation, ``batch.sampled`` gets this many sampled rollouts per problem, with the same random numbers each
+    time; 0: none.
+    """
     copy_weights: bool
-    """Draw from a copy of sharded parameters, cast once to the compute dtype; else they are gathered as they are. Which
-    weights are multiplied is the same, and so are old log-probs up to the rounding of products of another shape."""
+    """Whether to draw from a copy of sharded parameters, cast once to the compute dtype; else they are gathered as they
+    are. Both multiply the same weights, so old log-probs agree up to the rounding of products of another shape.
+    """
     seed: int
 
     def __post_init__(self) -> None:
@@ -81,12 +84,12 @@ class RolloutGeneration(L.Callback):
             raise ValueError(f"rollout.greedy.temperature must be 0, got {self.greedy.temperature}")
 
     def on_train_batch_start(self, trainer: L.Trainer, pl_module: Any, batch: Any, batch_idx: int) -> None:
-        """Collect for this batch. Every rank gathers or copies parameters once, however often it then draws."""
+        """Collects the rollouts of this batch. Parameters are gathered or copied once, however many draws follow."""
         with whole_for_rollouts(pl_module.policy, copied=self.copy_weights) as policy:
             self.collect(trainer, pl_module, policy, batch)
 
     def collect(self, trainer: L.Trainer, pl_module: Any, policy: CausalLMPolicy, batch: Any) -> None:
-        """Fill ``batch.rollouts``, count their tokens in the batch and log the tokens per second of this rank."""
+        """Fills ``batch.rollouts``, counts their tokens in the batch and logs the tokens per second of this rank."""
         seed, pooled = (self.seed, "rollout", int(pl_module.rollout_step)), reads_states(pl_module.reward)
         start = perf_counter()
         batch.rollouts = self.draw(trainer, policy, batch.problems, seed=seed, pooled=pooled)
@@ -97,7 +100,7 @@ class RolloutGeneration(L.Callback):
     def on_validation_batch_start(
         self, trainer: L.Trainer, pl_module: Any, batch: Any, batch_idx: int, dataloader_idx: int = 0
     ) -> None:
-        """Fill ``batch.rollouts`` (greedy) and ``batch.sampled``."""
+        """Fills ``batch.rollouts`` (greedy) and ``batch.sampled``."""
         problems, samples = batch.problems, self.validation_samples
         seed = (self.seed, "validation")
         with whole_for_rollouts(pl_module.policy, copied=self.copy_weights) as policy:
@@ -116,7 +119,7 @@ class RolloutGeneration(L.Callback):
         progress: str = "drawing",
         **settings: Any,
     ) -> RolloutBatch:
-        """``engine.generate`` with ``settings``; completions are counted where progress is shown, under that name."""
+        """Calls ``engine.generate`` with ``settings``; shows the completions so far under the name ``progress``."""
         size = group_size or self.group_size
         with phase_of(trainer, progress, unit="completions", total=len(problems) * size) as phase:
             return self.engine.generate(
@@ -130,7 +133,7 @@ class RolloutGeneration(L.Callback):
 
 
 def work_of_drawing(rollouts: RolloutBatch) -> Work:
-    """What these completions took to generate: each prompt and each of their tokens read once."""
+    """The work to generate these completions: each prompt and each of their tokens is read once."""
     prompts = rollouts.prompt_mask.sum(dim=1).tolist()
     completions = rollouts.mask.sum(dim=1).tolist()
     return work_of(prompts, completions, [row // rollouts.group_size for row in range(len(completions))])
@@ -138,24 +141,24 @@ def work_of_drawing(rollouts: RolloutBatch) -> Work:
 
 @dataclass(kw_only=True, eq=False)
 class DynamicSampling(RolloutGeneration):
-    """``RolloutGeneration`` that replaces groups of equal verdicts; validation is as there.
+    """``RolloutGeneration`` that replaces groups of equal verdicts; validation is unchanged.
 
     ``batch.problems`` become those of the rollouts. Refills are a function of (seed, the module's rollout
     step, rank, refill). Logs, as ``train/rollout/…`` and means over ranks:
 
-    - ``drawn_success`` and ``equal_groups``: the share of the first draw that is correct, and of its groups that are of
-      equal verdicts. The rewards of a step are those of the groups that stay: where the policy solves most problems,
+    - ``drawn_success`` and ``equal_groups``: the share of the first draw that is correct, and the share of its groups
+      with equal verdicts. The rewards of a step are those of the groups that stay: if the policy solves most problems,
       they show less success than it has.
     - ``refills``, and ``refilled_groups``, the share of the groups that was replaced.
 
     Raises:
-        ValueError: as there, and for ``max_refills`` below 1.
+        ValueError: as for ``RolloutGeneration``, and for ``max_refills`` below 1.
     """
 
     task: Task
-    """Verifies, and has the other training problems."""
+    """Verifies completions, and has the other training problems."""
     max_prompt_tokens: int | None
-    """Problems with longer prompts are not drawn, as in the data; None: any is."""
+    """Problems with longer prompts are not drawn, as in the data; None: no limit."""
     max_refills: int
 
     keeps_what_differs = True
@@ -169,7 +172,7 @@ class DynamicSampling(RolloutGeneration):
             )
 
     def collect(self, trainer: L.Trainer, pl_module: Any, policy: CausalLMPolicy, batch: Any) -> None:
-        """Fill ``batch.rollouts``, then refill it; the tokens per second are those of the first draw."""
+        """Fills ``batch.rollouts``, then refills it; the tokens per second are those of the first draw."""
         super().collect(trainer, pl_module, policy, batch)
         pooled = batch.rollouts.pooled is not None
         correct = verified_groups(self.task, batch.rollouts)
@@ -200,7 +203,7 @@ class DynamicSampling(RolloutGeneration):
             pl_module.log(f"train/rollout/{name}", value, batch_size=len(batch.problems))
 
     def others(self, policy: CausalLMPolicy, seen: set[str], *, count: int, seed: Seed) -> list[Problem]:
-        """``count`` of the training problems that are not seen yet, or as many as there are; a function of the seed."""
+        """``count`` unseen training problems, or as many as there are; a function of the seed."""
 
         def allowed(problem: Problem) -> bool:
             longest = self.max_prompt_tokens
@@ -213,33 +216,33 @@ class DynamicSampling(RolloutGeneration):
 
 
 def verified_groups(task: Task, rollouts: RolloutBatch) -> Tensor:
-    """Of each completion 1 where it is correct, 0 where it is not, NaN where its judging failed: (P, G)."""
+    """For each completion 1 if it is correct, 0 if it is not, NaN if its verification failed: (P, G)."""
     verdicts = verdicts_of(task, rollouts)
     marks = [float(verdict.correct) if verdict.judged else float("nan") for verdict in verdicts]
     return torch.tensor(marks).view(-1, rollouts.group_size)
 
 
 def equal_groups(correct: Tensor) -> list[int]:
-    """The groups, of (P, G), in which no completion is correct or none is wrong; one without a verdict is neither."""
+    """Indices of the groups of (P, G) without a correct or without a wrong completion; NaN is neither."""
     return (~((correct == 1).any(dim=1) & (correct == 0).any(dim=1))).nonzero()[:, 0].tolist()
 
 
 @dataclass(kw_only=True, eq=False)
 class VinePPORollouts(RolloutGeneration):
-    """``RolloutGeneration`` that also fills ``rollouts.prefix_values``; validation is as there.
+    """``RolloutGeneration`` that also fills ``rollouts.prefix_values``; validation is unchanged.
 
-    A prefix that several rollouts share is valued once. Continuations are a function of (seed, the module's
-    rollout step, problem, tokens of the prefix). Logs ``train/rollout/prefixes`` and
-    ``train/rollout/continuation_tokens`` of the step on this rank.
+    A prefix that several rollouts share is valued once. Continuations are a function of (seed, the module's rollout
+    step, problem, tokens of the prefix). Logs ``train/rollout/prefixes`` and ``train/rollout/continuation_tokens`` of
+    the step on this rank.
 
     Raises:
-        ValueError: as there, and for ``continuations`` below 1.
+        ValueError: as for ``RolloutGeneration``, and for ``continuations`` below 1.
     """
 
     task: Task
     """Finds the steps and verifies."""
     continuations: int
-    """K, drawn from each prefix."""
+    """K, the number of continuations of each prefix."""
 
     values_prefixes = True
 
@@ -249,7 +252,7 @@ class VinePPORollouts(RolloutGeneration):
             raise ValueError(f"rollout.continuations must be at least 1, got {self.continuations}")
 
     def collect(self, trainer: L.Trainer, pl_module: Any, policy: CausalLMPolicy, batch: Any) -> None:
-        """Fill ``batch.rollouts``, then value their prefixes; the tokens per second are those of the first draw."""
+        """Fills ``batch.rollouts``, then values their prefixes; the tokens per second are those of the first draw."""
         super().collect(trainer, pl_module, policy, batch)
         drawn = batch.rollouts
         prefixes = step_prefixes(self.task, drawn)

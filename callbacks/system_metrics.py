@@ -1,4 +1,4 @@
-"""The machine while a stage trains, under the names that MLflow shows as system metrics, and the memory in use."""
+"""System metrics while a stage trains, under the names that MLflow shows as such, and the memory in use."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ class SystemMetrics(L.Callback):
     """Logs after the first step and then every ``seconds``, with the step that has just ended. Only watches.
 
     - ``cpu_utilization_percentage``: of all processors, since the last time.
-    - ``system_memory_usage_megabytes``, ``system_memory_usage_percentage``: of the machine, other processes too.
-    - ``disk_usage_percentage``, ``disk_available_megabytes``: where the run's folder lies.
-    - ``gpu_0_memory_usage_megabytes``, ``gpu_0_memory_usage_percentage``, and ``gpu_0_utilization_percentage`` where
-      NVIDIA's library for Python (``nvidia-ml-py``) is installed: of the device that the first process trains on.
+    - ``system_memory_usage_megabytes``, ``system_memory_usage_percentage``: of the machine, including other processes.
+    - ``disk_usage_percentage``, ``disk_available_megabytes``: of the disk with the run folder.
+    - ``gpu_0_memory_usage_megabytes``, ``gpu_0_memory_usage_percentage``: of the device that the first process trains
+      on; ``gpu_0_utilization_percentage`` too if NVIDIA's library for Python (``nvidia-ml-py``) is installed.
 
     Raises:
         ValueError: if ``seconds`` is negative.
@@ -38,7 +38,7 @@ class SystemMetrics(L.Callback):
         self._next = 0.0
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        psutil.cpu_percent()  # from now on
+        psutil.cpu_percent()  # starts the interval that the next call measures
         self._next = 0.0
 
     def on_train_batch_end(self, trainer: L.Trainer, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
@@ -60,7 +60,7 @@ class SystemMetrics(L.Callback):
 
 
 def accelerator(device: torch.device) -> dict[str, float]:
-    """Of a CUDA device, all processes on it together; no other device is queried, which would occupy it."""
+    """Metrics of a CUDA device, all its processes together. Only this device is queried: a query occupies it."""
     if device.type != "cuda":
         return {}
     free, total = torch.cuda.mem_get_info(device)
@@ -69,13 +69,13 @@ def accelerator(device: torch.device) -> dict[str, float]:
     if find_spec("pynvml") is not None:
         from pynvml import NVMLError  # pyright: ignore[reportMissingImports] - of an extra
 
-        with suppress(NVMLError):  # a part of a card (MIG) reports none
+        with suppress(NVMLError):  # a part of a card (MIG) reports no utilization
             values[f"{name}utilization_percentage"] = float(torch.cuda.utilization(device))
     return values
 
 
 def memory_in_use(device: torch.device) -> float:
-    """Megabytes of tensors on an accelerator; on CPU resident memory of the process."""
+    """Megabytes of tensors on an accelerator; on a CPU the resident memory of the process."""
     if device.type == "cuda":
         return torch.cuda.memory_allocated(device) / MEGABYTE
     return psutil.Process().memory_info().rss / MEGABYTE
@@ -85,5 +85,5 @@ def peak_memory(device: torch.device) -> float:
     """The maximum of ``memory_in_use`` since the process began."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device) / MEGABYTE
-    unit = 1 if sys.platform == "darwin" else 1024  # bytes there, kibibytes elsewhere
+    unit = 1 if sys.platform == "darwin" else 1024  # bytes on macOS, kibibytes elsewhere
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / MEGABYTE

@@ -1,10 +1,10 @@
-"""What the ranks of one run exchange, and the steps that all of them skip; in a run of one process nothing changes.
+"""Communication between the ranks of one run, and steps that all ranks skip together. One process communicates nothing.
 
     problem    0  1  2  3  4  5        of a step, in the data's order
     rank       0  1  2  0  1  2        groups stay whole, and every rank has as many
 
-What is gathered from every rank is put in the data's order again (``gather_groups``), so that its results are those of
-one process, bit for bit where the pieces are.
+``gather_groups`` restores the data's order. The results therefore equal those of one process, bit for bit where the
+gathered values are equal.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 def ranks() -> int:
-    """How many processes train together."""
+    """The number of processes that train together."""
     return distributed.get_world_size() if distributed.is_available() and distributed.is_initialized() else 1
 
 
@@ -30,18 +30,18 @@ def this_rank() -> int:
 
 
 def share(items: Sequence[T]) -> list[T]:
-    """This rank's share of items that every rank knows: every R-th, from its own number on."""
+    """This rank's share of items that every rank has: every R-th item, starting at the rank's own number."""
     return list(items[this_rank() :: ranks()])
 
 
 def unshare(shares: Sequence[Sequence[T]]) -> list[T]:
-    """The items of all ranks' shares in their order; some shares may be one item shorter than others."""
+    """The items of all ranks' shares in their original order; some shares may be one item shorter than others."""
     longest = max(len(part) for part in shares)
     return [part[place] for place in range(longest) for part in shares if place < len(part)]
 
 
 def gather(value: T) -> list[T]:
-    """Every rank's value, in the order of ranks. Values travel pickled, so they should be small."""
+    """Every rank's value, in the order of ranks. Values are pickled, so they should be small."""
     if ranks() == 1:
         return [value]
     found: list[Any] = [None] * ranks()
@@ -59,7 +59,7 @@ def from_first(value: T) -> T:
 
 
 def barrier() -> None:
-    """Wait for every rank."""
+    """Waits for every rank."""
     gather(None)
 
 
@@ -74,7 +74,7 @@ def most(value: int) -> int:
 
 
 def average_gradients(parameters: Iterable[nn.Parameter]) -> None:
-    """Replace every gradient by its mean over ranks, for what no strategy looks after."""
+    """Replaces every gradient by its mean over ranks, for parameters that no strategy manages."""
     if ranks() == 1:
         return
     for parameter in parameters:
@@ -84,9 +84,9 @@ def average_gradients(parameters: Iterable[nn.Parameter]) -> None:
 
 
 def gather_groups(rows: Tensor, group_size: int) -> Tensor:
-    """The rows of all ranks, whole groups in the data's order: (B, …) → (R·B, …), without a gradient.
+    """The rows of all ranks, as whole groups in the data's order: (B, …) → (R·B, …), without a gradient.
 
-    The ranks have as many rows each.
+    Every rank must have the same number of rows.
     """
     if ranks() == 1:
         return rows
@@ -98,7 +98,7 @@ def gather_groups(rows: Tensor, group_size: int) -> Tensor:
 
 
 def own_groups(rows: Tensor, group_size: int) -> Tensor:
-    """This rank's rows of what ``gather_groups`` gave, or of what was made of it row by row."""
+    """This rank's rows of a result of ``gather_groups``, or of values computed from it row by row."""
     if ranks() == 1:
         return rows
     return rows.unflatten(0, (-1, ranks(), group_size))[:, this_rank()].flatten(0, 1)
@@ -113,13 +113,16 @@ class _GatheredBlocks(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Any) -> Any:
-        # every rank takes the same loss of the same whole, so each has all of its own block's gradient, and strategies
-        # average what are parts of a sum
+        # Every rank computes the same loss from the same gathered rows, so each has the full gradient of its own block.
+        # Strategies average gradients over ranks, hence the factor.
         return gradients[0].chunk(ranks())[this_rank()] * ranks()
 
 
 def own_rows(count: int) -> Tensor:
-    """Which of ``count`` rows that all ranks know this rank reads: as many on each, the last one again where short."""
+    """Indices of the rows that this rank reads, of ``count`` rows that all ranks have.
+
+    Every rank gets the same number; a rank that is short repeats the last row.
+    """
     size = -(-count // ranks())
     return torch.arange(this_rank() * size, (this_rank() + 1) * size).clamp(max=count - 1)
 
@@ -127,8 +130,8 @@ def own_rows(count: int) -> Tensor:
 def all_rows(block: Tensor, count: int) -> Tensor:
     """All ``count`` rows from the ranks' ``own_rows``, with this rank's gradient: (A, …) → (count, …).
 
-    For a loss that every rank takes of the whole: after the strategy has averaged the ranks' gradients they are those
-    of one process with all rows.
+    For a loss that every rank computes on all rows. After the strategy has averaged the gradients over ranks, they
+    equal those of one process with all rows.
     """
     whole: Any = block if ranks() == 1 else _GatheredBlocks.apply(block)
     return whole[:count]
@@ -137,10 +140,10 @@ def all_rows(block: Tensor, count: int) -> Tensor:
 def over_ranks(
     metrics: Mapping[str, float], *, summed: tuple[str, ...] = (), counts: Mapping[str, float] | None = None
 ) -> dict[str, float]:
-    """Metrics of the whole batch from those of the ranks: sums of what begins with one of ``summed``, else means.
+    """Metrics of the whole batch from the ranks' metrics: sums of names that begin with one of ``summed``, else means.
 
-    Of a maximum (``…_max``, ``…_gap``) the largest. A rank that does not know a metric does not count in its mean;
-    ``counts`` says over how many things a mean of this rank is, where ranks have other numbers of them.
+    Of a maximum (``…_max``, ``…_gap``) it takes the largest. A rank without a metric does not count in its mean.
+    ``counts`` gives, by name, the number of things in this rank's mean (default 1), for ranks whose numbers differ.
     """
     if ranks() == 1:
         return dict(metrics)
@@ -158,9 +161,9 @@ def over_ranks(
 
 
 def mean_over_ranks(metrics: Mapping[str, float], count: int) -> tuple[dict[str, float], int]:
-    """Means over ``count`` things of this rank, as means over those of all ranks, and how many those are.
+    """Means over all ranks from means over this rank's ``count`` things, and the total count.
 
-    Of a rank with none the values are ignored; it must have the same names.
+    The values of a rank with a count of 0 are ignored; it must have the same names.
     """
     if ranks() == 1:
         return dict(metrics), count
@@ -172,13 +175,13 @@ def mean_over_ranks(metrics: Mapping[str, float], count: int) -> tuple[dict[str,
 
 
 def even_shares(costs: Sequence[int], count: int) -> list[list[int]]:
-    """The places of ``costs`` in ``count`` shares, as many in each, in ascending order.
+    """Divides the indices of ``costs`` into ``count`` shares of equal size and similar cost, each in ascending order.
 
-    The largest first, each to the share that has least and is not full. Every R-th place, as ``share`` has it, is kept
-    where the largest sum would not become smaller by that.
+    Costs are assigned in descending order, each to the share with the smallest sum that is not full. If the largest
+    sum is not smaller than with every R-th index (as in ``share``), that division is returned instead.
 
     Raises:
-        ValueError: where they cannot be shared out evenly.
+        ValueError: if the number of costs is not divisible by ``count``.
     """
     if len(costs) % count:
         raise ValueError(f"{len(costs)} costs cannot be shared out evenly over {count}")
@@ -196,15 +199,15 @@ def even_shares(costs: Sequence[int], count: int) -> list[list[int]]:
 
 
 class NotFinite(ArithmeticError):
-    """A quantity of this step is NaN or infinite, on this rank or on another; no optimizer step was taken with it."""
+    """A quantity of this step is NaN or infinite on this rank or another; the optimizer did not step with it."""
 
 
 class TooManySkipped(FloatingPointError):
-    """One step more than may be skipped; weights are as they were before it.
+    """One step more was skipped than allowed; the weights are as before that step.
 
     Args:
-        reason: the sentence.
-        batch: what the step was to be learned from: tensors and strings; None where whoever catches this has it.
+        reason: the error message.
+        batch: the training batch of the step, as tensors and strings; None if the code that catches this has it.
     """
 
     def __init__(self, reason: str, *, batch: Mapping[str, object] | None = None) -> None:
@@ -213,11 +216,11 @@ class TooManySkipped(FloatingPointError):
 
 
 class SkippedSteps:
-    """Counts, on every rank alike, the steps that are skipped because a number is not finite.
+    """Counts the steps that are skipped because a number is not finite; the count is the same on every rank.
 
     Args:
-        most: how many a run may skip.
-        of: whose steps these are, where that is not the stage's module.
+        most: how many steps a run may skip.
+        of: what the steps train, for the error message; None: the stage's module.
 
     Raises:
         ValueError: for a negative number.
@@ -232,10 +235,10 @@ class SkippedSteps:
         """Belongs in the owner's checkpoint."""
 
     def add(self, reason: str, batch: Mapping[str, object] | None = None) -> None:
-        """Skip one more, for ``reason``, as ``not_finite`` gives it.
+        """Counts one more skipped step, for ``reason``, as returned by ``not_finite``.
 
         Raises:
-            TooManySkipped: where that is one too many.
+            TooManySkipped: if more than ``most`` steps were skipped.
         """
         self.count += 1
         if self.count > self.most:
@@ -245,15 +248,16 @@ class SkippedSteps:
 
 @contextmanager
 def keeping_batch(batch: Callable[[], Mapping[str, object]], *, run: str | Path, step: int) -> Iterator[None]:
-    """Within it ``TooManySkipped`` leaves this rank's batch in the folder of ``run``, for ``torch.load``.
+    """On ``TooManySkipped`` in its block, writes this rank's batch to the folder of ``run``, for ``torch.load``.
 
     Args:
-        batch: gives what is written, unless the exception holds it: tensors and strings, so that loading runs no code.
-        run: the folder.
-        step: whose batch it is.
+        batch: returns what is written, unless the exception holds it. It has only tensors and strings, so that loading
+            runs no code.
+        run: the run folder.
+        step: the number of the step, for the file name.
 
     Raises:
-        FloatingPointError: instead, naming the file.
+        FloatingPointError: in place of ``TooManySkipped``, naming the file.
     """
     try:
         yield
@@ -267,7 +271,7 @@ def keeping_batch(batch: Callable[[], Mapping[str, object]], *, run: str | Path,
 
 
 def not_finite(**quantities: Tensor | None) -> str | None:
-    """A clause about the first of these that is not finite on this rank, else on another; None: all of them are."""
+    """A clause that names a quantity that is not finite here, or points to another rank; None if all are finite."""
     bad = [name for name, values in quantities.items() if values is not None and not bool(values.isfinite().all())]
     if not total(float(len(bad))):
         return None
@@ -275,15 +279,15 @@ def not_finite(**quantities: Tensor | None) -> str | None:
 
 
 def require_finite(where: str = "", /, **quantities: Tensor | None) -> None:
-    """Raise ``NotFinite`` on every rank where ``not_finite`` finds a reason, to which ``where`` is appended."""
+    """Raises ``NotFinite`` on every rank if ``not_finite`` returns a reason, to which ``where`` is appended."""
     if reason := not_finite(**quantities):
         raise NotFinite(reason + where)
 
 
 def finite_step(optimizer: torch.optim.Optimizer, **quantities: Tensor) -> str | None:
-    """Step with the gradients that are there, if they and ``quantities`` are finite on every rank; else the reason.
+    """Steps if the gradients and ``quantities`` are finite on every rank; otherwise returns the reason.
 
-    Where it did not step, weights are as they were, and so are the optimizer's moments: one NaN would stay in both.
+    A skipped step leaves the weights and the optimizer's moments unchanged: one NaN would stay in both.
     """
     parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
     norm = nn.utils.get_total_norm([parameter.grad for parameter in parameters if parameter.grad is not None])

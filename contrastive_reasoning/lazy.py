@@ -1,4 +1,4 @@
-"""Packages whose names are imported when they are first used (PEP 562): one part does not load its siblings."""
+"""Lazy imports (PEP 562): a package imports a name on first use, so that one part does not load its siblings."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 
 def lazily(package: str) -> Callable[[str], Any]:
-    """The ``__getattr__`` of a package whose ``__init__`` imports what it re-exports for type checkers alone."""
+    """The ``__getattr__`` of a package whose ``__init__`` imports its re-exports only for type checkers."""
     source = Path(str(sys.modules[package].__file__)).read_text(encoding="utf-8")
     imports = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.ImportFrom)]
     homes = {name.name: str(node.module) for node in imports for name in node.names}

@@ -1,4 +1,4 @@
-"""How far a long phase is, shown by ``progress=lines|json|quiet``, and where it hangs."""
+"""Progress of long phases, shown by ``progress=lines|json|quiet``, and stack dumps of phases that hang."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 GRACE_S = 1.0
-"""After it the stacks are written from C, where the interpreter is held and no thread of Python runs."""
+"""Seconds after the limit at which faulthandler writes the stacks from C, if no Python thread can run."""
 PAUSE_S = 1.0
-"""Between two beats that count: each starts a thread, and completions may end by the thousand."""
+"""Minimum seconds between two counted beats: each starts a thread, and completions may end by the thousand."""
 
 Numbers = Mapping[str, float]
-"""Metrics worth watching, by name."""
+"""Metrics to show, by name."""
 
 
 class Quiet:
     """Shows nothing of a phase."""
 
     seconds: float = inf
-    """The least time from one ``show`` of a phase to the next."""
+    """Minimum seconds between two calls of ``show`` for a phase."""
 
     def open(self, phase: Phase) -> None: ...
 
@@ -40,7 +40,7 @@ class Quiet:
 
 
 class JSONLines(Quiet):
-    """One object of strict JSON a line on standard output; what is not known, or not finite, is null.
+    """One line of strict JSON per update on standard output; values that are unknown or not finite are null.
 
     {"stage": "grpo", "phase": null, "step": 12, "steps": 60, "unit": "steps", "seconds_gone": 40.1,
      "seconds_left": 160.4, "rate": 0.3, "train/reward/verifier": 0.31, …}
@@ -65,11 +65,11 @@ class JSONLines(Quiet):
 
 
 class Lines(Quiet):
-    """A bar that renews itself on a terminal, one under it for a phase within another; elsewhere a line now and then.
+    """A live progress bar on a terminal, with one below it for a nested phase; elsewhere a line from time to time.
 
     Args:
-        seconds_between_lines: of a phase, where there is no terminal.
-        console: where to show it; null: standard output.
+        seconds_between_lines: the minimum for a phase where there is no terminal.
+        console: where to show it; None: standard output.
     """
 
     def __init__(self, *, seconds_between_lines: float, console: Console | None) -> None:
@@ -107,7 +107,7 @@ class Lines(Quiet):
             self._bar.update(self._tasks[phase.heading], completed=phase.done, numbers=text)
 
     def close(self, phase: Phase) -> None:
-        """The last state of the outermost phase stays on the screen."""
+        """Closes the bar of a phase; the last state of the outermost phase stays on the screen."""
         task = self._tasks.pop(phase.heading, None)
         if self._bar is not None and task is not None:
             if self._tasks:
@@ -125,7 +125,7 @@ def clock(seconds: float) -> str:
 
 
 class Pace:
-    """Steps per second over the last ``window`` steps, validation between them included; None: over all steps."""
+    """Steps per second over the last ``window`` steps, including validation between them; None: over all steps."""
 
     def __init__(self, window: int | None) -> None:
         if window is not None and window < 1:
@@ -133,7 +133,7 @@ class Pace:
         self._marks: deque[tuple[int, float]] = deque(maxlen=None if window is None else window + 1)
 
     def mark(self, step: int, now: float) -> None:
-        """``step`` steps are done at ``now``, in seconds."""
+        """Records that ``step`` steps are done at ``now``, in seconds."""
         if self._marks.maxlen is None and len(self._marks) == 2:
             self._marks.pop()
         self._marks.append((step, now))
@@ -147,20 +147,22 @@ class Pace:
         return (last - first) / (now - then) if now > then else None
 
     def seconds_left(self, total: int) -> float | None:
-        """Until ``total`` steps are done; None where it is not known."""
+        """Seconds until ``total`` steps are done; None where the rate is not known."""
         return max(0, total - self._marks[-1][0]) / self.rate if self.rate else None
 
 
 class Phase:
-    """Counts a phase until ``close``. It is shown at most every ``display.seconds``, so a short one not at all.
+    """Counts the progress of a phase until ``close``.
+
+    It is shown at most every ``display.seconds``, so a short phase is not shown at all.
 
     Args:
         display: shows it.
-        stage: of an experiment.
-        name: of the phase within the stage, ``validating``; None where it counts the stage's own steps.
-        unit: what is counted, ``steps``.
-        total: of them; None where it is not known.
-        done: of them at the beginning.
+        stage: the stage of an experiment.
+        name: the phase within the stage, such as ``validating``; None where it counts the stage's own steps.
+        unit: what is counted, such as ``steps``.
+        total: how many there are; None where it is not known.
+        done: how many are done at the beginning.
         window: calls of ``move`` over which the rate is taken; None: all.
     """
 
@@ -180,7 +182,7 @@ class Phase:
         self.heading = stage if name is None else f"{stage} {name}"
         self.done = done
         self.shown = False
-        """Whether it was shown at all."""
+        """Whether it was shown at least once."""
         self._pace = Pace(window)
         self._started = self._shown_at = monotonic()
         self._pace.mark(done, self._started)
@@ -196,11 +198,11 @@ class Phase:
 
     @property
     def rate(self) -> float | None:
-        """Units per second; None where nothing was done yet."""
+        """Units per second; None where nothing is done yet."""
         return self._pace.rate
 
     def move(self, done: int, numbers: Callable[[], Numbers] = dict) -> None:
-        """``done`` are done now; ``numbers`` is called where it is shown."""
+        """Records that ``done`` are done now. Calls ``numbers`` only if the phase is shown."""
         if monotonic() - self._shown_at >= self.display.seconds:
             self.show(done, numbers())
         else:
@@ -208,7 +210,7 @@ class Phase:
             self._pace.mark(done, monotonic())
 
     def show(self, done: int, numbers: Numbers) -> None:
-        """``done`` are done now, shown whether due or not."""
+        """Records that ``done`` are done now, and shows the phase whether it is due or not."""
         self.done = done
         self.shown, self._shown_at = True, monotonic()
         self._pace.mark(done, self._shown_at)
@@ -225,7 +227,7 @@ class Phase:
 
 
 def phase_of(trainer: Any, name: str, *, unit: str, total: int | None) -> Phase:
-    """A phase of the stage that ``trainer`` runs, shown by its progress bar, if that is ours."""
+    """A phase of the stage that ``trainer`` runs, shown by its progress bar if that is this project's ``Progress``."""
     bar: Any = getattr(trainer, "progress_bar_callback", None)
     if hasattr(bar, "phase"):
         return bar.phase(name, unit=unit, total=total)
@@ -233,39 +235,39 @@ def phase_of(trainer: Any, name: str, *, unit: str, total: int | None) -> Phase:
 
 
 def steps_done(trainer: Any, module: Any) -> int:
-    """Rollout batches of a module that counts them, else the optimizer steps that Lightning counts: the x axis."""
+    """The x axis: rollout batches, if the module counts them, else the optimizer steps that Lightning counts."""
     return int(getattr(module, "rollout_step", trainer.global_step))
 
 
 def step_is_logged(trainer: Any) -> bool:
-    """Whether loggers get what this training step logs: one of ``trainer.log_every_n_steps`` is.
+    """Whether the loggers record this training step: every ``trainer.log_every_n_steps``-th is recorded.
 
-    Lightning's ``log`` takes longer than a number of a small critic's step, so the others need not be logged at all.
+    Lightning's ``log`` takes a noticeable part of a small critic's step, so the other steps need not call it.
     """
     return bool(trainer._logger_connector.should_update_logs)
 
 
 def steps_in_all(trainer: Any, module: Any) -> int | None:
-    """How many of ``steps_done`` there will be; None where that is open.
+    """The final value of ``steps_done``; None where it is not known.
 
-    A rollout batch may hold several optimizer steps, or none while a reward warms up, so ``max_steps`` is no answer.
+    ``max_steps`` does not give it: a rollout batch may hold several optimizer steps, or none in a reward's warm-up.
     """
     most = trainer.num_training_batches if hasattr(module, "rollout_step") else trainer.max_steps
     return int(most) if isfinite(most) and most >= 0 else None
 
 
 class StackDump:
-    """Writes the stacks of all threads once something has lasted too long; it is neither stopped nor changed.
+    """Writes the stacks of all threads if an activity lasts too long. It neither stops nor changes the activity.
 
     begin ──── limit ────► a thread writes a line and all stacks, and warns
                     └ + GRACE_S ──► faulthandler does, from C
     end before: nothing is written
 
-    One thing is watched at a time; of a thing within another the outer one counts.
+    Only one activity is watched at a time; of nested ones, the outer.
 
     Args:
-        limits: what is watched → seconds; None: any.
-        path: the file of the stacks, made once something is watched; it remains only if there are some.
+        limits: activity → seconds; None: no limit.
+        path: the file of the stacks; it is created when an activity is first watched, and kept only if it is not empty.
 
     Raises:
         ValueError: for a limit that is not positive.
@@ -286,7 +288,7 @@ class StackDump:
         self._beaten = 0.0
 
     def begin(self, what: str, at: str) -> None:
-        """``what`` begins; ``at`` says when it was, ``after step 3``."""
+        """Starts to watch ``what``; ``at`` describes when it began, such as ``after step 3``."""
         if self._what is not None or what not in self.limits:
             return
         if self._file is None:
@@ -301,18 +303,18 @@ class StackDump:
         faulthandler.dump_traceback_later(limit + GRACE_S, file=self._file)
 
     def end(self, what: str | None) -> None:
-        """``what`` has ended."""
+        """Stops watching ``what``."""
         if what is None or self._what != what or self._timer is None:
             return
         faulthandler.cancel_dump_traceback_later()
         self._timer.cancel()
         with self._lock:
             self._what = None
-            if self._sentence and monotonic() > self._due + GRACE_S:  # no thread of Python could run
+            if self._sentence and monotonic() > self._due + GRACE_S:  # no Python thread could run
                 self._warn()
 
     def beat(self, what: str, at: str, *, always: bool = False) -> None:
-        """Watch ``what`` anew: ``at`` says what was done last. ``always``: however soon after the last beat."""
+        """Restarts the watch of ``what``; ``at`` describes what was done last. ``always``: even soon after a beat."""
         now = monotonic()
         if what in self.limits and (always or now - self._beaten >= min(PAUSE_S, self.limits[what] / 2)):
             self._beaten = now
@@ -320,12 +322,12 @@ class StackDump:
             self.begin(what, at)
 
     def close(self) -> None:
-        """Stop watching; a file without stacks is removed."""
+        """Stops watching; removes a file without stacks."""
         self.end(self._what)
         if self._file is not None:
             self._file.close()
         self._file = None
-        if self.path.is_file() and not self.path.stat().st_size:  # a run that was killed leaves one, too
+        if self.path.is_file() and not self.path.stat().st_size:  # an interrupted run leaves an empty file, too
             self.path.unlink()
 
     def __enter__(self) -> StackDump:

@@ -1,4 +1,4 @@
-"""An endless stream of batches, each a function of its number alone: resuming is starting at a number."""
+"""An endless stream of batches. Each batch depends only on its number, so a run resumes by starting at a number."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Example = tuple[str, str]
 
 
 class BatchStream(IterableDataset[BatchT], Generic[BatchT]):
-    """Batches number first, first + 1, … without end; loader workers take turns and keep that order."""
+    """Yields the batches first, first + 1, … without end. Loader workers alternate, which preserves this order."""
 
     def __init__(self, draw: Callable[[int], BatchT], *, first: int) -> None:
         self.draw = draw
@@ -36,23 +36,23 @@ class BatchStream(IterableDataset[BatchT], Generic[BatchT]):
 
 
 def training_loader(draw: Callable[[int], BatchT], *, trainer: L.Trainer | None, workers: int) -> DataLoader[BatchT]:
-    """The stream from where the trainer stands, one optimizer step a batch.
+    """A loader of the stream from the trainer's global step on, one optimizer step per batch.
 
-    Every rank draws the whole batch, which costs little beside a pass, and reads its own rows of it: so the labels of
-    pairs are known across ranks too.
+    Every rank draws the whole batch, which is cheap compared to a forward pass, and reads its own rows of it. The
+    labels of pairs across ranks are thus available.
     """
     stream = BatchStream(draw, first=trainer.global_step if trainer else 0)
     return DataLoader(stream, batch_size=None, num_workers=workers, collate_fn=as_drawn)
 
 
 def as_drawn(batch: T) -> T:
-    """Instead of torch's default conversion, which turns tuples into lists."""
+    """Returns the batch unchanged; replaces torch's default conversion, which turns tuples into lists."""
     return batch
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class ExampleData(L.LightningDataModule, ABC):
-    """Supervised data of a warm start: training batches without end, and a few fixed ones of the validation split."""
+    """Supervised data of a warm start: endless training batches, and a few fixed batches of the validation split."""
 
     validation_batches: int
     workers: int
@@ -62,7 +62,7 @@ class ExampleData(L.LightningDataModule, ABC):
 
     @abstractmethod
     def batch(self, number: int, *, split: Split = "train") -> list[Example]:
-        """Batch ``number`` of a split: a function of it, the split and the seed."""
+        """Batch ``number`` of a split: a function of number, split and seed."""
 
     def train_dataloader(self) -> DataLoader[list[Example]]:
         return training_loader(self.batch, trainer=self.trainer, workers=self.workers)
@@ -74,13 +74,13 @@ class ExampleData(L.LightningDataModule, ABC):
 
 @runtime_checkable
 class Reader(Protocol):
-    """What a critic that reads text offers to the data."""
+    """The part of a text critic's interface that the data needs."""
 
     def tokenize(self, texts: Sequence[str]) -> dict[str, Tensor]: ...
 
 
 def reader_of(trainer: L.Trainer | None, *, needed_by: str) -> Any:
-    """The critic that is about to be trained; raises a ValueError if it does not read text."""
+    """Returns the critic of the trainer's module; raises a ValueError if it does not read text."""
     critic = getattr(trainer and trainer.lightning_module, "critic", None)
     if not hasattr(critic, "tokenize"):
         raise ValueError(f"{needed_by} needs a critic that reads text, got {type(critic).__name__}")

@@ -1,15 +1,15 @@
-"""States of random play with every goal that a search under them reached or ruled out: our own recipe of critic data.
+"""States of random play with the goals that a search under them reached or ruled out: our own recipe for critic data.
 
-The search is exhaustive and small (three numbers have at most 48 lines of play), so a state yields as many exact pairs
-as the batch has goals: positives by hindsight and certified dead ends. That is exact supervision wherever search is
-this cheap; with ``exhaust_up_to`` below a state's size, only what one branch reached is known of it.
+The search is exhaustive and small (three numbers have at most 48 lines of play). A state therefore yields as many exact
+pairs as the batch has goals: positives by hindsight, and certified dead ends. This is exact supervision wherever search
+is this cheap. If a state has more numbers than ``exhaust_up_to``, only the values reached in one branch are known.
 
-A finished play, one number left, is a state like the others: what a reward asks about the last move. Random play seldom
-ends among the targets, so every second finished play stands at one of them.
+A finished play, with one number left, is a state like the others; a reward evaluates it after the last move. Random
+play rarely ends on one of the targets, so every second finished play is set to one.
 
-Goals come from the trajectories by hindsight (a value reached from each anchor) and from their problems (a target each,
-reached or not: the dead ends with the problem's own target). Other trajectories' goals are the in-batch negatives. A
-pairing decides which goals the anchors are asked about, and which pairs are positive, negative or unknown.
+Goals come from the trajectories by hindsight (a value reached from each anchor) and from their problems. A problem has
+one target, reached or not, which gives dead ends with the problem's own target. Goals of other trajectories are the
+in-batch negatives. A pairing determines the goals for the anchors, and which pairs are positive, negative or unknown.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from datamodules.oracle_states import ValidationLoaders, held_out_states, target
 from datamodules.random_play import VALUES, Plays, draw_anchors, encode_boards, keys_of, search_under
 
 VALIDATION = 1_000_000_007
-"""Stands for the split in the seed of the validation batches; training batches have 0 there."""
+"""Replaces the split in the seed of validation batches; training batches use 0."""
 
 
 class EveryGoal:
-    """Each goal of the batch stands once, and every anchor is asked about it: many positives, many certified dead ends.
+    """Pairs every anchor with each distinct goal of the batch: many positives, many certified dead ends.
 
     For losses that take any number of positives (binary NCE). A goal that an unexhausted anchor is not known to reach
-    counts as an in-batch negative, its own problem's target excepted: nothing speaks against that one.
+    counts as an in-batch negative. The exception is its own problem's target, which is then no candidate.
     """
 
     def __call__(
@@ -58,10 +58,11 @@ class EveryGoal:
 class OwnGoal:
     """Column i < A is anchor i's hindsight goal, its only positive; column A + i is its problem's own target.
 
-    An anchor without a hindsight goal has no positive, and its column is nobody's candidate.
+    An anchor without a hindsight goal has no positive, and its column is not a candidate for any anchor.
 
-    For losses that take one positive a row (InfoNCE). Pairs with the same goal and pairs known to be reachable are no
-    candidates; a problem's own target, from wherever it comes, counts only where the search certified a dead end.
+    For losses that take one positive per row (InfoNCE). Pairs with the same goal and other pairs known to be reachable
+    are not candidates. Target columns, and any column with the target of the anchor's own problem, are candidates only
+    if the search certified a dead end.
     """
 
     def __call__(
@@ -89,20 +90,20 @@ class HindsightStates(L.LightningDataModule):
     """
 
     task: Task
-    """The numbers of its validation and test problems are never started from; nor are those of the fixed oracle states'
-    problems, and these states themselves are never anchors, whatever start they could come from.
+    """Its validation and test problems are held out, and so are the fixed oracle states and their problems. No
+    trajectory starts from the numbers of a held-out state, and no anchor has them, whatever its start.
     """
     numbers: int
     number_range: Sequence[int]
     target_range: Sequence[int]
-    """Lowest and highest target of the trajectories' problems; hindsight goals are drawn from it, too."""
+    """Lowest and highest target of the trajectories' problems; also the range of the hindsight goals."""
     depth_shares: Sequence[float]
     """Share of the anchors after 0, 1, 2, … moves; each positive share gets at least one anchor. The share after
     ``numbers`` − 1 moves is that of the finished plays.
     """
     exhaust_up_to: int
-    """The most numbers a state may have for the search under it to be exhausted; from larger ones it goes into one
-    random branch.
+    """Maximum size of a state for an exhaustive search under it. From a larger state the search follows one random
+    branch down to this size.
     """
     pairing: Pairing
     batch_size: int
@@ -134,7 +135,7 @@ class HindsightStates(L.LightningDataModule):
         self.held_out = keys_of(held_out_states(self.task))
 
     def batch(self, number: int, *, split: int = 0) -> CriticBatch:
-        """Batch ``number``: a function of it, the split and the seed."""
+        """Batch ``number``: a function of number, split and seed."""
         if self.held_out is None:
             self.setup()
         rng = np.random.default_rng([self.seed, split, number])
@@ -180,7 +181,7 @@ class HindsightStates(L.LightningDataModule):
 def draw_reached(
     reached: Bool[ndarray, "A V"], goal_range: Sequence[int], rng: np.random.Generator
 ) -> Int[ndarray, " A"]:
-    """For each row one of its reached values, uniform over those in the range; ``NONE`` where it reached none of it."""
+    """Draws one reached value per row, uniform over those in the range; ``NONE`` if the row reached none of them."""
     low, high = goal_range
     choices = reached[:, low : high + 1]
     rank = (rng.random(len(reached)) * choices.sum(axis=1)).astype(np.int64)
@@ -189,10 +190,12 @@ def draw_reached(
 
 
 def split_by_shares(total: int, shares: Sequence[float]) -> list[int]:
-    """``total`` split in proportion; each positive share gets at least one, the largest takes what rounding leaves.
+    """Splits ``total`` in proportion to ``shares``.
+
+    Each positive share gets at least one, and the largest part absorbs the rounding.
 
     Raises:
-        ValueError: on negative shares, none positive, or more positive shares than ``total``.
+        ValueError: if a share is negative, none is positive, or more shares are positive than ``total``.
     """
     positive = sum(share > 0 for share in shares)
     if min(shares) < 0 or not 0 < positive <= total:

@@ -1,8 +1,8 @@
-"""The fixed held-out states on which every critic is judged: exact reachability, whatever range it was trained on.
+"""The fixed held-out states on which every critic is evaluated, with exact reachability, for every training range.
 
-``PROBLEMS`` solvable problems of LongProc's own ranges (4 numbers 1–49, targets 10–50), all of the test split. From
-each, ``SIBLINGS`` different first moves, and one random second move after each of them: the states at depth 1 and 2.
-Siblings are states of the same problem and depth; ranking them is what a reward does.
+There are ``PROBLEMS`` solvable problems of LongProc's own ranges (4 numbers 1–49, targets 10–50), all of the test
+split. Each has ``SIBLINGS`` different first moves, and one random second move after each of them, which give the states
+at depth 1 and 2. Siblings are states of the same problem and depth; a reward has to rank them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from contrastive_reasoning.tasks.countdown.states import encode_state
 PROBLEMS = 800
 SIBLINGS = 4
 SEED = 0
-"""Of the held-out states alone: they are the same in every run."""
+"""Seed of the held-out states only, which are the same in every run."""
 SPACE = ProblemSpace(counts=[4], number_range=[1, 49], target_range=[10, 50], max_search_lines=None)
 
 
@@ -37,7 +37,7 @@ class OracleState(NamedTuple):
     numbers: tuple[int, ...]
     target: int
     moves: tuple[Move, ...]
-    """From the start to the state: one or two."""
+    """The moves from the start to the state: one or two."""
     label: bool
 
     @property
@@ -47,7 +47,7 @@ class OracleState(NamedTuple):
 
 @lru_cache(maxsize=1)
 def oracle_states() -> tuple[OracleState, ...]:
-    """All of them: per problem its siblings at depth 1, then those at depth 2."""
+    """All held-out states: for each problem its siblings at depth 1, then those at depth 2."""
     states = []
     pairs = islice(draw_distinct(SPACE, seed=SEED, split="test", exclude=()), PROBLEMS)
     for index, (numbers, target) in enumerate(pairs):
@@ -59,10 +59,10 @@ def oracle_states() -> tuple[OracleState, ...]:
 
 
 def held_out_states(task: Task) -> set[tuple[int, ...]]:
-    """Sorted numbers of the states that critics or policies are judged on: of problems at their start, and of these.
+    """Sorted numbers of the evaluated states: starts of validation, test and oracle problems, and the oracle states.
 
-    Without the latter most of them would be met in training, from other starts: of 3,200 states at depth 1, 72% in
-    1,000 batches of 512.
+    If the oracle states were not held out, training would reach most of them from other starts: of 3,200 states at
+    depth 1, 72% in 1,000 batches of 512.
     """
     judged = [problem.fields["numbers"] for split in ("validation", "test") for problem in task.problems(split)]
     ours = [numbers for state in oracle_states() for numbers in (state.numbers, state.state)]
@@ -70,24 +70,24 @@ def held_out_states(task: Task) -> set[tuple[int, ...]]:
 
 
 Encoding = Callable[[list[OracleState]], tuple[Any, Any]]
-"""States to ``(state_actions, goals)`` in a critic's own form."""
+"""Maps states to ``(state_actions, goals)`` in the input form of a critic."""
 ValidationLoaders = list[DataLoader[CriticBatch] | DataLoader[CriticOracleBatch]]
 
 
 def target_form(states: list[OracleState]) -> tuple[Any, Any]:
-    """What V2 and the joint critic read: (N, 6) states and (N,) targets."""
+    """The input of V2 and the joint critic: (N, 6) states and (N,) targets."""
     rows = [encode_state(state.state) for state in states]
     return torch.tensor(rows), torch.tensor([state.target for state in states])
 
 
 def array_form(states: list[OracleState]) -> tuple[Any, Any]:
-    """What V1 reads: (N, 2, 6) start and state, (N, 6) the array that holds the target alone."""
+    """The input of V1: (N, 2, 6) start and state, and (N, 6) arrays that hold only the target."""
     rows = [[encode_state(state.numbers), encode_state(state.state)] for state in states]
     return torch.tensor(rows), torch.tensor([encode_state([state.target]) for state in states])
 
 
 def oracle_batches(encoding: Encoding, *, batch_size: int, problems: int = PROBLEMS) -> list[CriticOracleBatch]:
-    """The held-out states in batches of ``batch_size``; of the first ``problems`` only where a critic is slow."""
+    """The held-out states of the first ``problems`` problems, fewer for slow critics, in batches of ``batch_size``."""
     states = oracle_states()[: problems * 2 * SIBLINGS]
     batches = []
     for start in range(0, len(states), batch_size):
@@ -108,6 +108,6 @@ def oracle_batches(encoding: Encoding, *, batch_size: int, problems: int = PROBL
 def validation_loaders(
     batches: list[CriticBatch], encoding: Encoding, *, batch_size: int, problems: int = PROBLEMS
 ) -> ValidationLoaders:
-    """Fixed batches for the contrastive metrics, and the held-out states: see :func:`oracle_batches`."""
+    """Loaders of the fixed batches for contrastive metrics and of the held-out states; see :func:`oracle_batches`."""
     oracle = oracle_batches(encoding, batch_size=batch_size, problems=problems)
     return [DataLoader(batches, batch_size=None), DataLoader(oracle, batch_size=None)]  # pyright: ignore

@@ -1,15 +1,15 @@
-"""Random legal plays of Countdown as examples: for a target of chance, for the value they reached, or as searches.
+"""Random legal plays of Countdown as examples: for a random target, for the value that they reach, or as searches.
 
-A policy that only sees plays that hit their target learns to write the target last, true or not. So the first plays
-are unaimed: their last number can be known by arithmetic alone. No held-out problem is ever posed, because a play whose
-problem belongs to another split is drawn again. What an unaimed play happens to reach may be the target of one: then
-its moves stand there under another target, which they miss.
+A policy that only sees plays that hit their target learns to write the target last, true or not. The first plays are
+therefore unaimed: only arithmetic determines their last number. No held-out problem occurs in a prompt, because a play
+is redrawn if its problem belongs to another split. An unaimed play can happen to reach the target of a held-out
+problem. Its moves then appear under another target, which they miss.
 
-That is for the style ``direct``. In the search styles the completion is the written search for the value that a play
-reached, unaimed or not: a search tries before it succeeds and states what each line gives.
+This applies to the style ``direct``. In the search styles the completion is always the written search for the value
+that a play reached: a search includes failed attempts and states the result of each line.
 
-``Plays`` writes searches in LongProc's order. A policy trained on those has nothing to choose; one trained on
-``ShuffledSearches``, whose order is drawn, writes any order.
+``Plays`` writes searches in LongProc's order. A policy trained on them has no choice of order; a policy trained on
+``ShuffledSearches``, whose order is random, writes any order.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from datamodules.batch_stream import Example, ExampleData
 def random_play(
     numbers: Sequence[int], moves: Callable[[tuple[int, ...]], Sequence[Move]], rng: random.Random
 ) -> tuple[str, int]:
-    """Moves drawn uniformly from what ``moves`` allows until one number is left: joined by ``;``, and that number."""
+    """Draws moves uniformly from ``moves`` until one number is left; returns them joined by ``;``, and that number."""
     state: tuple[int, ...] = tuple(numbers)
     equations: list[str] = []
     for _ in numbers[1:]:
@@ -40,10 +40,10 @@ def random_play(
 
 
 def draw_problem(task: CountdownTask, split: Split, rng: random.Random, *, aimed: bool) -> tuple[CountdownProblem, str]:
-    """Random numbers, and random legal moves to the end; a problem of ``split`` whose target they reach.
+    """Draws random numbers and plays random legal moves; returns a problem of ``split`` and the moves.
 
-    In the style ``direct`` the target is any of the range unless the play is ``aimed``. In a search style the problem
-    is within the task's ``max_search_lines``.
+    The target is the value that the moves reach. In the style ``direct`` it is a random target of the range unless the
+    play is ``aimed``. In a search style the problem is within the task's ``max_search_lines``.
     """
     direct = task.style == "direct"
     while True:
@@ -57,7 +57,7 @@ def draw_problem(task: CountdownTask, split: Split, rng: random.Random, *, aimed
 
 
 def draw_play(task: CountdownTask, split: Split, rng: random.Random, *, aimed: bool) -> Example:
-    """A problem of ``split`` and a completion in the task's style: random moves, or the search for what they reach."""
+    """Draws a problem of ``split`` and a completion in the task's style: random moves, or a search for their result."""
     problem, moves = draw_problem(task, split, rng, aimed=aimed)
     if task.style == "direct":
         return problem.prompt, moves
@@ -65,14 +65,14 @@ def draw_play(task: CountdownTask, split: Split, rng: random.Random, *, aimed: b
 
 
 def draw_shuffled_search(task: CountdownTask, split: Split, rng: random.Random, *, max_lines: int) -> Example:
-    """A problem of ``split`` and a search in a drawn order for the value that a random play reached.
+    """Draws a problem of ``split`` and a search in random order for the value that a random play reached.
 
-    A search of more than ``max_lines`` under the header is drawn again, problem and all. It is not cut: a completion is
-    taught with its end token, so a cut one would teach to stop before the target. Drawing again has its price: short
-    searches begin well more often than chance, and the policy takes over what of that it can see. With three numbers, 1
-    to 20, a drawn first move keeps the target in reach in 30% of all searches, in 32% of those within 40 lines, 37%
-    within 20 and 58% within 12. So the bound belongs well above the cap of completions; no search of three numbers has
-    more than 64 lines.
+    If the search has more than ``max_lines`` lines under the header, problem and search are redrawn. It is not
+    truncated: completions are trained with their end token, so the policy would learn to stop before the target.
+    Redrawing has a cost: short searches begin with a good move more often than chance, and the policy learns this bias
+    as far as it can. With three numbers from 1 to 20, the first move keeps the target reachable in 30% of all searches,
+    in 32% of those within 40 lines, 37% within 20 and 58% within 12. The bound should therefore be well above the
+    length limit of completions. No search of three numbers has more than 64 lines.
     """
     while True:
         problem, _ = draw_problem(task, split, rng, aimed=True)
@@ -96,7 +96,7 @@ class PlayCorpus:
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class Plays(ExampleData):
-    """Batches of plays; the first ``unaimed_steps`` of training, counted from 0, hold unaimed ones."""
+    """Batches of plays. The first ``unaimed_steps`` training batches, counted from 0, contain unaimed plays."""
 
     task: CountdownTask
     batch_size: int
@@ -111,7 +111,7 @@ class Plays(ExampleData):
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class ShuffledSearches(ExampleData):
-    """Batches of searches in a drawn order."""
+    """Batches of searches in random order."""
 
     task: CountdownTask
     batch_size: int

@@ -1,8 +1,8 @@
-"""Preference pairs of verified completions: for one prompt a play that reaches the target and one that does not.
+"""Preference pairs of verified completions: for one prompt, a play that reaches the target and one that does not.
 
-The first walks at random along moves that keep the target reachable, the second at random along legal moves; the
-verifier judges the second, and where it is right too another is drawn. Completions are moves alone (``direct``): a
-written search states its target in the first line, which would give the answer away.
+The first is a random sequence of moves that keep the target reachable, the second a random sequence of legal moves. If
+the verifier accepts the second, it is redrawn. Completions contain only moves (``direct``): a written search states its
+target in the first line, which would reveal the answer.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from datamodules.batch_stream import Reader, reader_of, training_loader
 from datamodules.plays import random_play
 
 ATTEMPTS = 1000
-"""Random plays of one problem before it counts as one that every play solves."""
+"""Maximum number of random plays of one problem; if all are correct, every play counts as solving it."""
 
 
 class PreferencePair(NamedTuple):
@@ -37,7 +37,7 @@ class PreferencePair(NamedTuple):
     chosen: str
     rejected: str
     prefix: str
-    """A beginning of ``chosen``: some but not all of its moves; none where a single move is all."""
+    """A beginning of ``chosen``: some but not all of its moves; empty if it has only one move."""
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -45,11 +45,11 @@ class PreferencePairs(L.LightningDataModule):
     """Batches of ``batch_size`` preference pairs, each a function of its number."""
 
     task: CountdownTask
-    """Its reserved, validation and test problems are never trained on."""
+    """Training never uses its reserved keys or problems of the validation and test splits."""
     space: ProblemSpace
     batch_size: int
     validation_batches: int
-    """From problems of the validation split."""
+    """Number of batches with problems of the validation split."""
     workers: int
     seed: int
 
@@ -58,11 +58,11 @@ class PreferencePairs(L.LightningDataModule):
         self.reader: Reader | None = None
 
     def setup(self, stage: str | None = None) -> None:
-        """Takes the tokenizer from the critic that is about to be trained; a ValueError if that reads no text."""
+        """Takes the tokenizer from the trainer's critic; raises a ValueError if the critic does not read text."""
         self.reader = reader_of(self.trainer, needed_by="datamodule=preference_pairs")
 
     def pairs(self, number: int, *, split: Split) -> list[PreferencePair]:
-        """The pairs of batch ``number``: a function of it, the split and the seed."""
+        """The pairs of batch ``number``: a function of number, split and seed."""
         exclude = self.task.reserved_keys() if split == "train" else frozenset()
         first = number * self.batch_size
         drawn = []
@@ -73,7 +73,7 @@ class PreferencePairs(L.LightningDataModule):
         return drawn
 
     def batch(self, number: int, *, split: Split = "train") -> PreferenceBatch:
-        """Batch ``number`` as tokens, each text beginning with its prompt."""
+        """Batch ``number`` as tokens; each text begins with its prompt."""
         if self.reader is None:
             raise ValueError("preference pairs have no tokenizer before a trainer with a critic has set them up")
         pairs, tokenize = self.pairs(number, split=split), self.reader.tokenize
@@ -84,7 +84,7 @@ class PreferencePairs(L.LightningDataModule):
         )
 
     def successes(self, batches: int) -> Iterator[dict[str, Tensor]]:
-        """The correct completions of the first training batches, as tokens: the same wherever training was resumed."""
+        """The correct completions of the first training batches as tokens; resuming training does not change them."""
         return (self.batch(number).chosen for number in range(batches))
 
     def train_dataloader(self) -> DataLoader[PreferenceBatch]:
@@ -96,7 +96,7 @@ class PreferencePairs(L.LightningDataModule):
 
 
 def draw_pair(problem: CountdownProblem, rng: random.Random) -> PreferencePair:
-    """One completion that the verifier accepts, one that it refuses, and a beginning of the first.
+    """Draws one correct completion, one that the verifier rejects, and a beginning of the first.
 
     Raises:
         ValueError: if the problem cannot be solved, or every random play solves it.

@@ -1,4 +1,4 @@
-"""The rows of a problem set as plain dictionaries: from the hub by name, or from a local file or folder of any kind."""
+"""The rows of a problem set as plain dictionaries: from the hub by name or URL, or from a local file or folder."""
 
 from __future__ import annotations
 
@@ -18,41 +18,42 @@ from contrastive_reasoning.tasks.rows import PlacedRow
 JSON_ENDINGS = (".jsonl", ".json")
 BUILDERS = {".parquet": "parquet", ".jsonl": "json", ".json": "json", ".csv": "csv"}
 REMOTE = ("https://", "hf://")
-"""How the address of a single file begins."""
+"""Prefixes of the URL of a single file."""
 INSTEAD = "name a local file or folder as path"
 _BOM = b"\xef\xbb\xbf"
 
 
 @dataclass(frozen=True, kw_only=True)
 class ProblemRows:
-    """Where rows come from. Nothing is read before it is called; local files need no network."""
+    """The source of a set's rows. Nothing is read before it is called; local files need no network."""
 
     path: str | None
-    """A set's name on the hub, a file's address, or a local file or folder; None: to be named with :meth:`at`."""
+    """A set's name on the hub, a file's URL, or a local file or folder. None: it must be given with :meth:`at`."""
     subset: str | None
-    """Of a set on the hub; None for one that has none."""
+    """The subset of a set on the hub; None if the set has no subsets."""
     revision: str | None
-    """Of a set on the hub by its name: a branch, a tag or a commit. None: its main branch when downloaded."""
+    """The revision of a set given by its name on the hub: a branch, a tag or a commit. None: its main branch at
+    download time."""
     split: str
-    """Of a set on the hub, and of a folder whose files are named by split."""
+    """The split of a set on the hub, or of a folder whose files are named by split."""
     file: str | None
-    """The file of a local folder that is read where it is there; else, and with None, the files named by split."""
+    """The file to read from a local folder, if it exists. Otherwise, and with None: the files named by split."""
 
     @property
     def source(self) -> str:
         return self.path or "no path"
 
     def at(self, path: str) -> ProblemRows:
-        """The same split of the same set, read from ``path``; a ``*`` in a file's name stands for anything."""
+        """The same split of the same set, read from ``path``; a ``*`` in the file name matches any text."""
         return replace(self, path=path)
 
     def __call__(self) -> Iterator[PlacedRow]:
-        """Every row, in the order of the file. A line of a local JSON file that is no row has its flaw instead.
+        """Yields every row in file order. A line of a local JSON file that is not a row has a flaw instead.
 
         Raises:
-            FileNotFoundError: where a named file is missing, or what is not here cannot be downloaded.
-            ValueError: where there is no such split, a file cannot be read as what its name says, or a folder's own
-                description names files outside of it, or a revision is named of what has none.
+            FileNotFoundError: if a given file is missing, or the set can be neither found locally nor downloaded.
+            ValueError: if the split does not exist, or a file does not have the format of its suffix. Also if a
+                folder's description names files outside it, or a revision is given for a source without revisions.
         """
         if self.path is None:
             raise FileNotFoundError(f"no path was named to read problems from: {INSTEAD}")
@@ -73,10 +74,11 @@ class ProblemRows:
             raise ValueError(f"{self.path}: {said(error)}") from error
 
     def _found(self, here: Path) -> Path | None:
-        """The local file or folder; None for a name on the hub or an address.
+        """The local file or folder; None for a name on the hub or a URL.
 
         Raises:
-            FileNotFoundError: for what looks like a path and is none, or a folder without the rows of this split.
+            FileNotFoundError: if ``path`` looks like a local path but does not exist, or a folder has no rows of this
+                split.
         """
         if here.is_dir():
             return self._inside(here)
@@ -97,7 +99,7 @@ class ProblemRows:
         raise FileNotFoundError(f"the folder {self.path!r} holds neither {self.file} nor files named {self.split}")
 
     def _from_disk(self, here: Path) -> Iterator[PlacedRow]:
-        """Streamed, so that nothing is copied into a cache."""
+        """Yields the rows of a local file or folder, streamed, so that nothing is copied into a cache."""
         from datasets import load_dataset
 
         if here.is_dir():
@@ -112,7 +114,7 @@ class ProblemRows:
             raise ValueError(f"a file of problems ends in {', '.join(BUILDERS)}")
 
     def _from_folder(self, folder: Path, subset: str | None = None) -> Iterator[PlacedRow]:
-        """The files that the folder's own description or their names give to this split."""
+        """Yields the rows of the files that the folder's description or their names assign to this split."""
         from datasets import load_dataset_builder
 
         try:
@@ -134,7 +136,7 @@ class ProblemRows:
                 yield PlacedRow(place if len(files) == 1 else f"{file.name}, {place}", row, flaw)
 
     def _downloaded(self, name: str) -> Iterator[PlacedRow]:
-        """Kept in the cache of the libraries below, and read from there without a network."""
+        """Yields the rows of a set on the hub. The libraries cache it and can then read it without a network."""
         with download_errors(name, revision=self.revision, instead=INSTEAD):
             yield from self._from_hub(name)
 
@@ -148,26 +150,26 @@ class ProblemRows:
         elif self.revision is None:
             yield from _numbered(load_dataset(name, self.subset, split=self.split))
         else:
-            # Without a network load_dataset takes the version of its cache that is newest, whatever the revision says.
+            # without a network, load_dataset ignores the revision and uses the newest version in its cache
             folder = snapshot_download(name, repo_type="dataset", revision=self.revision)
             yield from self._from_folder(Path(folder), self.subset)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Download:
-    """The local copy of a file at an address, which is downloaded once and then kept in the cache of the data sets."""
+    """Returns the local copy of a file at a URL, which is downloaded once and kept in the cache of ``datasets``."""
 
     instead: str
-    """What to do where the address cannot be reached, for the message."""
+    """Advice for the error message if the URL cannot be reached."""
 
     def __call__(self, address: str) -> Path:
         """
         Raises:
-            FileNotFoundError: where the file is neither in the cache nor can be downloaded.
+            FileNotFoundError: if the file is not in the cache and cannot be downloaded.
         """
         from datasets import DownloadConfig, DownloadManager
 
-        # without an etag what is in the cache needs no network; an address names one version of a file
+        # without an etag a cached file needs no network; a URL is assumed to refer to one version of a file
         settings = DownloadConfig(use_etag=False, disable_tqdm=True)
         with download_errors(address, revision=None, instead=self.instead):
             return Path(str(DownloadManager(download_config=settings).download(address)))
@@ -175,7 +177,7 @@ class Download:
 
 @contextmanager
 def download_errors(name: str, *, revision: str | None, instead: str) -> Iterator[None]:
-    """What a download may raise, as a FileNotFoundError or a ValueError of one sentence; a full disk as it is."""
+    """Converts exceptions of a download to a one-sentence FileNotFoundError or ValueError, except for a full disk."""
     from datasets.exceptions import DatasetNotFoundError, DatasetsError
     from huggingface_hub.errors import RepositoryNotFoundError, RevisionNotFoundError
 
@@ -198,22 +200,22 @@ def _numbered(rows: Any) -> Iterator[PlacedRow]:
 
 
 def said(error: BaseException) -> str:
-    """The first line of what an error says."""
+    """The first line of an error's message; its class name if the message is empty."""
     return next(iter(str(error).splitlines()), type(error).__name__)
 
 
 class _Twice(ValueError):
-    """An object that names a key twice: which of the values is meant?"""
+    """Raised for a JSON object with a duplicate key, whose value is ambiguous."""
 
 
 def json_rows(path: Path) -> Iterator[PlacedRow]:
-    """Every row of a file of JSON lines, or of one JSON list (``.json`` alone); empty lines are none.
+    """Yields every row of a JSON-lines file, or of one JSON list (only in ``.json`` files); empty lines are skipped.
 
-    A byte order mark and any kind of line end are passed over. A line that is not UTF-8, no JSON or no object, or that
-    names a key twice, is a row without columns, with that as its flaw.
+    A byte order mark and line ends are ignored. A line that is not UTF-8, not JSON, not an object, or that has a
+    duplicate key yields a row without columns, with the reason as its flaw.
 
     Raises:
-        ValueError: for a list that cannot be read, of which no row can be told from another.
+        ValueError: if a JSON list cannot be read; its rows cannot be separated in that case.
     """
     with path.open("rb") as file:
         head = file.read(4096).removeprefix(_BOM).lstrip()
@@ -236,7 +238,7 @@ def _row(place: str, value: Any, flaw: str = "") -> PlacedRow:
 
 
 def _decoded(content: bytes) -> tuple[Any, str]:
-    """What a text of JSON says, or why it says nothing."""
+    """Returns the value of a JSON text and "", or None and the reason why it cannot be read."""
     try:
         return json.loads(content.removeprefix(_BOM).decode("utf-8"), object_pairs_hook=_once), ""
     except UnicodeDecodeError:
@@ -245,7 +247,7 @@ def _decoded(content: bytes) -> tuple[Any, str]:
         return None, str(error)
     except json.JSONDecodeError as error:
         return None, f"not valid JSON ({error.msg})"
-    except (ValueError, RecursionError):  # a number of more digits than Python reads, or lists in lists
+    except (ValueError, RecursionError):  # a number with more digits than Python reads, or too deep nesting
         return None, "not valid JSON (too deep, or a number of too many digits)"
 
 

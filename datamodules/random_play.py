@@ -1,12 +1,12 @@
-"""Countdown played for many boards at once: random legal moves, exhaustion, and what a search learns under one state.
+"""Vectorized Countdown for many boards: random legal moves, exhaustive search, and what it shows about each state.
 
-Boards are integer arrays of K numbers a row. A child that the rules forbid is a row of −1, and so is all that grows
-from it. The plain functions of ``contrastive_reasoning.tasks.countdown`` are the rules; the test compares board by
-board.
+Boards are integer arrays of K numbers per row. A child that the rules forbid is a row of −1, and so are all its
+descendants. The plain functions of ``contrastive_reasoning.tasks.countdown`` define the rules; the test compares
+results board by board.
 
-A trajectory starts from random numbers and makes random legal moves down to its anchor state. From there the search
-goes on: at once if the anchor is small enough, else after further random moves into one branch. Every value the search
-ends in is reached from the anchor, failed branches included; and if the anchor itself was exhausted, every other value
+A trajectory starts from random numbers and makes random legal moves down to its anchor state. An exhaustive search
+follows, directly if the anchor is small enough, else after further random moves into one branch. Every final value of
+the search is reached from the anchor, failed branches included. If the anchor itself was exhausted, every other value
 is a certified dead end.
 
     start (a, b, c, d) ──random──► anchor (a·b, c, d) ──every line of play──► {reached}      the rest: dead ends
@@ -29,27 +29,27 @@ from contrastive_reasoning.tasks.countdown.game import MAX_RESULT
 from contrastive_reasoning.tasks.countdown.states import PADDING, WIDTH
 
 VALUES = MAX_RESULT
-"""Every number a legal move can make is in 0 … VALUES − 1."""
+"""Every result of a legal move is in 0 … VALUES − 1."""
 
 
 def children(boards: Int[ndarray, "N K"]) -> Int[ndarray, "N M K-1"]:
     """The M = 4·K(K−1)/2 boards one move away, the new number first; forbidden ones are rows of −1.
 
-    Two equal children (two ways to the same board) both stand, as the game lists both moves.
+    Equal children (two ways to the same board) are both included, since the game lists both moves.
     """
     rows = [_children_of_pair(boards, i, j) for i, j in combinations(range(boards.shape[1]), 2)]
     return np.concatenate(rows, axis=1)
 
 
 def random_move(boards: Int[ndarray, "N K"], rng: np.random.Generator) -> Int[ndarray, "N K-1"]:
-    """One move of each board, uniform over its legal moves."""
+    """Makes one random move on each board, uniform over its legal moves."""
     options = children(boards)
     lots = np.where(options[..., 0] >= 0, rng.random(options.shape[:2]), -1.0)
     return options[np.arange(len(boards)), lots.argmax(axis=1)]
 
 
 def reached_values(boards: Int[ndarray, "N K"]) -> Bool[ndarray, "N V"]:
-    """Every final value under each board, by exhausting its search; what is False is a certified dead end.
+    """The final values under each board, by exhaustive search; False marks a certified dead end.
 
     A board of K numbers has up to 48 lines of play at K = 3 and 1,152 at K = 4.
     """
@@ -57,7 +57,7 @@ def reached_values(boards: Int[ndarray, "N K"]) -> Bool[ndarray, "N V"]:
     while leaves.shape[2] > 1:
         leaves = children(leaves.reshape(-1, leaves.shape[2])).reshape(len(boards), -1, leaves.shape[2] - 1)
     reached = np.zeros((len(boards), VALUES + 1), dtype=bool)
-    # the last column catches the −1 of forbidden lines and starting numbers beyond the limit
+    # the last column (index −1) collects forbidden lines and initial numbers beyond the limit
     values = np.where(leaves[..., 0] < VALUES, leaves[..., 0], -1)
     reached[np.arange(len(boards))[:, None], values] = True
     return reached[:, :VALUES]
@@ -65,17 +65,17 @@ def reached_values(boards: Int[ndarray, "N K"]) -> Bool[ndarray, "N V"]:
 
 @dataclass(frozen=True, kw_only=True)
 class Plays:
-    """A anchors of the same number of numbers, one from each of A trajectories."""
+    """A anchors of K numbers each, one from each of A trajectories."""
 
     anchors: Int[ndarray, "A K"]
     reached: Bool[ndarray, "A V"]
     """Values known to be reachable from the anchor."""
     exhausted: bool
-    """Whether what is not in ``reached`` is known to be out of reach."""
+    """Whether all values not in ``reached`` are known to be unreachable."""
 
 
 def keys_of(states: Collection[Sequence[int]]) -> Int[ndarray, " H"]:
-    """The keys of states by their numbers, in any order, each once and ascending; the states may differ in size."""
+    """The distinct keys of states in ascending order. States may differ in size; their number order does not matter."""
     by_size: dict[int, list[Sequence[int]]] = {}
     for state in states:
         by_size.setdefault(len(state), []).append(state)
@@ -92,10 +92,10 @@ def draw_anchors(
     held_out: Int[ndarray, " H"],
     rng: np.random.Generator,
 ) -> Int[ndarray, "A K"]:
-    """Where A = ``count`` trajectories stand after ``moves`` random moves from uniform numbers.
+    """The states of A = ``count`` trajectories after ``moves`` random moves from uniform numbers.
 
-    ``held_out`` is what ``keys_of`` returns. Those whose start or anchor has a key of it are drawn again; a ValueError
-    if nearly all have.
+    ``held_out`` is a result of ``keys_of``. A trajectory is redrawn if the key of its start or its anchor is in it.
+    Raises a ValueError if this applies to nearly all trajectories.
     """
     kept: list[Int[ndarray, "N K"]] = []
     missing = count
@@ -113,7 +113,7 @@ def draw_anchors(
 
 
 def search_under(anchors: Int[ndarray, "A K"], *, exhaust_up_to: int, rng: np.random.Generator) -> Plays:
-    """What is learnt under each anchor: by exhausting it, or one random branch of it with ``exhaust_up_to`` numbers."""
+    """Searches exhaustively under each anchor, or under one random branch of it with ``exhaust_up_to`` numbers."""
     branch = anchors
     while branch.shape[1] > exhaust_up_to:
         branch = random_move(branch, rng)
@@ -121,7 +121,7 @@ def search_under(anchors: Int[ndarray, "A K"], *, exhaust_up_to: int, rng: np.ra
 
 
 def encode_boards(boards: Int[ndarray, "N K"]) -> Int[Tensor, "N 6"]:
-    """N boards of K ≤ 6 numbers as ``encode_state`` writes them: descending, padded with −1 (which may be there)."""
+    """Encodes N boards of K ≤ 6 numbers as ``encode_state`` does: descending, padded with −1. Boards may contain −1."""
     rows = -np.sort(-boards.astype(np.int64), axis=1)
     return torch.from_numpy(np.pad(rows, ((0, 0), (0, WIDTH - rows.shape[1])), constant_values=PADDING))
 
@@ -137,9 +137,9 @@ def _children_of_pair(boards: Int[ndarray, "N K"], i: int, j: int) -> Int[ndarra
 
 
 def _keys(boards: Int[ndarray, "N K"]) -> Int[ndarray, " N"]:
-    """One integer a multiset: unique for up to five numbers below 2,047 and six below 1,023.
+    """One integer per multiset, unique for up to five numbers below 2,047 and six below 1,023.
 
-    Larger ones may share a key, which holds out too much, never too little.
+    Multisets of larger numbers may share a key; this can hold out too many states, but never too few.
     """
     rows = np.sort(boards, axis=1).astype(np.int64) + 1
     shift = 10 if rows.shape[1] == WIDTH else 11
@@ -147,7 +147,7 @@ def _keys(boards: Int[ndarray, "N K"]) -> Int[ndarray, " N"]:
 
 
 def _in_ascending(values: Int[ndarray, " N"], ascending: Int[ndarray, " H"]) -> Bool[ndarray, " N"]:
-    """Whether each is one of ``ascending``. ``np.isin`` would sort or hash these again at every call."""
+    """Whether each value is in ``ascending``. ``np.isin`` would sort or hash that array again at every call."""
     if not len(ascending):
         return np.zeros(len(values), dtype=bool)
     places = np.searchsorted(ascending, values).clip(max=len(ascending) - 1)

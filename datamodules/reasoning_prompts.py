@@ -1,4 +1,4 @@
-"""The problems that GRPO learns from, in batches: which ones stand in a step is a function of (seed, step) alone."""
+"""Batches of problems for GRPO. The problems of a step depend only on (seed, step)."""
 
 from __future__ import annotations
 
@@ -17,32 +17,33 @@ from contrastive_reasoning.rollout.batch import RolloutBatch
 from contrastive_reasoning.tasks.base import Problem, Task
 
 LISTED = 1_000
-"""Rows of the table of problems left out, at most."""
+"""Maximum number of rows in the table of problems left out."""
 TRAINING_PROBLEMS = "training_problems"
-"""The setting of a validation's training problems: their metrics are ``val/training_problems/…``."""
+"""The setting for validation on training problems; their metrics are ``val/training_problems/…``."""
 LEFT_OUT = "train/prompts_left_out"
-"""The metric that counts them, and the table that lists them."""
+"""Name of the metric that counts the problems left out, and of the table that lists them."""
 
 
 class ProblemBatch:
     """P problems, and the rollouts that a callback draws for them.
 
-    A plain class on purpose: Lightning walks dicts, lists and dataclasses when it moves a batch to the device and
-    raises on frozen ones, but leaves a plain object alone; what the callback puts in is what ``training_step`` sees.
+    It is deliberately a plain class. When Lightning moves a batch to the device, it traverses dicts, lists and
+    dataclasses and raises on frozen ones, but returns a plain object unchanged. ``training_step`` therefore receives
+    the same object that the callback has filled.
     """
 
     def __init__(self, problems: Sequence[Problem], *, counted: int | None = None, setting: str = MAIN) -> None:
         self.problems = tuple(problems)
         self.setting = setting
-        """While validating: what the problems are of, as in a suite: held-out ones (``main``) or training problems."""
+        """For validation: the setting, as in a suite: held-out problems (``main``) or training problems."""
         self.counted = len(self.problems) if counted is None else counted
-        """How many of them, from the first on, are this rank's own; those after only fill it up, unscored."""
+        """How many of the problems, from the first on, are this rank's own; the rest is padding and not scored."""
         self.rollouts: RolloutBatch | None = None
-        """Sampled while training, greedy while validating."""
+        """Sampled in training, greedy in validation."""
         self.sampled: RolloutBatch | None = None
-        """While validating: several sampled rollouts per problem."""
+        """In validation: several sampled rollouts per problem."""
         self.generated = NO_WORK
-        """All that was drawn for this step of training, what was thrown away too; ``projected`` are its tokens."""
+        """All generated for this training step, including discarded rollouts; ``projected`` are its tokens."""
 
     def __len__(self) -> int:
         return len(self.problems)
@@ -52,26 +53,28 @@ class ProblemBatch:
 class ReasoningPrompts(LightningDataModule):
     """Batches of problems for rollouts.
 
-    Training walks through the training problems in an order that is a permutation of (seed, epoch); a batch may end one
-    epoch and begin the next. A resumed run continues at the module's ``rollout_step``. Validation is a fixed set.
+    Training iterates over the training problems in a permutation that depends on (seed, epoch). A batch may span the
+    end of one epoch and the beginning of the next. A resumed run continues at the module's ``rollout_step``. Validation
+    uses a fixed set.
 
-    Of R ranks, rank r has every R-th problem of a batch, from its r-th on: all ranks together have what one process
-    would, and as many problems each. Where a validation batch does not come out even a problem fills it up, unscored.
+    With R ranks, rank r has every R-th problem of a batch, starting with the r-th. All ranks together have the problems
+    of a single process, and each has the same number. An uneven validation batch is padded with a problem that is not
+    scored.
     """
 
     task: Task
     problems_per_step: int
-    """P, the problems of one rollout batch."""
+    """P, the number of problems in one rollout batch."""
     validation_problems: int
-    """How many of the validation split are used, from its beginning."""
+    """Number of problems used for validation: the first ones of the validation split."""
     training_problems: int
-    """How many of the training split are tried beside them, from its beginning."""
+    """Number of training problems evaluated in addition: the first ones of the training split."""
     steps: int
-    """Rollout batches that the policy learns from, one Lightning epoch; a reward that is warmed up alone (the module's
-    ``warmup_steps``) gets its own before them.
+    """Number of rollout batches on which the policy is trained, one Lightning epoch. The batches for warming up a
+    reward alone (the module's ``warmup_steps``) come before and are not included.
     """
     max_prompt_tokens: int | None
-    """Training problems with longer prompts are left out; None: none is."""
+    """Training problems with longer prompts are left out. None: no limit."""
     seed: int
 
     def __post_init__(self) -> None:
@@ -105,10 +108,10 @@ class ReasoningPrompts(LightningDataModule):
         )
 
     def _short_enough(self, problems: Sequence[Problem]) -> Sequence[Problem]:
-        """Problems whose prompt the module's policy reads in at most ``max_prompt_tokens``; reports those that are not.
+        """Problems whose prompt has at most ``max_prompt_tokens`` tokens for the module's policy; reports the others.
 
         Raises:
-            ValueError: if none is left.
+            ValueError: if no problem is left.
         """
         if self.max_prompt_tokens is None or self.trainer is None:
             return problems
@@ -157,12 +160,12 @@ class ReasoningPrompts(LightningDataModule):
 
 
 def place_of(trainer: Trainer | None) -> tuple[int, int]:
-    """The number of this rank, and how many there are."""
+    """The rank of this process, and the number of ranks."""
     return (0, 1) if trainer is None else (trainer.global_rank, trainer.world_size)
 
 
 def own_batch(problems: Sequence[Problem], *, rank: int, ranks: int, setting: str = MAIN) -> ProblemBatch:
-    """A rank's problems of a batch, with the first one of the batch to fill it up where others have one more."""
+    """A rank's problems of a batch, padded with the batch's first problem if other ranks have one more."""
     own = list(problems[rank::ranks])
     longest = -(-len(problems) // ranks)
     return ProblemBatch([*own, *[problems[0]] * (longest - len(own))], counted=len(own), setting=setting)
@@ -170,7 +173,7 @@ def own_batch(problems: Sequence[Problem], *, rank: int, ranks: int, setting: st
 
 @dataclass(kw_only=True)
 class ProblemSteps:
-    """A rank's batches of a run from ``first_step`` on. Resumable without a state: the step determines all."""
+    """A rank's batches of a run from ``first_step`` on. It resumes without a state: the step determines the batch."""
 
     problems: Sequence[Problem]
     problems_per_step: int
@@ -185,7 +188,7 @@ class ProblemSteps:
             raise ValueError("the training split has no problems")
 
     def __len__(self) -> int:
-        """Steps of the whole run, those before ``first_step`` included: Lightning resumes a checkpoint's count."""
+        """Steps of the whole run, including those before ``first_step``: Lightning resumes the checkpoint's count."""
         return self.steps
 
     def __iter__(self) -> Iterator[ProblemBatch]:
@@ -194,15 +197,15 @@ class ProblemSteps:
             yield ProblemBatch([self.problems[row] for row in rows[self.rank :: self.ranks]])
 
     def state_dict(self) -> dict[str, int]:
-        """Nothing; it tells Lightning that this loader resumes in the middle of an epoch."""
+        """Returns an empty state; the method marks the loader for Lightning as resumable in the middle of an epoch."""
         return {}
 
     def load_state_dict(self, state: dict[str, int]) -> None:
-        """Nothing to restore: ``first_step`` is the module's own count."""
+        """Restores nothing: ``first_step`` comes from the module's own count."""
 
 
 def rows_of_step(step: int, size: int, total: int, *, seed: int) -> list[int]:
-    """Which of ``total`` problems stand in the step: the next ``size`` of an endless row of permutations."""
+    """The indices of a step's problems out of ``total``: the next ``size`` of an endless sequence of permutations."""
     places = range(step * size, (step + 1) * size)
     orders = {}
     for epoch in {place // total for place in places}:

@@ -1,10 +1,10 @@
-"""Stories with their solutions, before any outcome: arithmetic and form are taught, of the words only some.
+"""Stories with solutions for a warm start, which teaches arithmetic, the form, and the meaning of only some words.
 
-A taught word is shown with its meaning. A learnt one is shown with a random meaning, another in every story: the
-policy sees what such words may do and never what this one does, so a completion is right by arithmetic and often
-wrong by the story. Plain sums are shown between the stories (at first alone), over all numbers, those that stand in no
-training story included. Nothing of a held-out problem is ever shown: a story that belongs to another split is drawn
-again, whatever meanings its words were shown with.
+A taught word is shown with its meaning. A learnt word is shown with a random meaning, drawn anew for every story. The
+policy sees the possible effects of such words but never the true effect of this one. A completion is thus correct
+arithmetic, but often wrong for the story. Plain sums are mixed with the stories (at first there are only sums). They
+cover all numbers, including those that occur in no training story. Held-out problems are never shown: a story of
+another split is redrawn, whatever meanings are shown with its words.
 """
 
 from __future__ import annotations
@@ -29,10 +29,9 @@ CONSONANTS, VOWELS = "bdfghklmnprstvz", "aeiou"
 
 
 def draw_story(task: ArithmeticTask, split: Split, rng: random.Random, *, made_up: bool) -> Example:
-    """A story of ``split`` and its solution with the meanings that its words are shown with.
+    """Draws a story of ``split`` and its solution, with the meanings that a warm start shows for its words.
 
-    Names and thing are those of the lexicon, or made up letter by letter, so that reading a name does not depend on
-    having seen it.
+    Names and thing are from the lexicon, or made up letter by letter, so that the policy can also read unseen names.
     """
     while True:
         story = task.space.sample(rng)
@@ -47,7 +46,7 @@ def draw_story(task: ArithmeticTask, split: Split, rng: random.Random, *, made_u
 
 
 def made_up_name(rng: random.Random) -> str:
-    """Three or four letters that can be spoken and are nobody's name."""
+    """Draws three or four pronounceable letters that are not a name of the lexicon."""
     while True:
         name = "".join([rng.choice(letters) for letters in (CONSONANTS, VOWELS, CONSONANTS, VOWELS)])
         name = name[rng.randrange(2) :]
@@ -56,7 +55,7 @@ def made_up_name(rng: random.Random) -> str:
 
 
 def draw_sum(task: ArithmeticTask, rng: random.Random) -> Example:
-    """One operation on an amount and a number of the task's range, as a problem and its solution."""
+    """Draws one operation on an amount and a number of the task's range, as a problem and its solution."""
     numbers = task.space.numbers(new=True)
     while True:
         op, number = rng.choice("++--*/"), rng.choice(numbers)
@@ -83,8 +82,9 @@ class StoryCorpus:
 class Stories(ExampleData):
     """Batches of stories and sums.
 
-    The first ``sum_steps`` batches of training, counted from 0, hold sums alone, later ones a share ``sums`` of them.
-    In a share ``made_up`` of the batches all names are made up: they are long, and rows of one batch are padded alike.
+    The first ``sum_steps`` training batches, counted from 0, contain only sums, later ones a share ``sums`` of them.
+    In a share ``made_up`` of the batches all names are made up. Whole batches have them because made-up names are long,
+    and all rows of a batch are padded to the same length.
     """
 
     task: ArithmeticTask

@@ -1,12 +1,12 @@
 """The published study's search traces as critic data, in its three forms: V1 and V2 as integers, and text.
 
-Integers: distinct training problems are solved once each, T triples are drawn from each: 100,000 trajectories × 20
-triples are the poster's 2,000,000 examples. The searches run in worker processes; their order does not depend on how
-many.
+Integers: each distinct training problem is solved once, and T triples are drawn from its search. 100,000 trajectories
+× 20 triples are the poster's 2,000,000 examples. The searches run in worker processes; their order does not depend on
+the number of processes.
 
-Text: a trace up to a line against a later line. ``state_actions`` is the prefix with its line, ``goals`` the later
-line, both as the critic's ``tokenize`` gives them. Trajectories are drawn and written when needed: 100,000 of them
-would be gigabytes of text.
+Text: a trace up to and including a line against a later line. ``state_actions`` is the prefix with its line, ``goals``
+is the later line, both in the form that the critic's ``tokenize`` returns. Trajectories are drawn and written on
+demand, because 100,000 of them would be gigabytes of text.
 """
 
 from __future__ import annotations
@@ -49,21 +49,21 @@ from datamodules.oracle_states import (
 )
 
 DrawRow = Callable[[SearchTree, random.Random], Sequence[int]]
-"""One triple of a trajectory as a row of integers."""
+"""Draws one triple of a trajectory as a row of integers."""
 REDRAWS = 100
-"""Draws for each triple of a trajectory before it is given up: its search visited hardly anything that may be shown."""
+"""Maximum number of draws per triple. A trajectory that needs more is skipped: it visits too few allowed states."""
 CHUNK = 64
-"""Trajectories handed to a worker at once."""
+"""Number of trajectories that a worker processes at once."""
 
 
 def reserved_keys(task: CountdownTask) -> frozenset[str]:
-    """Keys of the problems that no trajectory may solve: those that are judged, and those that are never generated."""
+    """Keys of problems that no trajectory may solve: validation and test problems, and those never generated."""
     judged = [problem.key for split in ("validation", "test") for problem in task.problems(split)]
     return task.reserved_keys() | frozenset(judged)
 
 
 def diagonal_batch(state_actions: Any, goals: Any, same_goal: Bool[Tensor, "A A"] | None, *, size: int) -> CriticBatch:
-    """A batch of A = ``size`` anchors, each with the goal of its own row; those with the same goal are no negatives."""
+    """A batch of A = ``size`` anchors, each with its row's goal as positive; ``same_goal`` pairs are no negatives."""
     positive = torch.eye(size, dtype=torch.bool)
     candidate = torch.ones_like(positive) if same_goal is None else positive | ~same_goal
     return CriticBatch(state_actions=state_actions, goals=goals, positive=positive, candidate=candidate)
@@ -73,29 +73,30 @@ def diagonal_batch(state_actions: Any, goals: Any, same_goal: Bool[Tensor, "A A"
 class TraceArrays(L.LightningDataModule, ABC):
     """Batches of A = ``batch_size`` triples from different trajectories; the diagonal is positive.
 
-    With ``mask_same_goal`` pairs whose goals are equal are no negatives.
+    With ``mask_same_goal``, pairs with equal goals are not negatives.
     """
 
     draw_row: ClassVar[DrawRow]
     oracle_form: ClassVar[Encoding]
 
     task: CountdownTask
-    """The keys of its validation and test problems never occur in the trajectories. Their states at the start, and the
-    fixed oracle states, never stand in a triple, whatever the target.
+    """The keys of its validation and test problems never occur in the trajectories. Their initial states, and the fixed
+    oracle states, never occur in a triple, for any target.
     """
     space: ProblemSpace
-    """What the trajectories' problems are drawn from; only those of the training split are."""
+    """The distribution of the trajectories' problems, restricted to the training split."""
     trajectories: int
-    """How many, all different problems; the first ``validation_batches · batch_size`` validate."""
+    """Number of trajectories, all of different problems; the first ``validation_batches · batch_size`` are used for
+    validation."""
     triples_each: int
     mask_same_goal: bool
     batch_size: int
     validation_batches: int
     oracle_batch_size: int
     search_workers: int
-    """Processes that build the table, once."""
+    """Number of processes that build the table, once."""
     workers: int
-    """Loader processes."""
+    """Number of loader processes."""
     seed: int
 
     def __post_init__(self) -> None:
@@ -110,7 +111,7 @@ class TraceArrays(L.LightningDataModule, ABC):
 
     @abstractmethod
     def encode(self, rows: Int[Tensor, "A W"]) -> tuple[Tensor, Tensor]:
-        """Rows of the table to ``(state_actions, goals)``."""
+        """Converts rows of the table to ``(state_actions, goals)``."""
 
     def setup(self, stage: str | None = None) -> None:
         """Searches all trajectories, once."""
@@ -129,7 +130,7 @@ class TraceArrays(L.LightningDataModule, ABC):
                 )
 
     def batch(self, number: int, *, validation: bool = False) -> CriticBatch:
-        """Batch ``number`` of the training or of the validation trajectories: a function of it and the seed."""
+        """Batch ``number`` of the training or validation trajectories: a function of number and seed."""
         self.setup()
         assert self.table is not None
         held_back = self.validation_batches * self.batch_size
@@ -141,7 +142,7 @@ class TraceArrays(L.LightningDataModule, ABC):
         return diagonal_batch(state_actions, goals, same, size=len(rows))
 
     def count_drawn(self, batches: int) -> Mapping[str, int]:
-        """How many different ``trajectories`` the first batches of training draw from, and how many ``triples``."""
+        """Counts the different ``trajectories`` and ``triples`` in the first ``batches`` training batches."""
         held_back = self.validation_batches * self.batch_size
         return count_drawn(
             self.trajectories - held_back, self.triples_each, batches, batch_size=self.batch_size, seed=self.seed
@@ -158,8 +159,8 @@ class TraceArrays(L.LightningDataModule, ABC):
 class TracesV1(TraceArrays):
     """Start and a visited array against an array visited later: ``state_actions`` (A, 2, 6), ``goals`` (A, 6).
 
-    Every goal is reachable from the start, so the action can be ignored at no cost: what the study found, and what the
-    action probe measures.
+    Every goal is reachable from the start, so a critic can ignore the action at no cost. The study found this effect,
+    and the action probe measures it.
     """
 
     draw_row = array_row
@@ -172,8 +173,8 @@ class TracesV1(TraceArrays):
 class TracesV2(TraceArrays):
     """A visited array against the problem's fixed target: ``state_actions`` (A, 6), ``goals`` (A,).
 
-    The search visits failed branches too, so many positives are states from which the target is out of reach: a trace
-    shows of a state that it was visited on the way, no more.
+    The search also visits failed branches, so the target is unreachable from many positive states. A trace only shows
+    that a state was visited on the way.
     """
 
     draw_row = target_row
@@ -195,17 +196,17 @@ def triple_table(
     workers: int,
     progress: Callable[[int], None] | None = None,
 ) -> Int[ndarray, "N T W"]:
-    """N = ``trajectories`` distinct problems of the training split, T = ``triples_each`` rows from the search of each.
+    """Builds a table of T = ``triples_each`` rows from the search of each of N = ``trajectories`` training problems.
 
     Args:
-        space: what problems are drawn from.
+        space: the distribution of the problems, which are distinct and of the training split.
         trajectories: N.
         triples_each: T.
         seed: draw i of a problem and its triples are functions of (seed, i).
         exclude: keys of problems that must not occur.
-        held_out: sorted numbers of states that neither start a trajectory nor stand in a row, whatever the target.
-        draw_row: a module-level function, so that workers can be sent it.
-        workers: processes; 0 searches in this one.
+        held_out: sorted numbers of states that neither start a trajectory nor occur in a row, for any target.
+        draw_row: a module-level function, so that it can be sent to workers.
+        workers: number of processes; 0 searches in this process.
         progress: called with the number of trajectories found so far.
 
     Raises:
@@ -217,8 +218,8 @@ def triple_table(
         batch_size=None,
         num_workers=workers,
         collate_fn=as_drawn,
-        multiprocessing_context="spawn" if workers else None,  # threads of this process cannot harm the workers
-        generator=torch.Generator(),  # else the loader draws its seed from the global one
+        multiprocessing_context="spawn" if workers else None,  # safe although this process has threads
+        generator=torch.Generator(),  # otherwise the loader draws its seed from the global generator
     )
     found: set[str] = set()
     table: Int[ndarray, "N T W"] | None = None
@@ -249,14 +250,14 @@ def _triples_of(
     draw_row: DrawRow,
     triples_each: int,
 ) -> list[tuple[str, Int[ndarray, "T W"]]]:
-    """The key of each problem of a chunk of draws, and T rows of its search."""
+    """The keys of the problems in a chunk of draws, each with T rows of its search; unusable ones are skipped."""
     drawn = []
     for index in range(chunk * CHUNK, (chunk + 1) * CHUNK):
         numbers, target = draw(space, seed=seed, split="train", index=index, exclude=exclude)
         if tuple(sorted(numbers)) in held_out:
             continue
         tree = search(numbers, target)
-        if len(tree.states) > 2:  # a target reached by the only move visited leaves no triple to draw
+        if len(tree.states) > 2:  # if the first visited move reaches the target, there is no triple to draw
             rng = random.Random(f"triples/{seed}/{index}")
             tries = (draw_row(tree, rng) for _ in range(REDRAWS * triples_each))
             rows = list(islice((row for row in tries if not held_out.intersection(states_of(row))), triples_each))
@@ -266,7 +267,7 @@ def _triples_of(
 
 
 def states_of(row: Sequence[int]) -> list[tuple[int, ...]]:
-    """The sorted numbers of each state that stands in a row: whole arrays of ``WIDTH``, a lone target is none."""
+    """The sorted numbers of each state in a row. States are whole arrays of ``WIDTH``; a single target is not one."""
     arrays = [row[k : k + WIDTH] for k in range(0, len(row) - WIDTH + 1, WIDTH)]
     return [tuple(sorted(number for number in array if number != PADDING)) for array in arrays]
 
@@ -274,8 +275,8 @@ def states_of(row: Sequence[int]) -> list[tuple[int, ...]]:
 def batch_rows(table: Int[ndarray, "N T W"], number: int, *, batch_size: int, seed: int) -> Int[ndarray, "A W"]:
     """Batch ``number``: A ≤ N rows from A different trajectories.
 
-    Epoch e walks through all trajectories once, in an order drawn from (seed, e), and takes triple e mod T of each; the
-    trajectories that do not fill a last batch are left out of the epoch.
+    Epoch e visits every trajectory at most once, in a random order of (seed, e), and takes triple e mod T of each.
+    Trajectories that do not fill a last batch are left out of the epoch.
     """
     trajectories, triples_each, _ = table.shape
     epoch, place = divmod(number, trajectories // batch_size)
@@ -284,7 +285,7 @@ def batch_rows(table: Int[ndarray, "N T W"], number: int, *, batch_size: int, se
 
 
 def count_drawn(trajectories: int, triples_each: int, batches: int, *, batch_size: int, seed: int) -> dict[str, int]:
-    """How many different trajectories, and triples of them, :func:`batch_rows` draws in its first ``batches``."""
+    """Counts the different trajectories and triples that :func:`batch_rows` draws in its first ``batches``."""
     drawn = np.zeros((trajectories, triples_each), dtype=bool)
     of_an_epoch = trajectories // batch_size
     for epoch in range(-(-batches // of_an_epoch)):
@@ -295,7 +296,7 @@ def count_drawn(trajectories: int, triples_each: int, batches: int, *, batch_siz
 
 @lru_cache(maxsize=4)
 def order_of_epoch(trajectories: int, *, seed: int, epoch: int) -> Int[ndarray, " N"]:
-    """A permutation of (seed, epoch), remembered for the epoch's other batches: it takes longer than a batch of 16."""
+    """A permutation that depends on (seed, epoch), cached for the epoch: it takes longer than a batch of 16."""
     order = np.random.default_rng([seed, epoch]).permutation(trajectories)
     order.flags.writeable = False
     return order
@@ -303,7 +304,7 @@ def order_of_epoch(trajectories: int, *, seed: int, epoch: int) -> Int[ndarray, 
 
 @runtime_checkable
 class TextReader(Reader, Protocol):
-    """Also in which style it reads traces, and how it writes a target as a goal."""
+    """A reader that also has the style in which it reads traces, and the text template of a target as a goal."""
 
     style: str
     goal_text: str
@@ -311,23 +312,23 @@ class TextReader(Reader, Protocol):
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class TracesText(L.LightningDataModule):
-    """Batches of A = ``batch_size`` text triples from different trajectories, as of :class:`TraceArrays`."""
+    """Batches of A = ``batch_size`` text triples from different trajectories, as in :class:`TraceArrays`."""
 
     task: CountdownTask
-    """The keys of its validation and test problems never occur in the trajectories. Their states at the start, and the
-    fixed oracle states, begin no trajectory and stand in no action and no goal, whatever the target.
+    """The keys of its validation and test problems never occur in the trajectories. Their initial states, and the fixed
+    oracle states, never begin a trajectory and never occur in an action or a goal, for any target.
     """
     space: ProblemSpace
     discount: float
-    """Γ of the later line; 1 for any later line."""
+    """γ for drawing the later line; with 1 every later line is equally likely."""
     mask_same_goal: bool
     batch_size: int
     validation_batches: int
     oracle_problems: int
-    """How many of the fixed held-out problems judge the critic; reading text is slow."""
+    """Number of fixed held-out problems for evaluating the critic; reading text is slow."""
     oracle_batch_size: int
     workers: int
-    """Loader processes, which search, write and tokenize."""
+    """Number of loader processes, which search, write and tokenize."""
     seed: int
 
     def __post_init__(self) -> None:
@@ -335,12 +336,12 @@ class TracesText(L.LightningDataModule):
         self.reader: TextReader | None = None
 
     def setup(self, stage: str | None = None) -> None:
-        """Takes tokenizer and style from the critic that is about to be trained; a ValueError if it reads no text."""
+        """Takes tokenizer and style from the trainer's critic; raises a ValueError if it does not read text."""
         if self.reader is None and self.trainer is not None:
             self.reader = reader_of(self.trainer, needed_by="datamodule=traces_text")
 
     def triples(self, number: int, *, split: Split) -> list[TextTriple]:
-        """The triples of batch ``number``: a function of it, the split and the seed."""
+        """The triples of batch ``number``: a function of number, split and seed."""
         train = split == "train"
         exclude, held_out = (self._reserved, self._held_out) if train else (frozenset(), frozenset())
         problems = draw_distinct(self.space, seed=(self.seed << 40) + number, split=split, exclude=exclude)
@@ -352,7 +353,7 @@ class TracesText(L.LightningDataModule):
     def _triple(
         self, numbers: tuple[int, ...], target: int, *, held_out: frozenset[tuple[int, ...]], rng: random.Random
     ) -> TextTriple | None:
-        """A triple of the problem's trace that shows no held-out state; None where none is found."""
+        """Draws a triple of the problem's trace without held-out states; None if none is found."""
         style = self._critic().style
         trace = search_trace(numbers, target, style=style).text
         tries = (text_triple(trace, style=style, discount=self.discount, rng=rng) for _ in range(REDRAWS))
@@ -396,5 +397,5 @@ class TracesText(L.LightningDataModule):
 
 
 def shown(triple: TextTriple) -> set[tuple[int, ...]]:
-    """The sorted numbers of the states that the action and the goal write."""
+    """The sorted numbers of the states written in the action and the goal."""
     return {*number_lists(triple.action), *number_lists(triple.goal)}

@@ -4,9 +4,9 @@
     L      = loss(scores / τ, positive, candidate)
 
 Each member of an ensemble has its own loss, its own bootstrap of the anchors and its own negatives. Held-out states
-with the exact oracle's answer come in a second validation loader.
+with the exact oracle's labels come in a second validation loader.
 
-Every rank has the whole batch, scores its own anchors against all goals, and takes the loss of all ranks' scores:
+Every rank has the whole batch, scores its own anchors against all goals, and computes the loss of all ranks' scores:
 
             goals of the batch
     rank 0  ▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓ ─┐
@@ -39,16 +39,16 @@ class CriticPretraining(FiniteSteps):
     """Trains ``critic`` with ``loss`` by automatic optimization.
 
     Args:
-        critic: any ``Critic``; it is the only thing trained.
+        critic: any ``Critic``; the only part that is trained.
         loss: scores, positive, candidate → scalar.
         optimizer: of the critic's weights, with its schedule.
-        negatives_per_anchor: negatives drawn per anchor and step, where all pairs cost too much; None scores all pairs.
-        seed: of those draws, which are a function of (seed, step).
-        gradient_clip: the largest norm of the gradient; None: any.
-        max_skipped_steps: batches that may be left out because a number of theirs is not finite.
+        negatives_per_anchor: negatives drawn per anchor and step, if all pairs cost too much; None scores all pairs.
+        seed: of those draws and of dropout; draws are a function of (seed, step).
+        gradient_clip: the maximum gradient norm; None: no clipping.
+        max_skipped_steps: batches that may be skipped because a number is not finite.
 
     Raises:
-        ValueError: ``negatives_per_anchor`` is below 1.
+        ValueError: if ``negatives_per_anchor`` is below 1.
     """
 
     def __init__(
@@ -102,7 +102,7 @@ class CriticPretraining(FiniteSteps):
         self._last_batch_end = perf_counter()
 
     def on_train_batch_end(self, outputs: Any, batch: CriticBatch, batch_idx: int) -> None:
-        """Log how many state–action–goal pairs are read per second, loading included."""
+        """Logs how many state–action–goal pairs are read per second, loading included."""
         now, before = perf_counter(), self._last_batch_end
         self._last_batch_end = now
         if before is not None and step_is_logged(self.trainer):
@@ -116,7 +116,7 @@ class CriticPretraining(FiniteSteps):
         return asdict(batch)
 
     def _training_loss(self, batch: CriticBatch) -> tuple[Tensor, dict[str, Tensor]]:
-        """The sum of the members' losses, and the mean over the members of what is logged."""
+        """The sum of the members' losses, and the mean of the logged metrics over the members."""
         members = members_of(self.critic)
         if len(members) == 1:
             return self._loss_and_metrics(batch, "train", self.global_step)
@@ -125,11 +125,11 @@ class CriticPretraining(FiniteSteps):
             for index, member in enumerate(members)
         ]
         columns = {name: torch.stack([metrics[name] for _, metrics in found]) for name in found[0][1]}
-        # the sum: members share no weights, so each one's gradient is that of its own loss
+        # the sum: members share no weights, so each member's gradient is that of its own loss
         return torch.stack([loss for loss, _ in found]).sum(), {name: c.mean() for name, c in columns.items()}
 
     def _bootstrapped(self, batch: CriticBatch, member: int) -> CriticBatch:
-        """As many anchors, drawn with replacement, each with its own row of pairs."""
+        """The same number of anchors, drawn with replacement, each with its own row of pairs."""
         seed = derived_seed((self.seed, "critic bootstrap", self.global_step, member))
         generator = torch.Generator().manual_seed(seed)
         rows = torch.randint(len(batch.positive), (len(batch.positive),), generator=generator).to(batch.positive.device)

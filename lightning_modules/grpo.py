@@ -64,7 +64,7 @@ from lightning_modules.optim import SKIPPED, AdamW, backward_all, check_gradient
 
 T = TypeVar("T")
 CPU_REFUSAL = "can't allocate memory"
-"""In the message of torch's allocator for the host, a plain RuntimeError."""
+"""Part of the message of torch's CPU allocator, which raises a plain RuntimeError."""
 SHARDED_OR_OFFLOADED = (
     "module.shard_reference and module.offload_reference: a reference is kept by one of them, got both"
 )
@@ -73,26 +73,26 @@ SHARDED_OR_OFFLOADED = (
 class GRPO(LightningModule):
     """Trains ``policy`` on the rollouts of each batch.
 
-    Only the policy is a registered module. The reference and whatever the reward owns are plain attributes: no
-    optimizer, checkpoint or strategy sees them.
+    Only the policy is a registered module. The reference and the parts of the reward are plain attributes: no
+    optimizer, checkpoint or strategy handles them.
 
     Args:
-        policy: what is trained.
-        reference: frozen policy for the KL term; None: there is none. It is dropped where no KL term has a weight.
-        offload_reference: keep it in the host's memory between rollout batches.
-        shard_reference: keep a share of its layers on each rank; a pass of it gathers them one after the other.
-        task: verifies completions while validating.
-        reward: credit of a rollout.
-        advantage: what that credit means within its group, per token.
+        policy: the policy to train.
+        reference: frozen policy for the KL term; None: no reference. It is dropped where no KL term has a weight.
+        offload_reference: keep it in host memory between rollout batches.
+        shard_reference: keep a share of its layers on each rank; a pass gathers them one after the other.
+        task: verifies completions in validation.
+        reward: gives each rollout its credit.
+        advantage: turns credit into advantages within the group, per token.
         objective: the loss on the policy.
-        correction: of the mismatch between the engine that drew the rollouts and the policy.
+        correction: corrects the mismatch between the engine that drew the rollouts and the policy.
         optimizer: builds the optimizer and gives the learning rate of every rollout batch.
         updates_per_rollout: passes over each rollout batch.
-        minibatches_per_rollout: mini-batches of whole groups that a pass is cut into, an optimizer step each.
-        microbatch_tokens: tokens that go through the policy at once, padding included where rows are padded. Packed, a
-            prompt counts once, though attention keeps its keys and values for each of its completions.
-        gradient_clip: the largest norm of the gradient; None: any.
-        max_skipped_steps: rollout batches that may be left out because a number of theirs is not finite.
+        minibatches_per_rollout: mini-batches of whole groups per pass, an optimizer step each.
+        microbatch_tokens: tokens in one pass through the policy, including padding where rows are padded. In a packed
+            pass a prompt counts once, though attention keeps its keys and values for each of its completions.
+        gradient_clip: the maximum gradient norm; None: no clipping.
+        max_skipped_steps: rollout batches that may be skipped because a number is not finite.
 
     Raises:
         ValueError: for a size below 1, a ``gradient_clip`` that is not positive, a policy with dropout, or a reference
@@ -150,21 +150,21 @@ class GRPO(LightningModule):
         self.full_kl = self.reference is not None and needs_full_kl(objective)
         """Whether the KL to the reference is over the whole vocabulary, not estimated from the sampled tokens."""
         self.rollout_step = 0
-        """Rollout batches trained on: the x-axis, the schedule's step, and the one number that resumes a run."""
+        """Rollout batches trained on: the x axis, the schedule's step, and the number from which a run resumes."""
         self.work = NO_WORK
-        """What passed through the policy, forward and backward, in the last step."""
+        """The work of the last step: what passed through the policy, forward and backward."""
         self.reported: Mapping[str, float] = {}
         """What the last training step logged; ``trainer.callback_metrics`` holds older values as well."""
         self.credit: Credit | None = None
-        """Of the last training step's rollouts; None where the reward was not finite."""
+        """Credit of the last training step's rollouts; None where the reward was not finite."""
         self.advantages: Tensor | None = None
         """(B, T) of the last training step; None where the policy was not updated, as in a reward's warm-up."""
 
     def training_step(self, batch: Any, batch_idx: int) -> None:
-        """Train on ``batch.rollouts``; a step with a number that is not finite is left out and counted.
+        """Trains on ``batch.rollouts``. A step with a number that is not finite is skipped and counted.
 
         Raises:
-            FloatingPointError: where that is one too many; the batch is written to the run's folder.
+            FloatingPointError: if too many steps were skipped; the batch is written to the run folder.
         """
         rollouts = rollouts_of(batch)
         self.work, self.credit, self.advantages = NO_WORK, None, None
@@ -180,7 +180,7 @@ class GRPO(LightningModule):
         self.report_step(self.reported, batch_size=len(rollouts))
 
     def learn(self, rollouts: RolloutBatch) -> dict[str, float]:
-        """Rollouts → credit → advantages → updates of the policy, once the reward is warmed up; metrics of them.
+        """Rollouts → credit → advantages → updates of the policy, once the reward is warmed up; returns their metrics.
 
         Raises:
             NotFinite: on every rank, where a number is not finite; the optimizer has not stepped on it.
@@ -214,9 +214,10 @@ class GRPO(LightningModule):
         }
 
     def minibatches(self, rollouts: RolloutTokens, advantages: Tensor) -> list[MinibatchUpdate]:
-        """The mini-batches of this rank, after ranks have evened out their tokens.
+        """The mini-batches of this rank, after the ranks have balanced their tokens.
 
-        Old log-probs of those after the first are scored now, while the policy is the one that sampled.
+        The old log-probs of all but the first mini-batch are scored now, while the policy is still the one that
+        sampled.
         """
         parts = minibatch_rows(rollouts, self.minibatches_per_rollout)
         trained = rows_with_gradient(advantages, reference=self.reference is not None)
@@ -229,7 +230,7 @@ class GRPO(LightningModule):
         ]
 
     def minibatch(self, rollouts: RolloutTokens, advantages: Tensor, *, among: Tensor, scored: bool) -> MinibatchUpdate:
-        """That of the rows ``among``, with the log-probs that have to be scored for it."""
+        """The mini-batch of the rows ``among``, with the log-probs that must be scored beforehand."""
         trained = rows_with_gradient(advantages, reference=self.reference is not None, among=among)
         parts = self.microbatches(rollouts, trained)
         reference = None if self.full_kl else self.reference
@@ -250,10 +251,10 @@ class GRPO(LightningModule):
         return list(microbatches(rollouts, self.policy, rows=rows, max_tokens=self.microbatch_tokens))
 
     def update(self, minibatch: MinibatchUpdate, *, where: str) -> dict[str, float]:
-        """One optimizer step on a mini-batch, with the learning rate of this rollout batch; its metrics.
+        """One optimizer step on a mini-batch, with the learning rate of this rollout batch; returns its metrics.
 
         Raises:
-            NotFinite: on every rank, where loss or gradient is not finite; updates before it were taken.
+            NotFinite: on every rank, where loss or gradient is not finite; earlier updates have been applied.
         """
         self.within_memory(partial(self.accumulate_gradient, minibatch))
         self.work += work_of_microbatches(self.policy, minibatch.microbatches)
@@ -269,8 +270,8 @@ class GRPO(LightningModule):
         }
 
     def accumulate_gradient(self, minibatch: MinibatchUpdate) -> None:
-        """Backward of every micro-batch, within the budget that is in force now."""
-        if minibatch.budget > self.microbatch_tokens:  # it was halved since they were cut
+        """Runs backward for every micro-batch, within the current token budget."""
+        if minibatch.budget > self.microbatch_tokens:  # the budget was halved after these micro-batches were made
             minibatch.restart(self.microbatches(minibatch.rollouts, minibatch.trained), self.microbatch_tokens)
         backward_all(self, [partial(self.loss, minibatch, microbatch) for microbatch in minibatch.microbatches])
 
@@ -283,34 +284,34 @@ class GRPO(LightningModule):
         return minibatch.loss(microbatch, *both)
 
     def within_memory(self, passes: Callable[[], T]) -> T:
-        """The result of ``passes``. Where a micro-batch does not fit into memory the budget is halved for good."""
+        """The result of ``passes``. If a micro-batch does not fit into memory, the budget is halved permanently."""
         while True:
             try:
                 return passes()
             except RuntimeError as error:
-                # fewer tokens at once may help only where the parameters alone hold gradients of the pass: on several
-                # ranks the others are in an exchange already; DeepSpeed and DDP keep sums of their own, on one device
-                # too, which would hold what was added before the pass failed
+                # A retry with fewer tokens is safe only if the gradients of the pass are in the parameters alone. On
+                # several ranks the others already wait in a collective. DeepSpeed and DDP keep their own gradient
+                # buffers, even on one device, which would still hold what was added before the failure.
                 alone = isinstance(self.trainer.strategy, SingleDeviceStrategy)
                 if not (out_of_memory(error) and self.microbatch_tokens > 1 and alone):
                     raise
             gc.collect()
-            torch.cuda.empty_cache()  # only here: the error held references to the pass
+            torch.cuda.empty_cache()  # after the except block: the error held references to the pass
             self.policy.zero_grad(set_to_none=True)
             self.microbatch_tokens //= 2
             rank_zero_warn(f"a micro-batch does not fit into memory: microbatch_tokens is {self.microbatch_tokens} now")
 
     def validation_step(self, batch: Any, batch_idx: int) -> None:
-        """Greedy completions in ``batch.rollouts``; several sampled ones per problem in ``batch.sampled``, if drawn."""
+        """Greedy completions are in ``batch.rollouts``; sampled ones, if drawn, in ``batch.sampled``."""
         metrics = validation_metrics(self.task, rollouts_of(batch), batch.sampled, count=max(batch.counted, 1))
         metrics = {f"val/{name}": value for name, value in named(batch.setting, metrics).items()}
         means, batch_size = mean_over_ranks(metrics, batch.counted)
-        # every rank logs the same: Lightning's own mean over ranks ignores how many problems each has
+        # every rank logs the same value: Lightning's own mean over ranks ignores how many problems each has
         self.log_dict(means, batch_size=batch_size)
         self.log("step", float(self.rollout_step), batch_size=batch_size, reduce_fx="max")  # Lightning's x-axis
 
     def report_step(self, metrics: Mapping[str, float], *, batch_size: int) -> None:
-        """Log a training step. Lightning's own way would repeat a metric in all steps that lack it."""
+        """Logs a training step. Lightning's own logging would repeat a metric in all later steps that lack it."""
         self.log_dict(dict(metrics), batch_size=batch_size, logger=False)  # for callbacks that read the latest value
         self.log("step", float(self.rollout_step), batch_size=batch_size)
         every = cast(Any, self.trainer).log_every_n_steps
@@ -329,7 +330,7 @@ class GRPO(LightningModule):
         return self.rollout_step - self.warmup_steps
 
     def phase(self, name: str) -> AbstractContextManager[None]:
-        """Attribute the seconds within to ``name`` in the profiler, if there is one."""
+        """Attributes the time within to ``name`` in the profiler."""
         return cast(Any, self.trainer).profiler.profile(name)
 
     def reference_on_device(self) -> AbstractContextManager[None]:
@@ -344,7 +345,7 @@ class GRPO(LightningModule):
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         checkpoint["rollout_step"] = self.rollout_step
-        checkpoint["steps_left_out"] = self.skipped.count  # deepspeed keeps "skipped_steps" to itself
+        checkpoint["steps_left_out"] = self.skipped.count  # deepspeed reserves the key "skipped_steps"
         checkpoint["microbatch_tokens"] = self.microbatch_tokens  # perhaps halved: another split rounds differently
         if isinstance(self.reward, TrainedReward):
             checkpoint["reward"] = self.reward.state_dict()
@@ -362,10 +363,10 @@ class GRPO(LightningModule):
 
 
 class Reference:
-    """Holds the frozen policy of a KL term. Not a module, so no optimizer, checkpoint or strategy of GRPO sees it.
+    """The frozen policy of a KL term. It is not a module, so no optimizer, checkpoint or strategy of GRPO handles it.
 
-    With ``offload`` it is kept in the host's memory, and on the device only within ``on_device``; with ``shard`` a rank
-    keeps its share of the layers. Raises ValueError for both.
+    With ``offload`` it is kept in host memory, and moves to the device only within ``on_device``. With ``shard`` each
+    rank keeps its share of the layers. Raises ValueError for both.
     """
 
     def __init__(self, policy: CausalLMPolicy, *, offload: bool, shard: bool) -> None:
@@ -377,10 +378,10 @@ class Reference:
         self._device = torch.device("cpu")
 
     def place(self, device: torch.device) -> None:
-        """Set the device on which it computes; the ranks are there by now."""
+        """Sets the device on which it computes. Called once the process group exists, which sharding needs."""
         self._device = device
         if self.shard:
-            shard_layers(self.policy.backbone, device)  # from where it was loaded: the device never has the whole
+            shard_layers(self.policy.backbone, device)  # so the device never holds the whole model
         self.policy.to("cpu" if self.offload else device)
 
     @contextmanager
@@ -398,7 +399,7 @@ def out_of_memory(error: RuntimeError) -> bool:
 
 
 def rollouts_of(batch: Any) -> RolloutBatch:
-    """The rollouts of a batch, which a callback has drawn."""
+    """The rollouts of a batch, drawn by a callback. Raises RuntimeError if there are none."""
     if batch.rollouts is None:
         raise RuntimeError("the batch holds no rollouts: add the RolloutGeneration callback, which draws them")
     return batch.rollouts

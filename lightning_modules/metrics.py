@@ -1,6 +1,6 @@
-"""Metrics as plain numbers by name: of rollouts and their rewards, of validation, and of a critic.
+"""Metrics by name, as plain numbers: of rollouts and their rewards, of validation, and of a critic.
 
-A critic is measured on the batch that it trains on, and against the exact oracle on held-out states.
+A critic is measured on its training batch, and against the exact oracle on held-out states.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from contrastive_reasoning.rollout.batch import RolloutBatch, verdicts_of
 from contrastive_reasoning.tasks.base import Status, Task, Verdict, correct_in_forms
 
 DEPTHS = (1, 2)
-"""Moves before the held-out states."""
+"""Numbers of moves that lead to the held-out states."""
 BINS = 15
 """Bins of the calibration error."""
 
@@ -33,7 +33,7 @@ BINS = 15
 def credit_metrics(credit: Credit) -> dict[str, float]:
     """Means of the outcome and of every part by name, valued steps per rollout, shares of the verdicts.
 
-    Rollouts that the reward failed on count in no mean; where it failed on all there is no mean.
+    Rollouts on which the reward failed count in no mean; if it failed on all, there is no mean.
     """
     metrics: dict[str, float] = {}
     if rewarded := [row for row in range(len(credit.outcome)) if row not in credit.failures]:
@@ -63,12 +63,12 @@ def verdict_shares(verdicts: Sequence[Verdict], *, prefix: str) -> dict[str, flo
 
 
 def accuracy_in_forms(verdicts: Sequence[Verdict], *, prefix: str, suffix: str = "") -> dict[str, float]:
-    """The share of right answers in a box (``boxed``) and in any form (``any``), where the task knows their form."""
+    """The share of correct answers in a box (``boxed``) and in any form (``any``), if the task reports their form."""
     return {f"{prefix}{form}{suffix}": sum(right) / len(right) for form, right in correct_in_forms(verdicts).items()}
 
 
 def rollout_metrics(rollouts: RolloutBatch) -> dict[str, float]:
-    """Length of completions and the share cut off."""
+    """Mean length of completions and the truncated share."""
     lengths = rollouts.mask.sum(dim=1).double()
     cut = sum(reason == "length" for reason in rollouts.finish_reasons)
     return {
@@ -91,10 +91,10 @@ def validation_metrics(
     """Accuracy, verdicts and the task's own scores of the greedy completions; pass@k of the sampled ones.
 
     Args:
-        task: verifies.
-        greedy: a completion per problem.
+        task: verifies them.
+        greedy: one completion per problem.
         sampled: a group per problem; None: none were drawn.
-        count: problems that count; those after them only fill up a rank's batch.
+        count: the number of problems that count; those after them only fill up a rank's batch.
     """
     verdicts = verdicts_of(task, greedy)[:count]
     correct = sum(verdict.correct for verdict in verdicts)
@@ -117,7 +117,7 @@ def validation_metrics(
 
 
 def batch_metrics(logits: Tensor, positive: Tensor, candidate: Tensor) -> dict[str, Tensor]:
-    """The four numbers worth watching, detached: categorical accuracy, positive and negative logits, logsumexp.
+    """Four diagnostics, detached: categorical accuracy, positive and negative logits, logsumexp.
 
     Args:
         logits: (A, C) scores over the temperature.
@@ -135,9 +135,9 @@ def batch_metrics(logits: Tensor, positive: Tensor, candidate: Tensor) -> dict[s
 
 
 class SiblingRanking(Metric):
-    """Share of (reachable, unreachable) pairs of states of one problem and depth that are ranked right.
+    """Share of (reachable, unreachable) pairs of states of one problem and depth that are ranked correctly.
 
-    Ties count half; NaN where no group of siblings has both kinds.
+    Ties count half; NaN if no group of siblings has both kinds.
     """
 
     full_state_update = False
@@ -169,9 +169,9 @@ class OracleMetrics(nn.Module):
         self.ranking = SiblingRanking()
 
     def update(self, logits: Tensor, batch: CriticOracleBatch) -> None:
-        """Add N states with their logits (N,)."""
+        """Adds N states with their logits (N,)."""
         wide, label = logits.detach().double(), batch.label.long()
-        ordered = 0.5 + 0.5 * wide / (1 + wide.abs())  # in (0, 1) in the same order: a sigmoid makes large logits equal
+        ordered = 0.5 + 0.5 * wide / (1 + wide.abs())  # in (0, 1), same order: a sigmoid makes large logits equal
         for depth, metric in zip(DEPTHS, self.auroc.values(), strict=True):
             at_depth = batch.depth == depth
             if at_depth.any():
@@ -188,7 +188,7 @@ class OracleMetrics(nn.Module):
         return probability.float().cpu(), label.bool().cpu()
 
     def compute(self) -> dict[str, Tensor]:
-        """Metrics by name, without those that have seen no state; resets them."""
+        """Metrics by name, without those that have no states; resets them."""
         named = {**self.auroc, "auprc": self.auprc, "ece": self.ece, "sibling_ranking": self.ranking}
         values = {name: metric.compute() for name, metric in named.items() if metric.update_called}  # pyright: ignore
         for metric in named.values():

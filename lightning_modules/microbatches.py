@@ -1,4 +1,4 @@
-"""How rollouts are divided, and updates on a part of them.
+"""Division of rollouts into mini-batches and micro-batches, and updates on a mini-batch.
 
     rollout batch ─► whole groups evened out between ranks ─► mini-batches of whole groups, an optimizer step each
                   ─► micro-batches by token budget, whose gradients add up; the longest come first
@@ -40,10 +40,10 @@ OBJECTIVE, SURPRISAL = "train/objective/", "train/rollout/surprisal"
 def rows_by_budget(
     groups: Sequence[Sequence[int]], *, tokens: Callable[[list[int]], int], budget: int
 ) -> list[list[int]]:
-    """Rows in micro-batches of at most ``budget`` tokens, counted by ``tokens``; every row is in exactly one.
+    """Divides rows into micro-batches of at most ``budget`` tokens, counted by ``tokens``; every row is in exactly one.
 
-    A group goes whole into the micro-batch that is being filled, or begins the next. One that is too large even for a
-    micro-batch of its own is split, and a row above the budget is a micro-batch by itself.
+    A whole group is added to the current micro-batch if it fits, or else begins the next. A group above the budget is
+    split into rows. A row above the budget is a micro-batch by itself.
     """
     if budget < 1:
         raise ValueError(f"microbatch_tokens must be at least 1, got {budget}")
@@ -59,9 +59,9 @@ def rows_by_budget(
 
 
 def cut_into_parts(batches: Sequence[list[int]], count: int, *, tokens: Callable[[list[int]], int]) -> list[list[int]]:
-    """The same rows in at least ``count`` micro-batches, as far as they can be cut, the largest cut first.
+    """Splits the largest micro-batches until there are ``count`` of them, or none has more than one row.
 
-    Where ranks exchange something in every micro-batch all need as many.
+    All ranks need the same number of micro-batches if they communicate in each.
     """
     parts = [list(batch) for batch in batches]
     while len(parts) < count and any(len(part) > 1 for part in parts):
@@ -73,7 +73,7 @@ def cut_into_parts(batches: Sequence[list[int]], count: int, *, tokens: Callable
 
 @dataclass(frozen=True, kw_only=True)
 class Microbatch:
-    """Some rows of a rollout batch, each of their prompts once, without the padding that only other rows need."""
+    """Some rows of a rollout batch, with each of their prompts once and only the padding that these rows need."""
 
     rows: Int[Tensor, " b"]
     """Which rows of the rollout batch these are."""
@@ -84,7 +84,7 @@ class Microbatch:
     completion_ids: Int[Tensor, "b t"]
     mask: Bool[Tensor, "b t"]
     idle: bool = False
-    """It passes through the policy only because other ranks have more micro-batches, and has no loss."""
+    """Whether it passes through the policy only because other ranks have more micro-batches. It has no loss."""
 
     @property
     def tensors(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -99,11 +99,11 @@ class Microbatch:
 def microbatches(
     rollouts: RolloutTokens, policy: CausalLMPolicy, *, rows: Bool[Tensor, " B"] | None = None, max_tokens: int
 ) -> Iterator[Microbatch]:
-    """The chosen rows of ``rollouts`` (None: all), each in one micro-batch.
+    """Yields the chosen rows of ``rollouts`` (None: all), each in one micro-batch.
 
-    Each has at most ``max_tokens`` tokens, counted as they go through ``policy``: packed where it packs, else padded.
-    A policy that always pads gains nothing from groups, so rows of like length go together instead. Every rank gets as
-    many micro-batches: see ``cut_into_parts``; where a rank has too few rows for that, some are idle.
+    A micro-batch has at most ``max_tokens`` tokens, as they go through ``policy``: packed if it packs, else padded. For
+    a policy that always pads, rows of similar length go together instead of groups. Every rank gets the same number of
+    micro-batches, see ``cut_into_parts``; a rank with too few rows gets idle ones.
     """
     chosen = range(len(rollouts)) if rows is None else rows.nonzero()[:, 0].tolist()
     prompts, completions = rollouts.prompt_mask.sum(dim=1).tolist(), rollouts.mask.sum(dim=1).tolist()
@@ -156,13 +156,13 @@ def score(policy: CausalLMPolicy, rollouts: RolloutTokens, parts: Sequence[Micro
     scores = torch.zeros_like(rollouts.old_log_probs, dtype=torch.float64)
     for microbatch in parts:
         log_probs = policy.log_probs(*microbatch.tensors, owner=microbatch.owner, temperature=rollouts.temperature)
-        if not microbatch.idle:  # else its row is scored elsewhere, with the rounding of its own micro-batch
+        if not microbatch.idle:  # the row of an idle one is scored elsewhere, with the rounding of its own micro-batch
             scores[microbatch.rows, : log_probs.shape[1]] = log_probs.double()
     return scores
 
 
 def work_of_microbatches(policy: CausalLMPolicy, parts: Sequence[Microbatch]) -> Work:
-    """What one pass of ``policy`` over all of these computes, and how much of it is padding."""
+    """The work of one pass of ``policy`` over all of these, padding included."""
     work = NO_WORK
     for part in (part for part in parts if not part.idle):
         prompts, completions = part.prompt_mask.sum(dim=1).tolist(), part.mask.sum(dim=1).tolist()
@@ -180,27 +180,27 @@ def balance_groups(
     policy: CausalLMPolicy,
     minibatches: int,
 ) -> tuple[RolloutTokens, Float[Tensor, "B t"]]:
-    """Exchange whole groups between ranks, so that each trains on nearly as many tokens; rollouts and advantages.
+    """Exchanges whole groups between ranks, so that each trains on a similar number of tokens; rollouts and advantages.
 
         drawn      rank 0  ▇▇▇ ▁ ▁    rank 1  ▇▇▇ ▅ ▇▇▇      ▁ a group of equal rewards: not passed through the policy
         balanced   rank 0  ▇▇▇ ▅ ▁    rank 1  ▇▇▇ ▁ ▇▇▇      as many groups on each as before
 
-    Ranks wait in every update for the one with most. The loss is a sum over all rows, on any rank. One process,
-    and ranks whose tokens an exchange would not even out, keep their own. No group changes its mini-batch.
+    In every update the ranks wait for the slowest. The loss is a sum over all rows, on whichever rank. One process, and
+    ranks that an exchange would not balance better, keep their own groups. No group changes its mini-batch.
 
     Args:
         rollouts: drawn by this rank.
         advantages: of their tokens.
         trained: rows that will pass through the policy.
         policy: counts their tokens.
-        minibatches: how many, into which the groups are cut in their order.
+        minibatches: the number of mini-batches into which the groups are cut, in their order.
     """
     if ranks() == 1:
         return rollouts, advantages
     costs = unshare(gather(group_tokens(rollouts, trained, policy)))
     size = len(costs) // minibatches
     assigned: list[list[int]] = [[] for _ in range(ranks())]
-    """For every rank the groups that it trains on, mini-batch by mini-batch."""
+    """The groups that each rank trains on, mini-batch by mini-batch."""
     for first in range(0, len(costs), size):
         for own, part in zip(assigned, even_shares(costs[first : first + size], ranks()), strict=True):
             own += [first + index for index in part]
@@ -229,7 +229,7 @@ def balance_groups(
 
 
 def group_tokens(rollouts: RolloutTokens, trained: Bool[Tensor, " B"], policy: CausalLMPolicy) -> list[int]:
-    """Tokens that pass through the policy for each group by itself."""
+    """The number of tokens that pass through the policy for each group by itself."""
     size = rollouts.group_size
     lengths, passes = rollouts.mask.sum(dim=1).tolist(), trained.tolist()
     counts = []
@@ -243,10 +243,10 @@ def group_tokens(rollouts: RolloutTokens, trained: Bool[Tensor, " B"], policy: C
 def rows_with_gradient(
     advantages: Float[Tensor, "B T"], *, reference: bool, among: Bool[Tensor, " B"] | None = None
 ) -> Bool[Tensor, " B"]:
-    """Rows with an advantage that is not zero, or all where a KL term pulls on every row; at least one over all ranks.
+    """Rows with an advantage that is not zero, or all rows if there is a KL term; at least one over all ranks.
 
     A row of zeros adds exactly nothing to the gradient, so a group of equal rewards need not pass through the policy.
-    Where no rank has a row, rank 0 takes its first: an optimizer with momentum steps whatever the gradient.
+    If no rank has a row, rank 0 takes its first: an optimizer with momentum steps even without a gradient.
 
     Args:
         advantages: of every token.
@@ -264,7 +264,7 @@ def minibatch_rows(rollouts: RolloutTokens, count: int) -> list[Bool[Tensor, " B
     """The rows of ``count`` mini-batches of whole groups, in the order of the batch.
 
     Raises:
-        ValueError: where ``count`` does not divide the number of problems.
+        ValueError: if ``count`` does not divide the number of problems.
     """
     problems = len(rollouts.prompt_ids)
     if problems % count:
@@ -277,12 +277,12 @@ def minibatch_rows(rollouts: RolloutTokens, count: int) -> list[Bool[Tensor, " B
 class MinibatchUpdate:
     """One or more updates on the same mini-batch; each passes over all of its micro-batches.
 
-    The old policy's log-probs are those of the first update's own pass, whose weights are still the ones that sampled:
-    the same as a scoring pass would give, at no cost, and the ratio is exactly 1 in that update, whatever the sampler's
-    kernels and dtype. A mini-batch that is updated after another one gets them scored beforehand.
+    The old policy's log-probs are those of the first update's own pass, whose weights are still the ones that sampled.
+    They equal those of a scoring pass, at no cost. The ratio is exactly 1 in that update, whatever the sampler's
+    kernels and dtype. For a mini-batch that is updated after another one, they are scored beforehand.
 
-    Metrics of the objective are means over the rows that are trained on; ``ratio_mean`` and ``ratio_max`` of the first
-    update are raw, each token's against the sampler's log-prob.
+    Metrics of the objective are means over the rows that are trained on. ``ratio_mean`` and ``ratio_max`` of the first
+    update are raw: each token's ratio to the sampler's log-prob.
     """
 
     objective: Objective
@@ -292,13 +292,13 @@ class MinibatchUpdate:
     """The whole rollout batch."""
     advantages: Float[Tensor, "B T"]
     among: Bool[Tensor, " B"]
-    """The rows of this mini-batch; the loss is a mean over them, trained on or not, on all ranks."""
+    """The rows of this mini-batch; the loss is a mean over them on all ranks, whether trained on or not."""
     trained: Bool[Tensor, " B"]
-    """The rows of it that pass through the policy."""
+    """Those of them that pass through the policy."""
     microbatches: Sequence[Microbatch]
-    """These rows."""
+    """The trained rows, divided."""
     budget: int
-    """Tokens of a micro-batch at most."""
+    """The maximum number of tokens in a micro-batch."""
     ref_log_probs: Float[Tensor, "B T"] | None
     scored: InitVar[Float[Tensor, "B T"] | None]
     """The old policy's log-probs; None: taken from the first update's pass."""
@@ -321,7 +321,7 @@ class MinibatchUpdate:
     def loss(
         self, microbatch: Microbatch, log_probs: Float[Tensor, "b t"], full_kl: Float[Tensor, "b t"] | None = None
     ) -> Tensor:
-        """The micro-batch's part of the update's loss; ``full_kl`` where the objective has that term."""
+        """The micro-batch's part of the update's loss; ``full_kl`` is given if the objective has that term."""
         if microbatch.idle:
             return log_probs.sum() * 0.0
         first = not self.updates
@@ -350,7 +350,7 @@ class MinibatchUpdate:
         return outputs.loss
 
     def restart(self, microbatches: Sequence[Microbatch], budget: int) -> None:
-        """Discard what this update has seen so far; it continues with these smaller micro-batches."""
+        """Discards the micro-batches of this update so far; it continues with these smaller ones."""
         self.microbatches, self.budget = microbatches, budget
         self._parts = []
 
@@ -359,12 +359,12 @@ class MinibatchUpdate:
         return torch.stack([part["loss"] for part in self._parts]).sum() if self._parts else None
 
     def end_update(self) -> None:
-        """Called after the optimizer's step."""
+        """Ends an update; call it after the optimizer's step."""
         self.updates.append(join_metrics(self._parts) if self._parts else {})
         self._parts = []
 
     def metrics(self) -> dict[str, float]:
-        """Means over the updates (of a maximum the largest), and the sampler's distance from the policy's log-probs."""
+        """Means over the updates (the largest of a maximum), and the gap of the sampler's log-probs to the policy's."""
         updates = {name: torch.stack([update[name] for update in self.updates]) for name in self.updates[0]}
         gap = (self.rollouts.old_log_probs - self.old_log_probs).abs() * self.trained_tokens
         return {
@@ -378,7 +378,7 @@ class MinibatchUpdate:
 
 
 def merge_metrics(minibatches: Sequence[MinibatchUpdate]) -> dict[str, float]:
-    """Metrics of all mini-batches: of a maximum the largest, else the mean; one that is idle on a rank adds nothing."""
+    """Metrics of all mini-batches: the largest of a maximum, else means. One that is idle on a rank adds nothing."""
     columns = [minibatch.metrics() for minibatch in minibatches]
     known = {name: [column[name] for column in columns if name in column] for column in columns for name in column}
     return {

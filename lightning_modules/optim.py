@@ -1,4 +1,4 @@
-"""Optimizers with their schedule, how gradients of micro-batches add up, and steps that are skipped.
+"""Optimizers with their schedule, gradient accumulation over micro-batches, and skipped steps.
 
 training_step ── backward ── gradients of all ranks ── finite? ─┬─ yes ── clip ── optimizer's step
                                                                 └─ no ─── counted, weights as they were
@@ -30,9 +30,9 @@ SKIPPED = "train/health/skipped_steps"
 
 @dataclass(frozen=True, kw_only=True)
 class AdamW:
-    """AdamW, arXiv:1711.05101, and its learning rate at every step: a linear warm-up, then the schedule.
+    """AdamW, arXiv:1711.05101, with its learning rate at every step: a linear warm-up, then the schedule.
 
-    Called with parameters it gives the optimizer. The rate is a function of the step alone, so nothing of it is saved.
+    A call with parameters returns the optimizer. The rate is a function of the step alone, so no state is saved.
     """
 
     learning_rate: float
@@ -42,9 +42,9 @@ class AdamW:
     warmup_steps: int | float
     """A number below 1 is that share of ``total_steps``, rounded up."""
     schedule: Schedule
-    """``constant``; ``linear`` or ``cosine``: falling to 0 at ``total_steps``."""
+    """``constant``, or ``linear`` or ``cosine`` decay to 0 at ``total_steps``."""
     total_steps: int | None
-    """Where the schedule ends; only ``constant`` does without."""
+    """Where the schedule ends; None only with ``constant``."""
 
     def __post_init__(self) -> None:
         if self.schedule not in get_args(Schedule):
@@ -62,9 +62,9 @@ class AdamW:
             )
 
     def __call__(self, parameters: Iterable[nn.Parameter]) -> torch.optim.AdamW:
-        """The optimizer over those of ``parameters`` that are trained, fused where torch can."""
+        """The optimizer over the trained ones of ``parameters``, fused where torch can."""
         trained = [parameter for parameter in parameters if parameter.requires_grad]
-        # on a CPU one kernel takes a quarter of the time of torch's loop over tensors
+        # on a CPU the fused kernel takes a quarter of the time of torch's loop over tensors
         fused = all(p.is_floating_point() and p.device.type in ("cpu", "cuda") for p in trained)
         return torch.optim.AdamW(
             trained,
@@ -72,11 +72,11 @@ class AdamW:
             betas=(self.betas[0], self.betas[1]),
             eps=self.epsilon,
             weight_decay=self.weight_decay,
-            fused=fused or None,  # None, not False: torch then takes what else is fast
+            fused=fused or None,  # None, not False: torch then chooses its fastest other implementation
         )
 
     def scale(self, step: int) -> float:
-        """The learning rate's factor in the step numbered from 0."""
+        """The factor on the learning rate at a step numbered from 0."""
         if step < self.warmup_steps:
             return (step + 1) / self.warmup_steps
         if self.schedule == "constant" or self.total_steps is None:
@@ -85,7 +85,7 @@ class AdamW:
         return 1.0 - progress if self.schedule == "linear" else (1 + cos(pi * progress)) / 2
 
     def set_learning_rate(self, optimizer: torch.optim.Optimizer, step: int) -> float:
-        """For manual optimization: set the rate of the step numbered from 0, and return it."""
+        """For manual optimization: sets the rate of the step numbered from 0, and returns it."""
         rate = self.learning_rate * self.scale(step)
         for group in optimizer.param_groups:
             group["lr"] = rate
@@ -93,22 +93,22 @@ class AdamW:
 
 
 def check_gradient_clip(gradient_clip: float | None) -> None:
-    """Raise ValueError for a clip that is not positive."""
+    """Raises ValueError for a clip that is not positive."""
     if gradient_clip is not None and gradient_clip <= 0:
         raise ValueError(f"gradient_clip must be positive (or null), got {gradient_clip}")
 
 
 def nan_unless_finite(loss: Tensor) -> Tensor:
-    """``loss`` for backward; of one that is not finite, every gradient on every rank is NaN. No device sync."""
+    """``loss`` for backward. If it is not finite, every gradient on every rank becomes NaN. No device sync."""
     return loss * torch.where(loss.detach().isfinite(), 1.0, float("nan")).to(loss.dtype)
 
 
 def backward_all(module: LightningModule, losses: Sequence[Callable[[], Tensor]]) -> None:
-    """Backward of each micro-batch's loss in turn; afterwards the gradients are those of the sum of all losses.
+    """Runs backward for each micro-batch's loss in turn; the gradients are then those of the sum of all losses.
 
-    The losses are functions, so that only one micro-batch's graph lives at a time. They are parts of a sum over ranks
-    too, while strategies take the mean of gradients. Where each rank keeps whole gradients they are exchanged once, in
-    the backward of the last.
+    The losses are functions, so that only one micro-batch's graph exists at a time. They are also parts of a sum over
+    ranks; strategies average gradients, hence the factor. Where each rank keeps whole gradients, these are exchanged
+    once, in the last backward.
     """
     zero, strategy = zero_of(module), module.trainer.strategy
     ddp = strategy if isinstance(strategy, DDPStrategy) and zero is None else None
@@ -122,7 +122,7 @@ def backward_all(module: LightningModule, losses: Sequence[Callable[[], Tensor]]
 def clipped_step(
     module: LightningModule, optimizer: LightningOptimizer, parameters: Iterable[nn.Parameter], max_norm: float | None
 ) -> Tensor:
-    """Clip, step, forget the gradients; the norm before clipping. Where that is not finite no step is taken."""
+    """Clips, steps, clears the gradients; returns the norm before clipping. No step if it is not finite."""
     zero = zero_of(module)
     if zero is not None:  # it clips in the step, to the module's gradient_clip
         optimizer.step()
@@ -135,9 +135,9 @@ def clipped_step(
 
 
 def clip_by_norm(parameters: Iterable[nn.Parameter], max_norm: float | None) -> Tensor:
-    """Scale gradients so that their joint norm is at most ``max_norm`` (None: leave them); return the norm before.
+    """Scales gradients so that their joint norm is at most ``max_norm`` (None: no scaling); returns the norm before.
 
-    Gradients whose norm is not finite are removed: an optimizer's step then changes nothing.
+    Gradients with a norm that is not finite are removed, so that the optimizer's step changes nothing.
     """
     trained = [parameter for parameter in parameters if parameter.grad is not None]
     norm = nn.utils.get_total_norm([parameter.grad for parameter in trained if parameter.grad is not None])
@@ -150,17 +150,17 @@ def clip_by_norm(parameters: Iterable[nn.Parameter], max_norm: float | None) -> 
 
 
 class FiniteSteps(LightningModule, ABC):
-    """A module under automatic optimization that skips steps whose loss or gradient is not finite.
+    """A module under automatic optimization that skips steps with a loss or gradient that is not finite.
 
     Its training steps return ``nan_unless_finite(loss)``.
 
     Args:
-        optimizer: of all parameters that are trained, with its schedule.
-        gradient_clip: the largest norm of the gradient; None: any.
-        max_skipped_steps: how many steps a run may leave out.
+        optimizer: of all trained parameters, with its schedule.
+        gradient_clip: the maximum gradient norm; None: no clipping.
+        max_skipped_steps: how many steps a run may skip.
 
     Raises:
-        ValueError: ``gradient_clip`` is not positive or ``max_skipped_steps`` negative.
+        ValueError: if ``gradient_clip`` is not positive or ``max_skipped_steps`` is negative.
     """
 
     def __init__(self, *, optimizer: AdamW, gradient_clip: float | None, max_skipped_steps: int) -> None:
@@ -170,12 +170,12 @@ class FiniteSteps(LightningModule, ABC):
         self.gradient_clip = gradient_clip
         self.skipped = SkippedSteps(max_skipped_steps)
         self.gradient_norm: Tensor = torch.zeros(())
-        """Of all ranks, before clipping, in the last step."""
+        """The norm over all ranks, before clipping, in the last step."""
         self._batch: Any = None
 
     @abstractmethod
     def plain(self, batch: Any) -> Mapping[str, object]:
-        """``batch`` as tensors and strings alone, which is written where the run stops at it."""
+        """``batch`` as tensors and strings alone; it is written to disk if the run stops at it."""
 
     def configure_optimizers(self) -> Any:
         optimizer = self.optimizer(self.parameters())
@@ -186,16 +186,16 @@ class FiniteSteps(LightningModule, ABC):
         self._batch = batch
 
     def configure_gradient_clipping(self, optimizer: torch.optim.Optimizer, *_: Any, **__: Any) -> None:
-        """Called between backward and the optimizer's step; ZeRO clips, and looks at the norm, in that step."""
+        """Clips between backward and the optimizer's step. ZeRO clips and computes the norm in that step itself."""
         if zero_of(self) is None:
             parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
             self.gradient_norm = clip_by_norm(parameters, self.gradient_clip)
 
     def optimizer_step(self, *args: Any, **kwargs: Any) -> None:
-        """Backward and step as Lightning does them; then count the step if it was skipped.
+        """Runs backward and step as Lightning does; then counts the step if it was skipped.
 
         Raises:
-            FloatingPointError: where that is one too many; the batch is written to the run's folder.
+            FloatingPointError: if too many steps were skipped; the batch is written to the run folder.
         """
         super().optimizer_step(*args, **kwargs)
         zero = zero_of(self)

@@ -17,19 +17,19 @@ from lightning_modules.optim import AdamW, FiniteSteps, nan_unless_finite
 
 
 class PreferencePretraining(FiniteSteps):
-    """Trains ``critic`` by automatic optimization; after the last step sets its goal.
+    """Trains ``critic`` by automatic optimization; sets its goal after the last step.
 
     Args:
-        critic: the reward model; it is the only thing trained.
+        critic: the reward model; the only part that is trained.
         optimizer: of its weights, with its schedule.
         contrast_weight: λ ≥ 0.
-        goal_batches: batches of successful completions that make the goal; the data module's ``successes`` gives them.
+        goal_batches: batches of successful completions that form the goal, from the data module's ``successes``.
         seed: of dropout.
-        gradient_clip: the largest norm of the gradient; None: any.
-        max_skipped_steps: batches that may be left out because a number of theirs is not finite.
+        gradient_clip: the maximum gradient norm; None: no clipping.
+        max_skipped_steps: batches that may be skipped because a number is not finite.
 
     Raises:
-        ValueError: ``contrast_weight`` is negative or ``goal_batches`` below 1.
+        ValueError: if ``contrast_weight`` is negative or ``goal_batches`` is below 1.
     """
 
     def __init__(
@@ -65,11 +65,11 @@ class PreferencePretraining(FiniteSteps):
             self._log("val", self._loss_and_metrics(batch)[1], batch)
 
     def on_fit_end(self) -> None:
-        """The goal: the mean embedding of successful trajectories under the trained weights.
+        """Sets the goal: the mean embedding of successful trajectories under the trained weights.
 
-        Not at the end of training: that is left out where a fit goes on from the checkpoint of its last step.
+        This is not in ``on_train_end``, which is skipped if a fit resumes from the checkpoint of its last step.
         """
-        self.to(self.trainer.strategy.root_device)  # from the CPU, where Lightning leaves what was trained
+        self.to(self.trainer.strategy.root_device)  # Lightning leaves the trained module on the CPU
         self.critic.eval()
         successes = self.trainer.datamodule.successes(self.goal_batches)  # pyright: ignore[reportAttributeAccessIssue]
         on_device = ({name: part.to(self.device) for name, part in tokens.items()} for tokens in successes)

@@ -1,6 +1,6 @@
-"""Supervised start: a policy learns the format and the rules of a task from generated completions.
+"""Supervised warm start: a policy learns the format and the rules of a task from generated completions.
 
-    L = − Σ_t log π(y_t | x, y_<t) / Σ T        over the completion tokens of the batch, prompts untrained
+    L = − Σ_t log π(y_t | x, y_<t) / Σ T        over the completion tokens of the batch, without the prompts
 
 The problem of a play is relabelled by hindsight, so every example is a solved one.
 """
@@ -28,11 +28,11 @@ class WarmStart(FiniteSteps):
     Every rank has the whole batch and reads its share.
 
     Args:
-        policy: what is trained.
+        policy: the policy to train.
         optimizer: of its weights, with its schedule.
         seed: of dropout.
-        gradient_clip: the largest norm of the gradient; None: any.
-        max_skipped_steps: batches that may be left out because a number of theirs is not finite.
+        gradient_clip: the maximum gradient norm; None: no clipping.
+        max_skipped_steps: batches that may be skipped because a number is not finite.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class WarmStart(FiniteSteps):
         if isfinite(of_all):
             self.log("train/warm_start/loss", of_all, prog_bar=True, batch_size=len(batch))
         self.log("train/warm_start/tokens", float(tokens), batch_size=len(batch))
-        return nan_unless_finite(loss) * ranks()  # of whose gradients strategies take the mean
+        return nan_unless_finite(loss) * ranks()  # strategies average gradients over ranks
 
     def validation_step(self, batch: Sequence[tuple[str, str]], batch_idx: int) -> None:
         with gathered(self.policy):
@@ -63,7 +63,7 @@ class WarmStart(FiniteSteps):
         self.log("val/warm_start/loss", total(loss.item()), prog_bar=True, batch_size=len(batch))
 
     def loss(self, pairs: Sequence[tuple[str, str]]) -> tuple[Tensor, int]:
-        """This rank's part of the mean negative log-likelihood per completion token in nats, and all those tokens.
+        """This rank's part of the mean negative log-likelihood per completion token in nats, and the total token count.
 
         Raises:
             ValueError: for fewer pairs than ranks.

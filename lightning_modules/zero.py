@@ -1,4 +1,4 @@
-"""DeepSpeed's ZeRO as a strategy of Lightning, on GPUs and, so that it can be tested anywhere, on CPU processes.
+"""DeepSpeed's ZeRO as a Lightning strategy, on GPUs and, for tests on any machine, on CPU processes.
 
 stage 1    each rank keeps the optimizer's state of its share of the parameters
 stage 2    and their gradients
@@ -27,9 +27,9 @@ MEGABYTE = 1e6
 
 
 class KeptDtypes(DeepSpeedPrecision):
-    """``32-true`` without ZeRO leaves weights in the dtype that they were loaded in, and here too.
+    """Keeps the loaded dtype of weights under ``32-true``, as training without ZeRO does.
 
-    The parent makes them fp32: twice the memory for a model in bfloat16 that is frozen below its adapters.
+    The parent converts them to fp32, which doubles the memory of a bfloat16 model that is frozen below its adapters.
     """
 
     def convert_module(self, module: nn.Module) -> nn.Module:
@@ -37,16 +37,16 @@ class KeptDtypes(DeepSpeedPrecision):
 
 
 class ZeroStrategy(DeepSpeedStrategy):
-    """ZeRO for modules that go through several micro-batches and call backward themselves, or leave it to Lightning.
+    """ZeRO for modules that run several micro-batches and call backward themselves, or leave it to Lightning.
 
-    The gradient is clipped to the module's ``gradient_clip``. On the CPU ranks communicate over gloo.
+    The gradient is clipped to the module's ``gradient_clip``. On the CPU, ranks communicate over gloo.
 
     Args:
         stage: 1, 2 or 3.
-        offload_optimizer: keep the optimizer's state in the host's memory, and step there.
+        offload_optimizer: keep the optimizer's state in host memory, and step there.
         offload_parameters: keep the parameters there too; stage 3 only.
         bucket_elements: numbers exchanged at once; fewer take less memory.
-        whole_elements: parameters of at most so many numbers stay whole at stage 3: fetching them would cost more.
+        whole_elements: parameters of at most this many numbers stay whole at stage 3: fetching them would cost more.
 
     Raises:
         ValueError: for another stage, offloaded parameters below stage 3, or a number of elements that is too small.
@@ -76,16 +76,17 @@ class ZeroStrategy(DeepSpeedStrategy):
             offload_parameters=offload_parameters,
             allgather_bucket_size=bucket_elements,
             reduce_bucket_size=bucket_elements,
-            overlap_comm=False,  # it is not compatible with micro-batches of our own making
+            overlap_comm=False,  # incompatible with micro-batches made by the module
             zero_allow_untested_optimizer=True,
             logging_batch_size_per_gpu=1,
         )
         self.stage = stage
         self.whole_elements = whole_elements
         assert isinstance(self.config, dict)
-        # backward only adds up, the optimizer's step is the boundary: we know how many micro-batches there are
+        # backward only accumulates and the optimizer's step is the boundary: the module chooses the number of
+        # micro-batches
         self.config["managed_gradient_accumulation"] = False
-        self.config["zero_force_ds_cpu_optimizer"] = False  # torch's AdamW is ours wherever the state is
+        self.config["zero_force_ds_cpu_optimizer"] = False  # torch's AdamW is used wherever the state is
         self.config["zero_optimization"]["stage3_param_persistence_threshold"] = whole_elements
 
     @property
@@ -100,7 +101,7 @@ class ZeroStrategy(DeepSpeedStrategy):
         if self._on_gpu:
             super().setup_environment()
         else:
-            DDPStrategy.setup_environment(self)  # the parent takes GPUs only
+            DDPStrategy.setup_environment(self)  # the parent accepts GPUs only
 
     def setup_distributed(self) -> None:
         if self._on_gpu:
@@ -108,9 +109,9 @@ class ZeroStrategy(DeepSpeedStrategy):
             return
         reset_seed()
         self.set_world_ranks()
-        from deepspeed import ops  # heavy, and only where something is sharded
+        from deepspeed import ops  # slow to import, and needed only for sharding
 
-        # gloo alone: the exchange that deepspeed would compile first needs a compiler
+        # gloo alone: deepspeed would first compile its shared-memory communication, which needs a compiler
         compatible: dict[str, bool] = ops.__compatible_ops__
         compatible["deepspeed_shm_comm"] = False
         self._init_deepspeed_distributed()
@@ -127,52 +128,53 @@ class ZeroStrategy(DeepSpeedStrategy):
     def init_deepspeed(self) -> None:
         assert isinstance(self.config, dict)
         clip = getattr(self.lightning_module, "gradient_clip", None)
-        self.config["gradient_clipping"] = clip or 0.0  # 0: not at all
+        self.config["gradient_clipping"] = clip or 0.0  # 0: no clipping
         super().init_deepspeed()
         from deepspeed.runtime.checkpoint_engine import TorchCheckpointEngine  # deepspeed takes seconds to import
 
         self.deepspeed_engine.checkpoint_engine = TorchCheckpointEngine()
         self.deepspeed_engine.checkpoint_engine.load = load_weights_only
         sharding: Any = self.deepspeed_engine.optimizer
-        # stages 1 and 2 with bfloat16 weights would step on gradients that are not finite
+        # without this, stages 1 and 2 with bfloat16 weights would step on gradients that are not finite
         if hasattr(sharding, "check_grad_overflow"):
             sharding.check_grad_overflow = True
 
     def teardown(self) -> None:
-        """What stage 3 keeps whole goes to the CPU, shards stay; to write a policy both are needed in one place.
+        """Destroys the engine: its hooks would keep the module and the optimizer's state until the process ends.
 
-        The engine ends here: its hooks would keep the module and the optimizer's state as long as the process.
+        The parent moves what stage 3 keeps whole to the CPU, but not the shards. Both must be on one device to write a
+        policy, so the module returns to the GPU.
         """
         super().teardown()
         engine: Any = self.model
-        if hasattr(engine, "destroy"):  # not where setting up failed
+        if hasattr(engine, "destroy"):  # absent if setup failed
             engine.destroy()
             from deepspeed.runtime.zero import parameter_offload
 
-            # stage 3 leaves the module for ever in its list of those whose forward pass is under way
+            # stage 3 never removes the module from its list of modules in a forward pass
             under_way: list[nn.Module] = parameter_offload.FWD_MODULE_STACK
             under_way[:] = [one for one in under_way if one is not engine.module]
         if self.stage == 3 and self._on_gpu and self.lightning_module is not None:
             self.lightning_module.to(self.root_device)
 
     def validation_step(self, *args: Any, **kwargs: Any) -> Any:
-        """Not through the engine, which would fetch what a training step reads: modules gather what they need."""
+        """Bypasses the engine, which would fetch what a training step reads; modules gather what they need."""
         assert self.lightning_module is not None
         return self.lightning_module.validation_step(*args, **kwargs)
 
     def begin_microbatch(self) -> None:
-        """Announce another backward after one that ended; without it ZeRO loses gradients without an error.
+        """Announces another backward after a finished one; without this call ZeRO loses gradients without an error.
 
-        The engine's own forward does it, but runs once around a whole training step.
+        The engine's own forward does it, but runs only once per training step.
         """
         sharding: Any = self.deepspeed_engine.optimizer
         sharding.clear_backward_seen_flag()
 
     def bytes_held(self) -> dict[str, int]:
-        """Bytes of gradients and of the optimizer's state that this rank keeps.
+        """Bytes of gradients and of the optimizer's state on this rank.
 
-        Valid after a backward and before the optimizer's step; the state exists from the second step on. Master
-        weights in fp32 count as the optimizer's where they are not the parameters themselves.
+        Valid after a backward and before the optimizer's step; the state exists from the second step on. Master weights
+        in fp32 count towards the optimizer if they are not the parameters themselves.
         """
         engine: Any = self.deepspeed_engine
         inner = engine.optimizer
@@ -190,26 +192,26 @@ class ZeroStrategy(DeepSpeedStrategy):
         }
 
     def parameter_bytes_held(self) -> int:
-        """Bytes of parameters that this rank keeps: of its shards, and of what lies whole beside them.
+        """Bytes of parameters on this rank: its shards, and the parameters that are whole beside them.
 
-        Valid between two steps: within one, what was fetched is whole until its last use, and an
-        ``lm_head`` of its own until the step ends.
+        Valid between two steps. Within a step, fetched parameters are whole until their last use, and an ``lm_head`` of
+        its own until the step ends.
         """
         return sum(self._parameters().values())
 
     def _parameters(self) -> dict[int, int]:
-        """Place → bytes. Of a parameter that only its shard is left of ``data`` is a stand-in of a number at most."""
+        """Memory address → bytes. If only a parameter's shard is kept, ``data`` is a stand-in of at most one number."""
         engine: Any = self.deepspeed_engine
         return storages([[getattr(one, "ds_tensor", None), one.data] for one in engine.module.parameters()])
 
     def gradient_norm(self) -> Tensor:
-        """Of all ranks, before clipping, as the last step found it."""
+        """The gradient norm over all ranks, before clipping, from the last step."""
         norm = self.deepspeed_engine.get_global_grad_norm()
         return torch.as_tensor(float("nan") if norm is None else norm)
 
 
 def load_weights_only(path: str, map_location: Any = None) -> Any:
-    """A shard's file as tensors, numbers and containers of them: deepspeed's own engine unpickles whatever it holds.
+    """Loads a shard's file with tensors, numbers and containers only; deepspeed's own engine unpickles anything.
 
     Raises:
         pickle.UnpicklingError: for a file that needs anything else.
@@ -223,7 +225,7 @@ def load_weights_only(path: str, map_location: Any = None) -> Any:
 
 
 def storages(tensors: Any) -> dict[int, int]:
-    """Place → bytes of the memory of all tensors in nested containers: what they share is there once."""
+    """Memory address → bytes of all tensors in nested containers; shared memory counts once."""
     found: dict[int, int] = {}
     waiting = [tensors]
     while waiting:
@@ -238,7 +240,7 @@ def storages(tensors: Any) -> dict[int, int]:
 
 
 def zero_of(module: LightningModule) -> ZeroStrategy | None:
-    """The module's strategy, if it shards."""
+    """The module's strategy, if it is ``ZeroStrategy``."""
     strategy = module.trainer.strategy
     return strategy if isinstance(strategy, ZeroStrategy) else None
 
@@ -246,15 +248,15 @@ def zero_of(module: LightningModule) -> ZeroStrategy | None:
 class ZeroSharding(Callback):
     """Logs ``train/sharding/<what>_megabytes`` and ``…_expected`` of the second optimizer step of a fit. Only watches.
 
-    What: parameters, gradients, and the optimizer's state with its master weights, of the rank that has most of them.
-    Parameters are counted when the batch has ended, whole ones too: within a step some are whole because they are read.
-    Under a strategy that shards nothing it logs nothing.
+    ``<what>`` is parameters, gradients, or optimizer (its state with master weights), on the rank that holds most.
+    Parameters are counted when the batch has ended, including whole ones: during a step some are whole to be read.
+    Under a strategy that does not shard it logs nothing.
 
     Args:
-        tolerance: by how much more than the expected share a rank may hold, for padding.
+        tolerance: the relative excess over the expected share that a rank may hold, for padding.
 
     Raises:
-        RuntimeError: while training, where a rank holds more, or deepspeed runs another stage.
+        RuntimeError: during training, if a rank holds more, or deepspeed runs another stage.
         ValueError: for a negative tolerance.
     """
 
@@ -270,7 +272,7 @@ class ZeroSharding(Callback):
         self._steps, self._due = 0, False
 
     def on_before_optimizer_step(self, trainer: Trainer, pl_module: LightningModule, optimizer: Any) -> None:
-        """At the second step the optimizer has its state and the gradients are there."""
+        """Compares at the second step, when the optimizer has its state and the gradients exist."""
         self._steps += 1
         strategy = zero_of(pl_module)
         if strategy is None or self._steps != 2:
@@ -282,7 +284,7 @@ class ZeroSharding(Callback):
         self._due = True
 
     def on_train_batch_end(self, trainer: Trainer, pl_module: LightningModule, *_: Any) -> None:
-        """Count the parameters once, when nothing is being read."""
+        """Counts the parameters once, when none is being read."""
         strategy = zero_of(pl_module)
         if strategy is not None and self._due:
             self._compare(trainer, pl_module, strategy, {"parameters": strategy.parameter_bytes_held()})

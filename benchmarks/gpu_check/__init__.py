@@ -1,1 +1,1 @@
-"""What works on this machine's GPU: parts that are run one after the other, and the page that says what came out."""
+"""Checks what works on this machine's GPU: runs parts one after the other and writes a page of their outcomes."""

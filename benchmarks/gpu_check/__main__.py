@@ -1,9 +1,10 @@
-"""What works on this machine's GPU, part by part, on one page:  make gpu-check
+"""Check what works on this machine's GPU, part by part, and write one page:  make gpu-check
 
     python -m benchmarks.gpu_check [MODEL] [device=cuda] [parts=tests,bench] [minutes=30] [experiment=…] [vllm=…]
 
-Every part is a process with a time limit; its output goes to ``outputs/gpu_check/PART.log``. One that fails is named on
-the page with its reason, and the next one runs. Exit codes: 0 nothing failed, 1 something did, 2 there is no GPU.
+Every part is a process with a time limit. Its output goes to ``outputs/gpu_check/PART.log``. If it fails, the page
+gives the reason, and the next part runs. Exit codes: 0 nothing failed, 1 something failed, 2 there is no GPU or an
+argument is invalid.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ def main(arguments: Sequence[str]) -> int:
         vllm=options.vllm,
         folder=folder,
     )
-    shutil.rmtree(folder, ignore_errors=True)  # a finished stage would be reused, and nothing measured
+    shutil.rmtree(folder, ignore_errors=True)  # otherwise a finished stage would be reused and not measured
     needed = {*chosen, *(NEEDS[part] for part in chosen if part in NEEDS)}
     try:
         outcomes = run_parts(check, needed, options.minutes, place)
@@ -75,7 +76,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def run_parts(check: Check, chosen: set[str], minutes: float, place: Path) -> dict[str, Outcome]:
-    """Run the chosen parts in order. The page is written after each: a check that is stopped leaves what it has."""
+    """Runs the chosen parts in order. Writes the page after each, so that a stopped check keeps its outcomes."""
     here, share = machine(check.device), minutes / sum(part.minutes for part in PARTS.values())
     outcomes = {
         name: Outcome(not_run="the check was stopped before it" if name in chosen else "it was not chosen")

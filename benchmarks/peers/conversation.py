@@ -1,12 +1,12 @@
-"""What every arm shares: its side of the conversation, a clock, its memory, and completions of given lengths.
+"""The parts shared by all arms: the protocol with the benchmark, a clock, peak memory and completions of given lengths.
 
-Requests come in and figures go out, one JSON object a line:
+An arm reads requests and writes figures, one JSON object per line:
 
     benchmark → arm    {"measure": "step"}
     arm → benchmark    {"figures": {"generation": 1.5, "update": 0.7, "whole_step": 2.2}, "tokens": {…}}
                        {"skipped": "one sentence"}
 
-The first line an arm says is ``{"ready": {library: version}}``. It ends where its input ends.
+The first line of an arm is ``{"ready": {library: version}}``. It ends when its input ends.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ import torch
 from torch import Tensor
 
 STEP = "step"
-"""The request for a whole GRPO step; every other one is answered without a step."""
+"""The request for a whole GRPO step. All other requests are answered without a step."""
 
 
 class Conversation:
-    """Speaks over the standard streams; what libraries print goes to standard error."""
+    """Exchanges messages over standard input and output. Output of libraries is redirected to standard error."""
 
     def __init__(self) -> None:
         self._out = os.fdopen(os.dup(1), "w", encoding="utf-8")
@@ -37,14 +37,16 @@ class Conversation:
         self._say(ready=versions)
 
     def answer(self, figures: Mapping[str, float], tokens: Mapping[str, Any] | None = None) -> None:
-        """Seconds or GiB by measure; ``tokens`` says what work that was."""
+        """Sends measure → seconds or GiB, and the token counts of that work."""
         self._say(figures=dict(figures), tokens=dict(tokens or {}))
 
     def until_step(self, direct: Mapping[str, Callable[[], Mapping[str, float] | str]]) -> None:
-        """Answer requests by the functions of ``direct``, a sentence being a reason to skip; return when a step is due.
+        """Answers requests with the functions of ``direct`` until a step is requested.
+
+        A function returns figures or a sentence, the reason to skip the measure.
 
         Raises:
-            SystemExit: where the benchmark has no more requests.
+            SystemExit: if the benchmark has no more requests.
         """
         for measure in self._requests():
             if measure == STEP:
@@ -65,44 +67,44 @@ class Conversation:
 
 
 def read_work() -> dict[str, Any]:
-    """The work of this arm: the JSON file named by the first argument."""
+    """Reads the work of this arm from the JSON file that is the first argument."""
     with open(sys.argv[1], encoding="utf-8") as file:
         return json.load(file)
 
 
 def now() -> float:
-    """Seconds on a clock, once the work of the current GPU is done: a GPU answers a call before its work is done."""
+    """Returns a time in seconds, after waiting for the current GPU, whose calls return before their work is done."""
     if torch.cuda.is_initialized():
         torch.cuda.synchronize()
     return perf_counter()
 
 
 def timed(function: Callable[[], object]) -> float:
-    """Seconds of one call."""
+    """Returns the seconds of one call."""
     start = now()
     function()
     return now() - start
 
 
 def peak_memory() -> float:
-    """GiB: the most that this process has held, on a GPU the most that its tensors have taken there."""
+    """Returns the peak memory of this process in GiB; if it uses a GPU, the peak of its tensors there."""
     if torch.cuda.is_initialized():
         return torch.cuda.max_memory_allocated() / 2**30
-    unit = 1 if sys.platform == "darwin" else 1024  # bytes there, kibibytes elsewhere
+    unit = 1 if sys.platform == "darwin" else 1024  # bytes on macOS, kibibytes elsewhere
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 2**30
 
 
 def processors(work: dict[str, Any], *, prompt_tokens: int, end: int) -> list[GivenLengths]:
-    """What ``generate`` needs for the lengths of this work; nothing where no completion ends by itself."""
+    """Returns the logits processors that give completions the lengths of this work; none if lengths are not given."""
     if work["lengths"] is None:
         return []
     return [GivenLengths(work["lengths"], prompt_tokens=prompt_tokens, end=end, longest=work["max_tokens"])]
 
 
 class GivenLengths:
-    """A logits processor by which row i ends with its token number ``lengths[i]``: the end token is allowed only there.
+    """A logits processor that ends row i at token number ``lengths[i]``, by allowing the end token only there.
 
-    A row whose length is that of the longest completion allowed is cut there instead, without an end token.
+    A row of the maximum length ``longest`` gets no end token; ``generate`` cuts it there.
     """
 
     def __init__(self, lengths: Sequence[int], *, prompt_tokens: int, end: int, longest: int) -> None:

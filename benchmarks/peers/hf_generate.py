@@ -1,4 +1,4 @@
-"""The arm of plain ``transformers``: ``generate`` on prompts repeated for their group."""
+"""The arm of plain ``transformers``: ``generate`` on prompts, each repeated for its group."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 
 from benchmarks.peers.conversation import Conversation, processors, read_work, timed
 
-# Imported by name: in this environment of the peer's own the version is the peer's.
+# imported by name, because the peer's environment has its own version
 transformers: Any = import_module("transformers")
 
 

@@ -1,4 +1,4 @@
-"""The arm of TRL: its ``GRPOTrainer`` runs as its users run it, and waits for a request before every optimizer step."""
+"""The arm of TRL: runs ``GRPOTrainer`` in the usual way and waits for a request before every optimizer step."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ import torch
 
 from benchmarks.peers.conversation import Conversation, now, peak_memory, processors, read_work, timed
 
-# Imported by name: they are not in the environment in which our own code is checked.
+# imported by name, because the environment that checks our code does not have them all
 datasets: Any = import_module("datasets")
 transformers: Any = import_module("transformers")
 trl: Any = import_module("trl")
 
 
 class TimedTrainer(trl.GRPOTrainer):
-    """Measures its own generation, and what it does from the prompts to rollouts with advantages."""
+    """Times its generation, and its whole preparation from prompts to rollouts with advantages."""
 
     generating = preparing = 0.0
 
@@ -34,11 +34,11 @@ class TimedTrainer(trl.GRPOTrainer):
         return found
 
     def rollouts(self, name: str) -> Any:
-        """A tensor of the last rollout batch, all rows of it."""
+        """Returns a tensor with all rows of the last rollout batch."""
         return torch.cat([part[name] for part in self._buffered_inputs])
 
     def score(self) -> None:
-        """The log-probs of the last rollouts, in the way in which the trainer scores old policies and references."""
+        """Computes the log-probs of the last rollouts, as the trainer does for old policies and references."""
         ids = torch.cat([self.rollouts("prompt_ids"), self.rollouts("completion_ids")], dim=1)
         mask = torch.cat([self.rollouts("prompt_mask"), self.rollouts("completion_mask")], dim=1)
         width, rows = self.rollouts("completion_ids").shape[1], self.args.per_device_train_batch_size
@@ -47,7 +47,7 @@ class TimedTrainer(trl.GRPOTrainer):
 
 
 class AtEachStep(transformers.TrainerCallback):
-    """Waits before a step until it is asked for, and tells its figures."""
+    """Waits for a request before each step and answers with the figures of the step."""
 
     def __init__(self, conversation: Conversation) -> None:
         self.conversation = conversation
@@ -71,12 +71,12 @@ class AtEachStep(transformers.TrainerCallback):
 
 
 def every_other(completions: list[Any], **_: Any) -> list[float]:
-    """1 for every other completion of a group: no advantage is zero, so every row is trained on."""
+    """Rewards every other completion with 1. So no advantage is zero, and every row is trained on."""
     return [float(row % 2) for row in range(len(completions))]
 
 
 def settings(work: dict[str, Any]) -> Any:
-    """One optimizer step per rollout batch, and otherwise TRL's defaults but for what is the same in all arms."""
+    """Returns TRL's defaults, except for one optimizer step per rollout batch and what is equal in all arms."""
     rows, micro_rows = len(work["prompts"]) * work["group_size"], work["microbatch_rows"]
     return trl.GRPOConfig(
         output_dir=work["scratch"],

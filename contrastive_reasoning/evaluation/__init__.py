@@ -1,4 +1,4 @@
-"""How good a policy is: completions judged on held-out problems, with intervals."""
+"""Evaluation of a policy: completions verified on held-out problems, with intervals."""
 
 from __future__ import annotations
 

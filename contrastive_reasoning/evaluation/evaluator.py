@@ -1,4 +1,4 @@
-"""How good a policy is on given problems: greedy and sampled success, the benchmark's own scores, and why it failed."""
+"""Evaluation of a policy on given problems: greedy and sampled success, the benchmark's own scores, failure reasons."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ from contrastive_reasoning.rollout.spans import readable
 from contrastive_reasoning.tasks.base import Problem, Status, Task, Verdict, correct_in_forms
 
 GREEDY, SAMPLED = "verifier/accuracy", "verifier/accuracy_sampled"
-"""The metrics that are followed, by the completions that they are over."""
+"""The metrics shown as progress, by the completions that they are over."""
 SEEN = "problems/seen_in_training"
-"""1 where the problems are those that were trained on, else 0."""
+"""1 if the problems are those of training, else 0."""
 Rates = Callable[[], Mapping[str, float]]
-"""Metric → its value over what is written so far; short completions come first."""
+"""Metric → its value over the completions so far; short completions come first."""
 Watch = Callable[[int, Rates], None]
-"""Called with how many problems' worth of completions are written, and a function that gives the success so far."""
+"""Called with how many problems' worth of completions are written, and a function that returns the success so far."""
 
 
 class SoFar:
-    """Counts completions as they are written, and judges them when their rates are read; none is judged twice.
+    """Counts completions as they are written, and verifies each once, when the rates are read.
 
     Args:
-        task: judges.
+        task: verifies completions.
         own: the problems of this rank, at least one.
-        count: problems of all ranks, which are assumed to be as far as this one.
+        count: the number of problems of all ranks; the other ranks are assumed to be as far as this one.
         samples: completions of each problem beside the greedy one.
-        watch: called after each completion; None: nothing is.
+        watch: called after each completion; None: no progress is reported.
     """
 
     def __init__(self, task: Task, own: Sequence[Problem], *, count: int, samples: int, watch: Watch | None) -> None:
@@ -48,7 +48,7 @@ class SoFar:
         self._known: dict[str, dict[int, Verdict]] = {GREEDY: {}, SAMPLED: {}}
 
     def listener(self, metric: str, group_size: int) -> Written | None:
-        """For an engine that writes ``group_size`` completions of each problem for ``metric``."""
+        """A callback for an engine that writes ``group_size`` completions of each problem for ``metric``."""
         watch = self.watch
         if watch is None:
             return None
@@ -61,7 +61,7 @@ class SoFar:
         return written
 
     def rates(self) -> dict[str, float]:
-        """The share of correct ones among the completions written so far, of the kinds that there are."""
+        """The share of correct completions among those written so far, for each kind that has any."""
         waiting, self._waiting = self._waiting, []
         verdicts = judge(self.task, [problem for *_, problem, _ in waiting], [text for *_, text in waiting])
         for (metric, row, *_), verdict in zip(waiting, verdicts, strict=True):
@@ -73,7 +73,7 @@ class SoFar:
         }
 
     def verdicts(self, metric: str, rollouts: RolloutBatch) -> list[Verdict]:
-        """On every rollout that was written for ``metric``."""
+        """Verdicts on all rollouts that were written for ``metric``."""
         known = self._known[metric]
         rows = [row for row in range(len(rollouts)) if row not in known]
         problems = [rollouts.problem_of(row) for row in rows]
@@ -96,14 +96,14 @@ def pass_at_k(samples: int, correct: int, k: int) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class Evaluation:
-    """What was found, without ``start/``, ``val/`` or ``test/`` before the names."""
+    """The results, with names without the prefix ``start/``, ``val/`` or ``test/``."""
 
     metrics: Mapping[str, float]
     """``source/quantity``; each mean over problems comes with its 95% interval, ``…_low`` and ``…_high``."""
     reasons: Mapping[str, int]
-    """How often each reason (numbers written as #) stood in a verdict on a greedy completion; "ok" for success."""
+    """The count of each reason (numbers written as #) in verdicts on greedy completions; "ok" for success."""
     rows: Sequence[Mapping[str, Any]]
-    """One line per problem: prompt, answer, greedy completion, verdict, how many samples were correct."""
+    """One row per problem: prompt, answer, greedy completion, verdict, how many samples were correct."""
 
 
 def evaluate(
@@ -119,20 +119,20 @@ def evaluate(
     seed: int,
     watch: Watch | None = None,
 ) -> Evaluation:
-    """Write one greedy and ``samples`` sampled completions of each problem and judge them.
+    """Generates one greedy and ``samples`` sampled completions of each problem and verifies them.
 
-    Of several ranks each writes its share; all know the whole afterwards, as one process would find it.
+    With several ranks, each generates its share. All ranks then have the full result, the same as from one process.
 
     Args:
-        policy: what is evaluated.
-        task: judges completions.
+        policy: the policy to evaluate.
+        task: verifies completions.
         problems: at least one.
-        engine: writes completions; its token budget bounds the memory.
-        samples: per problem; 0 leaves ``accuracy_sampled`` and ``pass_at_k`` out.
-        sampling: of the sampled completions.
-        greedy: of the greedy one; temperature 0.
+        engine: generates completions; its token budget bounds the memory.
+        samples: per problem; 0 omits ``accuracy_sampled`` and ``pass_at_k``.
+        sampling: settings of the sampled completions.
+        greedy: settings of the greedy one; temperature 0.
         k_values: pass@k for these k, each at most ``samples``.
-        seed: of the samples and of the bootstrap.
+        seed: seed of the samples and of the bootstrap.
         watch: called with the progress while completions are written.
 
     Raises:
@@ -142,7 +142,7 @@ def evaluate(
         raise ValueError("no problems were given: an evaluation needs at least one")
     check_samples(samples, greedy, k_values)
     mine = share(problems)
-    own = mine or problems[:1]  # unused then: in some engines ranks wait for each other
+    own = mine or problems[:1]  # unused without a share: in some engines ranks wait for each other
     so_far = SoFar(task, own, count=len(problems), samples=samples, watch=watch if mine else None)
 
     def generate(metric: str, group_size: int, how: Sampling, *name: str) -> RolloutBatch:
@@ -166,7 +166,7 @@ def evaluate(
 
 @dataclass(frozen=True, kw_only=True)
 class _Judged:
-    """One problem, its greedy completion judged, and what is averaged over problems."""
+    """One problem with the verdict on its greedy completion, and its values to average over problems."""
 
     verdict: Verdict
     values: Mapping[str, float]
@@ -176,7 +176,7 @@ class _Judged:
 def _judge(
     task: Task, best: RolloutBatch, drawn: RolloutBatch | None, k_values: Sequence[int], so_far: SoFar
 ) -> list[_Judged]:
-    """Each problem of ``best`` with its samples, which stand in the same order."""
+    """Verdicts and values of each problem of ``best``, with its samples, which are in the same order."""
     verdicts = so_far.verdicts(GREEDY, best)
     scores = [task.scores(best.problem_of(row), text) for row, text in enumerate(best.texts)]
     columns = {
@@ -213,12 +213,12 @@ def _judge(
 
 
 def correct_per_problem(verdicts: Sequence[Verdict], group_size: int) -> list[int]:
-    """How many of each group are correct."""
+    """The number of correct completions in each group."""
     return per_group([verdict.correct for verdict in verdicts], group_size)
 
 
 def per_group(right: Sequence[bool], group_size: int) -> list[int]:
-    """How many are true in each group."""
+    """The number of true values in each group."""
     return [sum(right[start : start + group_size]) for start in range(0, len(right), group_size)]
 
 
@@ -233,8 +233,8 @@ def with_intervals(
 ) -> dict[str, float]:
     """The mean of each quantity over problems, with the ends of its 95% interval.
 
-    ``questions`` are what each problem asks. Some sets hold every question twice: the mean counts both, the
-    interval the mean of each question once, for the second copy adds little evidence.
+    ``questions`` are the contents of the problems. Some sets contain every question twice. The mean then counts both;
+    the interval counts the mean of each question once, since the second copy adds little evidence.
     """
     metrics: dict[str, float] = {}
     for name, values in per_problem.items():
@@ -247,12 +247,12 @@ def with_intervals(
 
 
 def reason_kind(verdict: Verdict) -> str:
-    """A verdict's reason with its numbers taken out, so that equal failures are counted together."""
+    """A verdict's reason with its numbers replaced, so that equal failures are counted together."""
     return "ok" if verdict.correct else f"{verdict.status}: {re.sub(r'-?[0-9]+', '#', verdict.reason)}"
 
 
 def check_samples(samples: int, greedy: Sampling, k_values: Sequence[int], *, problems: int | None = None) -> None:
-    """Raise ValueError for numbers out of range, pass@k from fewer than k samples, or drawn greedy completions."""
+    """Raises ValueError for numbers out of range, pass@k from fewer than k samples, or a ``greedy`` that samples."""
     if problems is not None and problems < 1:
         raise ValueError(f"problems must be at least 1 (or null: all), got {problems}")
     if samples < 0:

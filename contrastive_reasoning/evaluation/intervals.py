@@ -1,12 +1,12 @@
 """95% intervals: of a share (Wilson), of a mean over problems (bootstrap), over seeds and problems (nested bootstrap).
 
-The nested bootstrap draws both again, first the seeds, then the problems:
+The nested bootstrap resamples both, first the seeds, then the problems:
 
     x̄* = 1/(S·N) Σ_s Σ_p w_s v_p x_sp        w, v: how often each seed and each problem was drawn, of S and of N
 
 All seeds were evaluated on the same problems, so one draw of problems serves all of them, and both sides of a
-difference; the interval is the middle 95% of the resampled values. How many such intervals of a difference contained
-the truth, of 400 simulated studies of 1,000 problems, beside Student's over seeds
+difference. The interval is the middle 95% of the resampled values. The table shows the coverage of such intervals of a
+difference in 400 simulated studies of 1,000 problems, beside Student's over seeds
 (``experiments/analysis/statistics.py``):
 
     spread between seeds       3 seeds    5 seeds    10 seeds      Student's
@@ -14,8 +14,8 @@ the truth, of 400 simulated studies of 1,000 problems, beside Student's over see
     3 points of success          91%        91%         93%          93–96%
     8 points of success          79%        84%         90%          93–96%
 
-The variance of problems is counted twice where seeds hardly differ, and few seeds show too little of their spread where
-they do. With under ten seeds a claim needs both intervals.
+If seeds hardly differ, the variance of problems is counted twice. If they do differ, few seeds show too little of their
+spread. With under ten seeds a claim needs both intervals.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Interval(NamedTuple):
 
 
 def wilson(successes: int, total: int) -> Interval:
-    """The 95% score interval of a share (Wilson 1927): never outside [0, 1], sound for none and for all."""
+    """The 95% score interval of a share (Wilson 1927): never outside [0, 1], valid for shares of 0 and 1."""
     if not 0 <= successes <= total or total == 0:
         raise ValueError(f"successes must lie between 0 and a positive total, got {successes} of {total}")
     share, spread = successes / total, Z95**2 / total
@@ -60,7 +60,7 @@ def bootstrap(values: Sequence[float], *, seed: int) -> Interval:
 
 
 def mean_interval(values: Sequence[float], *, seed: int) -> Interval:
-    """Wilson's where every value is 0 or 1, the bootstrap's otherwise."""
+    """Wilson's interval if every value is 0 or 1, otherwise the bootstrap's."""
     if values and all(value in (0.0, 1.0) for value in values):
         return wilson(int(sum(values)), len(values))
     return bootstrap(values, seed=seed)
@@ -95,8 +95,8 @@ def nested_difference(
 ) -> Estimate:
     """The mean of ``ours`` minus that of ``baseline``, on the same problems in the same order.
 
-    With ``same_seeds`` row i of both has the same seed, and they are drawn together. Raises ValueError for other
-    problems, for an empty side, or other seeds than ``same_seeds`` says.
+    With ``same_seeds`` row i of both has the same seed, and the two rows are drawn together. Raises ValueError for
+    different numbers of problems, for an empty side, or with ``same_seeds`` for different numbers of seeds.
     """
     _check(ours, baseline, same_seeds=same_seeds)
     generator = torch.Generator().manual_seed(seed)
@@ -111,8 +111,8 @@ def nested_difference(
 def interquartile_mean(values: Float[Tensor, "seed problem"], *, resamples: int, seed: int) -> Estimate:
     """The mean of the middle half of all scores, as rliable defines it (Agarwal et al., arXiv:2108.13264, §4.3).
 
-    Its interval is drawn as above, whereas rliable draws the runs of each task by themselves: the scores of a run are
-    those of one policy, and rise and fall together.
+    Its interval is resampled as above. rliable instead draws the runs of each task independently; here the scores of a
+    run belong to one policy, and rise and fall together.
     """
     generator = torch.Generator().manual_seed(seed)
     seeds, problems = (_drawn(count, resamples, generator) for count in values.shape)
@@ -129,7 +129,7 @@ def probability_of_improvement(
 ) -> Estimate:
     """P(X > Y) + ½ P(X = Y) for a run X of ours and a run Y of the baseline, the mean over tasks (arXiv:2108.13264).
 
-    Runs are drawn again on both sides, whole. A set of problems is one task: its score is the share solved.
+    Whole runs are resampled on both sides. A set of problems is one task: its score is the share solved.
     """
     _check(ours, baseline, same_seeds=False)
     x, y = ours.double()[:, None], baseline.double()[None]
@@ -149,7 +149,7 @@ def _drawn(count: int, resamples: int, generator: torch.Generator) -> Float[Tens
 def _trimmed_means(
     scores: Float[Tensor, " score"], counts: Float[Tensor, "resample score"]
 ) -> Float[Tensor, " resample"]:
-    """The mean of ``scores``, which rise, each there as often as counted, without a quarter of them at either end."""
+    """The mean of the ascending ``scores``, each repeated by its count, without a quarter of them at either end."""
     total = int(counts[0].sum())
     cut = int(TRIMMED * total)
     kept = counts.cumsum(1).clamp(cut, total - cut).diff(dim=1, prepend=counts.new_full((len(counts), 1), cut))

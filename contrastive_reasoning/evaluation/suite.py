@@ -16,21 +16,21 @@ from contrastive_reasoning.tasks.base import Problem, Split, Task, check_choice
 
 Value = TypeVar("Value")
 MAIN = "main"
-"""The setting whose metrics keep their plain names."""
+"""The setting whose metrics have no prefix."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Setting:
-    """One task, with how many completions are written of each problem, and how.
+    """One task, with the number of completions of each problem and their sampling.
 
-    Raises ValueError for an unknown split, or where a k of pass@k is beyond the samples.
+    Raises ValueError for an unknown split, or if a k of pass@k exceeds the samples.
     """
 
     task: Task
     split: Split = "test"
-    """``train`` for the training problems themselves: how well a policy knows what it was trained on."""
+    """``train`` evaluates the training problems themselves: how well a policy fits its training data."""
     problems: int | None
-    """The first so many problems of the split; all of them where there are fewer, and with None."""
+    """The first so many problems of the split; all of them if there are fewer, and with None."""
     samples: int
     """Sampled completions per problem."""
     sampling: Sampling
@@ -44,22 +44,22 @@ class Setting:
 
     @property
     def asked(self) -> Sequence[Problem]:
-        """The problems themselves."""
+        """The problems of this setting."""
         return self.task.problems(self.split)[: self.problems]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Suite:
-    """Settings by name. Metrics of ``main`` keep their names, those of another setting stand under its name.
+    """Settings by name. Metrics of ``main`` keep their names; those of another setting are prefixed with its name.
 
     Raises:
-        ValueError: for a published table that there is not.
+        ValueError: for an unknown published table.
     """
 
     engine: RolloutEngine
     settings: Mapping[str, Setting]
     published: str | None
-    """The table of a paper that is shown beside ours: see :func:`published_table`."""
+    """The table of a paper that is shown beside our results: see :func:`published_table`."""
 
     def __post_init__(self) -> None:
         _ = self.published_table  # raises before anything is evaluated
@@ -80,11 +80,11 @@ class Suite:
 
     @property
     def size(self) -> int:
-        """Problems of all settings."""
+        """Number of problems of all settings."""
         return sum(len(setting.asked) for setting in self.settings.values())
 
     def __call__(self, policy: CausalLMPolicy, *, seed: int, watch: Watch | None = None) -> Evaluation:
-        """Evaluate the policy in every setting, which the rows name; ``watch`` counts the problems of all settings."""
+        """Evaluates the policy in every setting, which the rows name; ``watch`` counts the problems of all settings."""
         metrics: dict[str, float] = {}
         reasons: dict[str, int] = {}
         rows: list[Mapping[str, Any]] = []
@@ -112,12 +112,12 @@ class Suite:
 
 
 def _within(watch: Watch, setting: str, before: int) -> Watch:
-    """For one setting, when so many problems of others are done."""
+    """The callback for one setting, after ``before`` problems of other settings are done."""
     return lambda done, rates: watch(before + done, lambda: named(setting, rates()))
 
 
 def named(setting: str, values: Mapping[str, Value]) -> dict[str, Value]:
-    """Values of a setting under the names that they are logged by."""
+    """Values of a setting under the names by which they are logged."""
     return {name if setting == MAIN else f"{setting}/{name}": value for name, value in values.items()}
 
 
@@ -137,13 +137,13 @@ class Track:
     greedy: Sampling
     k_values: Sequence[int]
     quantity: str
-    """What is averaged: ``verifier/accuracy``, of greedy completions, or ``verifier/accuracy_sampled``."""
+    """The metric that is averaged: ``verifier/accuracy``, of greedy completions, or ``verifier/accuracy_sampled``."""
     averages: Mapping[str, Sequence[str]]
-    """Name → sets; each set counts the same, whatever its size."""
+    """Name → sets; each set has the same weight, whatever its size."""
     published: str | None
-    """The table of a paper that is shown beside ours: see :func:`published_table`."""
+    """The table of a paper that is shown beside our results: see :func:`published_table`."""
     compare_with: str | None
-    """The row of that table which ours is compared with."""
+    """The row of that table to compare our results with."""
 
     def __post_init__(self) -> None:
         check_samples(self.samples, self.greedy, self.k_values, problems=self.problems)
@@ -159,7 +159,7 @@ class Track:
 
     @property
     def settings(self) -> dict[str, Setting]:
-        """One per set, all asked in the same way."""
+        """One per set, all with the same options."""
         return {
             name: Setting(
                 task=task,
@@ -184,11 +184,11 @@ class Track:
 
     @property
     def size(self) -> int:
-        """Problems of all sets."""
+        """Number of problems of all sets."""
         return sum(len(setting.asked) for setting in self.settings.values())
 
     def __call__(self, policy: CausalLMPolicy, *, seed: int, watch: Watch | None = None) -> Evaluation:
-        """Evaluate the policy on every set, and average."""
+        """Evaluates the policy on every set, and adds the averages."""
         suite = Suite(engine=self.engine, settings=self.settings, published=self.published)
         found = suite(policy, seed=seed, watch=watch)
         averages = {

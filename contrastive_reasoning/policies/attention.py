@@ -1,8 +1,8 @@
-"""Attention that a pass can plan for itself: who may look at whom, and which keys and values several rows share.
+"""Planned attention: a pass can define which tokens attend to which, and which keys and values several rows share.
 
-A model that attends through ``transformers``' interface hands queries, keys and values of every layer to ``attend``
-below. Without a plan that is scaled dot-product attention under the usual mask; with one, the plan attends. Nothing of
-the model is patched, and a plan is an argument of one forward pass.
+A model that uses ``transformers``' attention interface passes queries, keys and values of every layer to ``attend``
+below. Without a plan that is scaled dot-product attention under the usual mask; with one, the plan computes the output.
+The model is not patched, and a plan is an argument of one forward pass.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from transformers.masking_utils import sdpa_mask
 
 NAME = "planned"
 BENT = ("attn_logit_softcapping", "kv_lora_rank")
-"""Keys of a model's configuration that say it attends in a way of its own."""
+"""Keys of a model's configuration that mark non-standard attention."""
 DROPPED = ("attention_dropout", "attn_pdrop", "attention_probs_dropout_prob")
-"""Names that models have for dropout in attention."""
+"""Names of attention dropout in models."""
 
 
 @runtime_checkable
 class AttentionPlan(Protocol):
-    """What a pass does instead of attending under a dense mask."""
+    """Replaces attention under a dense mask in one pass."""
 
     def attend(
         self,
@@ -69,7 +69,7 @@ def _follow(
 
 
 def can_plan(model: PreTrainedModel) -> bool:
-    """Whether every layer of the model attends to all that came before, through the interface, without dropout.
+    """Whether every layer of the model attends to all earlier tokens, through the interface, without dropout.
 
     Models with sliding windows, scores that are bent (``softcap``), keys and values of different width or dropout in
     attention keep their own passes.
@@ -82,13 +82,13 @@ def can_plan(model: PreTrainedModel) -> bool:
 
 
 def plan_attention(model: PreTrainedModel) -> None:
-    """Let the model attend through ``attend`` where it now uses scaled dot-product attention, and can be told so."""
+    """Sets the model's attention to ``attend`` if it uses scaled dot-product attention now and can be changed."""
     if model.config._attn_implementation == "sdpa" and model._can_set_attn_implementation():
         model.set_attn_implementation(NAME)
 
 
 def no_mask(device: torch.device) -> Tensor:
-    """What a planned pass gives as attention mask: with four axes none is made in its place."""
+    """The attention mask of a planned pass: because it has four axes, no other is built."""
     return torch.empty(1, 1, 1, 1, device=device)
 
 

@@ -1,4 +1,4 @@
-"""A causal language model as a policy: prompts in, log-probs of completions out."""
+"""A causal language model as a policy: from prompts and completions to log-probs of the completions."""
 
 from __future__ import annotations
 
@@ -27,22 +27,22 @@ from contrastive_reasoning.policies.prompting import NO_SYSTEM, check_system, pr
 
 @dataclass(frozen=True, kw_only=True)
 class CompletionStates:
-    """Last hidden states, after the final norm, of the n completion tokens of a pass, row by row."""
+    """Last hidden states, after the final norm, for the n completion tokens of a pass, row by row."""
 
     predicting: Float[Tensor, "n D"]
-    """Before each token: what its log-prob is read from."""
+    """The state before each token, from which its log-prob is computed."""
     own: Float[Tensor, "n D"]
-    """At each token."""
+    """The state at each token."""
 
 
 class CausalLMPolicy(nn.Module):
     """π(completion | prompt) of any Hugging Face causal LM.
 
-    ``compute_dtype`` is the dtype of forward passes under autocast; the weights stay as they are. bf16 is 2–4 times as
-    fast as fp32 on a CPU that multiplies it natively, and far slower on others. With ``chat_template`` a prompt is
-    rendered as one user message; None does so where the tokenizer has a template. ``system`` is what stands before it:
-    ``none``, ``default`` or a text, see ``render``. With ``compiled`` the passes below run through compiled layers;
-    generation does not. ``score`` is ``token_log_probs`` or a sibling of it.
+    ``compute_dtype`` is the dtype of forward passes under autocast; the weights keep their dtype. bf16 is 2–4 times as
+    fast as fp32 on a CPU with native bf16, and far slower on others. With ``chat_template`` a prompt is rendered as one
+    user message; None does so if the tokenizer has a template. ``system`` is the system message before it: ``none``,
+    ``default`` or a text, see ``render``. With ``compiled`` the passes below use compiled layers; generation does not.
+    ``score`` is ``token_log_probs`` or a function with its interface.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class CausalLMPolicy(nn.Module):
 
     @property
     def plans_attention(self) -> bool:
-        """Whether a pass may bring an ``AttentionPlan``: the model attends to all that came before."""
+        """Whether a pass may use an ``AttentionPlan``: the model attends to all earlier tokens."""
         return can_plan(unwrapped(self.model))
 
     @property
@@ -104,7 +104,7 @@ class CausalLMPolicy(nn.Module):
 
     @property
     def eos_token_ids(self) -> tuple[int, ...]:
-        """Every token that ends a completion, of which models have several; so does the end of a turn."""
+        """Every token that ends a completion: models may have several, and the end of a turn is one too."""
         generation = getattr(self.model, "generation_config", None)
         configured = getattr(generation, "eos_token_id", None) or self.tokenizer.eos_token_id
         ids = configured if isinstance(configured, list | tuple) else [configured]
@@ -113,17 +113,17 @@ class CausalLMPolicy(nn.Module):
 
     @property
     def end_token_id(self) -> int:
-        """What a completion ends with: the end of a turn where the chat template writes one, else of the text."""
+        """The token that ends a completion: the end of a turn if the chat template writes one, else the end of text."""
         return int(self.tokenizer.eos_token_id if self._turn_end is None else self._turn_end)  # pyright: ignore
 
     def autocast(self, *, cached: bool = True) -> AbstractContextManager[object]:
-        """Matrices are cast to the compute dtype within; with ``cached`` trained ones once, and kept until its end."""
+        """Casts matrices to the compute dtype. With ``cached``, trained ones are cast once and kept to the end."""
         if self.compute_dtype == torch.float32:
             return nullcontext()
         return torch.autocast(self.device.type, dtype=self.compute_dtype, cache_enabled=cached)
 
     def prompt_ids(self, prompt: str) -> list[int]:
-        """Token ids of one prompt, with the beginning-of-text token where the tokenizer has one."""
+        """Token ids of one prompt, with the beginning-of-text token if the tokenizer itself adds it."""
         return prompt_ids(self.tokenizer, prompt, chat_template=self.chat_template, system=self.system)
 
     def encode_prompts(self, prompts: Sequence[str]) -> tuple[Int[Tensor, "P S"], Bool[Tensor, "P S"]]:
@@ -131,12 +131,12 @@ class CausalLMPolicy(nn.Module):
         return self.padded([self.prompt_ids(prompt) for prompt in prompts], side="left")
 
     def encode_completions(self, completions: Sequence[str]) -> tuple[Int[Tensor, "B T"], Bool[Tensor, "B T"]]:
-        """Completions with the end token, right-padded, with their mask, on the policy's device."""
+        """Completions with the end token as right-padded ids with their mask, on the policy's device."""
         encoded: Any = self.tokenizer(list(completions), add_special_tokens=False)
         return self.padded([[*ids, self.end_token_id] for ids in encoded["input_ids"]], side="right")
 
     def padded(self, rows: Sequence[Sequence[int]], *, side: str) -> tuple[Int[Tensor, "N L"], Bool[Tensor, "N L"]]:
-        """Rows of token ids, filled up on a side, with their mask, on the policy's device."""
+        """Rows of token ids padded on one side, with their mask, on the policy's device."""
         padded: dict[str, Any] = {"batch_first": True, "padding_side": side}
         tensors = [torch.tensor(row, dtype=torch.long) for row in rows]
         ids = pad_sequence(tensors, padding_value=self.pad_token_id, **padded)
@@ -156,14 +156,14 @@ class CausalLMPolicy(nn.Module):
         mask: Bool[Tensor, "b t"],
         owner: Int[Tensor, " b"] | None = None,
     ) -> CompletionStates:
-        """Last hidden states at the completions, by the cheaper of the two passes: packed, or padded rows.
+        """Last hidden states at the completions, by the cheaper of two passes: packed, or padded rows.
 
         Args:
             prompt_ids: each prompt once.
-            prompt_mask: where their tokens are.
+            prompt_mask: True on their tokens.
             completion_ids: padded on the right.
-            mask: where their tokens are.
-            owner: which prompt each completion continues; None: one prompt for each completion.
+            mask: True on their tokens.
+            owner: the index of each completion's prompt; None: one prompt for each completion.
         """
         if owner is None:
             owner = torch.arange(len(mask), device=mask.device)
@@ -199,7 +199,7 @@ class CausalLMPolicy(nn.Module):
         return packing_pays(lengths, Sizes.of(unwrapped(self.model).config))
 
     def pass_tokens(self, lengths: Lengths) -> int:
-        """Tokens that go through the layers in such a pass, padding included where there is any."""
+        """Tokens that go through the layers in such a pass, including padding if there is any."""
         return lengths.packed if self.packs(lengths) else lengths.padded
 
     def log_probs(
@@ -229,7 +229,7 @@ class CausalLMPolicy(nn.Module):
         owner: Int[Tensor, " b"] | None = None,
         temperature: float = 1.0,
     ) -> tuple[Float[Tensor, "b t"], Float[Tensor, "b D"]]:
-        """``log_probs`` and, of the same pass, the mean hidden state over all completion tokens."""
+        """``log_probs`` and, from the same pass, the mean hidden state over all completion tokens."""
         states = self.completion_states(prompt_ids, prompt_mask, completion_ids, mask, owner)
         pooled = mean_pool_rows(states.own.to(torch.promote_types(states.own.dtype, torch.float32)), mask)
         return self._log_probs(states, completion_ids, mask, temperature), pooled
@@ -243,12 +243,12 @@ class CausalLMPolicy(nn.Module):
 
     @property
     def head(self) -> tuple[Tensor, Tensor | None]:
-        """Weight and bias, if there is one, of the vocabulary projection."""
+        """Weight and bias of the vocabulary projection; None for a missing bias."""
         head: Any = self.model.get_output_embeddings()
         return head.weight, getattr(head, "bias", None)
 
     def without_weights(self) -> CausalLMPolicy:
-        """The same policy, never compiled, with parameters on the meta device, which hold no numbers."""
+        """The same policy, never compiled, with parameters on the meta device, which hold no data."""
         own: Any = unwrapped(self.model)
         with torch.device("meta"):
             model = type(own)(copy.deepcopy(own.config))
@@ -266,7 +266,7 @@ class CausalLMPolicy(nn.Module):
         )
 
     def save(self, folder: Path | str) -> None:
-        """Write the policy in Hugging Face format (safetensors), adapters merged, readable by ``from_pretrained``."""
+        """Saves the policy in Hugging Face format (safetensors), adapters merged, readable by ``from_pretrained``."""
         whole: Any = self.model
         if isinstance(whole, PeftModel):
             whole = copy.deepcopy(whole).merge_and_unload()  # pyright: ignore[reportCallIssue]
@@ -275,7 +275,7 @@ class CausalLMPolicy(nn.Module):
 
 
 def unwrapped(model: PreTrainedModel | PeftModel) -> PreTrainedModel:
-    """The model itself, its adapters in place where it has any."""
+    """The base model, with any adapters in place."""
     return model.get_base_model() if isinstance(model, PeftModel) else model  # pyright: ignore[reportReturnType]
 
 
@@ -292,7 +292,7 @@ def log_probs_and_full_kl(
 ) -> tuple[Float[Tensor, "b t"], Float[Tensor, "b t"]]:
     """``policy.log_probs`` and the KL to the reference, by one pass of each; 0 where masked out.
 
-    Nothing of the reference gets a gradient; of its pass only the states of these rows are held, never the logits.
+    The reference gets no gradient. Of its pass, only the states of these rows are held, never the logits.
     """
     rows = prompt_ids, prompt_mask, completion_ids, mask, owner
     hidden = policy.completion_states(*rows).predicting

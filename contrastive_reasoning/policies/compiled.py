@@ -1,8 +1,8 @@
-"""Passes of scoring and update with their decoder layers compiled, shapes left open.
+"""Scoring and update passes with compiled decoder layers and dynamic shapes.
 
-All layers of a shape share one compiled code, whatever the lengths of a batch; planned attention stays outside it.
-Nothing of the model changes: for the time of a pass compiled layers stand in the place of its own, so that names,
-copies, checkpoints and generation know nothing of it.
+All layers of a shape share one compiled code, whatever the lengths of a batch; planned attention stays outside it. The
+model itself does not change: during a pass, compiled wrappers replace its layers. Names, copies, checkpoints and
+generation are therefore unaffected.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import torch
 from torch import nn
 
 VARIANTS = 64
-"""Compiled codes at most: padded or packed, with or without gradient, for each shape of layer in the process."""
+"""Maximum number of compiled codes: padded or packed, with or without gradient, for each layer shape in the process."""
 
 
 class _Compiled(nn.Module):
@@ -37,14 +37,14 @@ def _call(layer: nn.Module, *arguments: Any, **named: Any) -> Any:
     return layer(*arguments, **named)
 
 
-@cache  # one for all layers; asking for it takes a second, most of it for imports
+@cache  # one for all layers; creating it takes a second, most of it for imports
 def _compiled_call() -> Any:
     return torch.compile(_call, dynamic=True, recompile_limit=VARIANTS)  # pyright: ignore[reportCallIssue]
 
 
 @contextmanager
 def compiled_layers(backbone: Any) -> Iterator[None]:
-    """The backbone with compiled layers in the place of its own, which are back at the end, whatever happens."""
+    """Replaces the layers of the backbone by compiled ones; restores them at the end, also after an error."""
     layers = backbone.layers
     backbone.layers = nn.ModuleList(_Compiled(layer) for layer in layers)
     try:
@@ -54,9 +54,9 @@ def compiled_layers(backbone: Any) -> Iterator[None]:
 
 
 def require_compilable(backbone: nn.Module) -> None:
-    """Refuse what could only fail in the first pass.
+    """Checks requirements that would otherwise fail in the first pass.
 
-    Raises ValueError where the backbone has no ``layers``, or this machine no C++ compiler or no headers of Python.
+    Raises ValueError if the backbone has no ``layers``, or this machine has no C++ compiler or no Python headers.
     """
     if not isinstance(getattr(backbone, "layers", None), nn.ModuleList):
         raise ValueError(f"policy.compiled=true compiles a model's `layers`, and {type(backbone).__name__} has none")

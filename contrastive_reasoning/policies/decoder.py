@@ -1,13 +1,14 @@
 """One decode step of a Llama- or Qwen2-shaped policy, from the weights of its own modules.
 
-Where a step reads one token of each of a few rows, most of a module's time goes into being called. Here a layer is four
-products, two norms, one rotation and what the plan attends:
+If a step reads one token of each of a few rows, calling modules takes most of the time. Here a layer is four products,
+two norms, one rotation and the plan's attention:
 
     h ← h + O · attend(rotate(Q n₁(h)), rotate(K n₁(h)), V n₁(h))        n  root-mean-square norm
     h ← h + D · (silu(G n₂(h)) ∘ U n₂(h))
 
-Weights are read by reference. Those that autocast would cast are cast once, Q, K, V and G, U side by side: a copy in
-the compute dtype that lives as long as the decoder. Modules that are more than a linear layer (adapters) are called.
+Weights are read by reference. Weights that autocast would cast are cast once, with Q, K, V and G, U concatenated: a
+copy in the compute dtype that lives as long as the decoder. Modules that are more than a linear layer (adapters) are
+called.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ Product = Callable[[Tensor], Tensor]
 
 
 class Decoder:
-    """Reads one token of each row. Weights that change after it was made may not be seen."""
+    """Reads one token of each row. Later changes of the weights may not take effect."""
 
     def __init__(self, policy: CausalLMPolicy) -> None:
         base: Any = unwrapped(policy.model)
@@ -56,7 +57,7 @@ class Decoder:
             return self.head(states), states
 
     def _rotation(self, states: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
-        """Cosines, and sines whose first half is negative: rotate(x) = x·cos + roll(x)·sin."""
+        """Cosines, and sines with a negated first half: rotate(x) = x·cos + roll(x)·sin."""
         cos, sin = self.rotary(states[:, None], positions[:, None])
         first, second = sin.chunk(2, dim=-1)
         return cos, torch.cat([-first, second], dim=-1)
@@ -88,7 +89,7 @@ class _Layer:
 
 
 def decoder_of(policy: CausalLMPolicy) -> Decoder | None:
-    """A decoder of the policy's weights as they are now; None where the model is of another shape."""
+    """A decoder with the policy's current weights; None if the model has another shape."""
     model = policy.model
     adapted = isinstance(model, PeftModel)
     plain = not adapted or (isinstance(model.base_model, LoraModel) and not model.active_peft_config.is_prompt_learning)
@@ -97,7 +98,7 @@ def decoder_of(policy: CausalLMPolicy) -> Decoder | None:
 
 
 def _product(policy: CausalLMPolicy, modules: Sequence[nn.Module]) -> Product:
-    """What the modules make of one input, side by side."""
+    """The concatenated outputs of the modules for one input."""
     if not all(type(module) is nn.Linear for module in modules):
         return _called(policy, modules)
     layers: list[Any] = list(modules)

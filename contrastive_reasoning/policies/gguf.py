@@ -1,4 +1,4 @@
-"""A model of a GGUF file as transformers keeps one: dense weights, a tokenizer, its chat template."""
+"""Conversion of a GGUF file to a ``transformers`` folder: dense weights, a tokenizer, its chat template."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig
 
 STEPS = 3
-"""Of a conversion, as ``done`` counts them."""
+"""Number of steps of a conversion, as counted by ``done``."""
 
 
 def convert_gguf(file: Path, folder: Path, *, dtype: str, done: Callable[[int], None]) -> None:
-    """Write the tokenizer and, unpacked to ``dtype``, the weights of ``file`` into ``folder``.
+    """Writes the tokenizer and, dequantised to ``dtype``, the weights of ``file`` into ``folder``.
 
-    Unpacked weights have the values that quantisation left. ``done``: called after the tokenizer, once the weights are
-    read, and once they are written. Needs the package ``gguf``.
+    The weights keep the values that quantisation left. ``done`` is called after the tokenizer is written, after the
+    weights are read, and after they are written. Needs the package ``gguf``.
     """
     source = {"gguf_file": file.name}
     AutoTokenizer.from_pretrained(file.parent, **source).save_pretrained(folder)
@@ -26,6 +26,6 @@ def convert_gguf(file: Path, folder: Path, *, dtype: str, done: Callable[[int], 
         file.parent, **source, quantization_config=GgufConfig(dequantize=True), dtype=getattr(torch, dtype)
     )
     done(2)
-    model.config.quantization_config = None  # else a loaded copy is taken for a quantised one
+    model.config.quantization_config = None  # otherwise a loaded copy would be treated as quantised
     model.save_pretrained(folder)
     done(STEPS)

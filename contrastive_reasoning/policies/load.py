@@ -1,4 +1,4 @@
-"""Where a policy comes from: a hub name, a folder, a policy embedded in the package, or fresh; with LoRA or without."""
+"""Loading of policies: from the hub, a folder, the package's embedded policies, or fresh; with or without LoRA."""
 
 from __future__ import annotations
 
@@ -31,7 +31,10 @@ DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch
 
 @dataclass(frozen=True, kw_only=True)
 class LoRA:
-    """Low-rank adapters, W + (alpha / rank)·B A, arXiv:2106.09685. Raises ValueError for a rank below 1."""
+    """Low-rank adapters, W + (alpha / rank)·B A, arXiv:2106.09685.
+
+    Raises ValueError for a rank below 1 or an adapter on ``lm_head`` or ``embed_tokens``.
+    """
 
     rank: int
     alpha: float
@@ -53,8 +56,8 @@ class LoRA:
         return [self.target_modules] if isinstance(self.target_modules, str) else list(self.target_modules)
 
     def attach(self, model: PreTrainedModel, *, seed: int) -> PeftModel:
-        """The model with trainable adapters, whose initial A is drawn from ``seed``, and frozen weights."""
-        # PEFT reads any other text than this one as a regular expression
+        """The model with frozen weights and trainable adapters, with their initial A drawn from ``seed``."""
+        # PEFT reads any text other than this one as a regular expression
         targets = "all-linear" if self.target_modules == "all-linear" else self.named
         config = LoraConfig(
             r=self.rank,
@@ -83,29 +86,29 @@ def load_policy(
     corpus: Callable[[], Sequence[str]] | None = None,
     system: str = NO_SYSTEM,
 ) -> CausalLMPolicy:
-    """Build a policy.
+    """Builds a policy.
 
     Args:
         pretrained: hub name, local folder, ``embedded:NAME`` or None for a fresh model.
-        architecture: of a fresh model; ignored where ``pretrained`` is given.
-        weights_dtype: float32, bfloat16 or float16: what the weights are kept and trained in.
+        architecture: of a fresh model; ignored if ``pretrained`` is given.
+        weights_dtype: float32, bfloat16 or float16: the dtype in which weights are kept and trained.
         compute_dtype: the dtype of forward passes under autocast; auto: see :func:`native_dtype`.
         lora: adapters to train instead of the weights; None trains all weights.
-        chat_template: render prompts by the tokenizer's chat template; None: where it has one.
-        system: the system message before each prompt that brings none: ``none``, ``default`` (what the chat template
-            writes by itself) or its text.
+        chat_template: render prompts by the tokenizer's chat template; None: if it has one.
+        system: the system message of prompts that have none of their own: ``none``, ``default`` (the chat template's
+            own) or its text.
         trust_remote_code: run code that comes with a checkpoint; leave it off.
         gradient_checkpointing: keep only each layer's input for the backward pass and compute the layer again there:
-            less memory, a third more work, the same gradients. Generation and evaluation do not pass through it.
+            less memory, a third more work, the same gradients. It does not affect generation and evaluation.
         compiled: run the decoder layers of scoring and update compiled: the first pass of a kind takes many seconds,
             and later ones are faster. It needs a C++ compiler.
-        kernels: what log-probs are computed by: ``torch``, or ``liger`` on CUDA with the extra of that name.
-        corpus: texts for a fresh tokenizer; needed only where a fresh model is built.
+        kernels: the implementation of log-probs: ``torch``, or ``liger`` on CUDA with the extra of that name.
+        corpus: texts for a fresh tokenizer; needed only for a fresh model.
 
     Raises:
-        ValueError: for an unknown dtype, kernel or embedded name, a system message that the chat template does not
-            show, where neither source is given, where this machine cannot compile or has not what the kernels need,
-            and for files that hold anything but weights.
+        ValueError: for an unknown dtype, kernel or embedded name; for a system message that the chat template does not
+            show; if neither source is given; if this machine cannot compile or lacks what the kernels need; and for
+            files that hold anything but weights.
         FileNotFoundError: for a path that holds no model.
     """
     score = _score(kernels)
@@ -136,10 +139,10 @@ def load_policy(
 
 
 def checkpoint_layers(model: PreTrainedModel) -> None:
-    """Let every layer that can be computed again in the backward pass be.
+    """Enables gradient checkpointing in every layer that supports it.
 
-    ``transformers`` asks each layer whether it is in training mode, in which a pretrained model is not, nor does
-    Lightning put it there. The flag is set on the layers alone, so that no dropout within them wakes.
+    ``transformers`` checkpoints a layer only in training mode. A pretrained model is not in training mode, and
+    Lightning does not change that. The flag is set on the layers alone, so that dropout within them stays inactive.
     """
     model.gradient_checkpointing_enable({"use_reentrant": False})  # reentrant: no gradient under frozen embeddings
     for layer in model.modules():
@@ -156,11 +159,10 @@ def tokenizer_and_context(pretrained: str, *, trust_remote_code: bool) -> tuple[
 
 @contextmanager
 def only_weights(named: str) -> Iterator[None]:
-    """Loading within it, where a file that is not weights alone is refused in one sentence.
+    """Raises ValueError inside if a weights file is damaged or holds more than weights.
 
-    Nothing in such a file is run: pickles are read with ``weights_only``, the default of ``transformers``.
-
-    Raises ValueError: beginning with ``named``, where the file is a pickle of more than tensors, or is damaged.
+    Nothing in such a file is executed: pickles are read with ``weights_only``, the default of ``transformers``. The
+    message begins with ``named``.
     """
     try:
         yield
@@ -170,7 +172,7 @@ def only_weights(named: str) -> Iterator[None]:
 
 
 def _tokenizer(path: str, *, trust_remote_code: bool) -> PreTrainedTokenizerBase:
-    """The tokenizer of a model. Where its files are missing transformers may give one that knows no word."""
+    """The tokenizer of a model. Without its files, transformers may return one with an empty vocabulary."""
     try:
         tokenizer = AutoTokenizer.from_pretrained(path, trust_remote_code=trust_remote_code)
     except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
@@ -185,7 +187,7 @@ def _tokenizer(path: str, *, trust_remote_code: bool) -> PreTrainedTokenizerBase
 def resolve(pretrained: str) -> str:
     """A hub name or an existing folder for ``from_pretrained``; ``embedded:NAME`` becomes the package's own folder.
 
-    The folder of a run or of a stage stands for the policy that it trained.
+    A run folder or stage folder stands for the policy that it trained.
 
     Raises FileNotFoundError for a folder without a model, or with an adapter alone.
     """
@@ -205,7 +207,7 @@ def resolve(pretrained: str) -> str:
 
 
 def _trained(folder: Path) -> Iterator[Path]:
-    """Where the policy of a stage, or of the last stage of a run that trained one, would lie."""
+    """Candidate folders for the policy of a stage, or of the last stage of a run that trained one."""
     yield folder / "policy"
     if (folder / "stages.json").is_file():
         stages = json.loads((folder / "stages.json").read_text(encoding="utf-8"))
@@ -215,7 +217,7 @@ def _trained(folder: Path) -> Iterator[Path]:
 
 
 def embedded_names() -> list[str]:
-    """The policies that come with the package."""
+    """The names of the policies that come with the package."""
     folder = Path(str(files("contrastive_reasoning.policies"))) / "embedded"
     return sorted(config.parent.name for config in folder.glob("*/config.json"))
 
@@ -236,7 +238,7 @@ def _score(kernels: str) -> Callable[..., torch.Tensor]:
 
 
 def native_dtype() -> str:
-    """What ``compute_dtype: auto`` is on this machine: bfloat16 where it is multiplied natively, else float32.
+    """The value of ``compute_dtype: auto`` on this machine: bfloat16 if it is multiplied natively, else float32.
 
     A processor without AVX-512 has no fast bfloat16: matrix products take about 20 times as long as in float32.
     """

@@ -1,7 +1,7 @@
 """Log-probs of given tokens, and KL to a reference, without ever holding the full logits (tokens × vocabulary).
 
 Chunks of tokens are projected to the vocabulary, reduced to one number each, and projected again in backward, so the
-workspace is chunk × V whatever the batch. The softmax is in fp32, in fp64 for fp64.
+workspace is chunk × V for any batch. The softmax is in fp32, or in fp64 for fp64 inputs.
 
         log π_n(y) = z_y − logsumexp(z)                         z = W h_n / τ
         ∂ log π_n(y) / ∂z_v = [v = y] − softmax(z)_v
@@ -40,7 +40,7 @@ def token_log_probs(
         hidden: last hidden states, after the final norm, at the positions that predict ``targets``.
         weight: the vocabulary projection.
         targets: the tokens that were written.
-        temperature: τ > 0, what the logits are divided by.
+        temperature: τ > 0, the divisor of the logits.
         chunk: tokens projected at a time, at least 1.
         bias: of the projection, if it has one.
 
@@ -65,7 +65,8 @@ def _check(temperature: float, chunk: int) -> None:
 class _ChunkedLogProbs(torch.autograd.Function):
     """Backward overwrites the logits of a chunk with their gradient: one fp32 tensor of (chunk, V) exists at a time.
 
-    Gradients of the weight are summed over chunks in its own dtype: of bfloat16 weights more chunks mean more rounding.
+    Gradients of the weight are summed over chunks in its own dtype: for bfloat16 weights, more chunks mean more
+    rounding.
     """
 
     @staticmethod
@@ -117,12 +118,12 @@ class _ChunkedLogProbs(torch.autograd.Function):
 
 
 def _chunks(hidden: Tensor, chunk: int) -> list[slice]:
-    """The rows of each chunk; one empty chunk where there are no tokens."""
+    """The rows of each chunk; one empty chunk if there are no tokens."""
     return [slice(start, start + chunk) for start in range(0, max(len(hidden), 1), chunk)]
 
 
 def _compute_dtype(hidden: Tensor) -> torch.dtype:
-    """The dtype of a product with these states: autocast's where it is enabled, else their own."""
+    """The dtype of a product with these states: autocast's if it is enabled, else their own."""
     if torch.is_autocast_enabled(hidden.device.type) and hidden.dtype != torch.float64:
         return torch.get_autocast_dtype(hidden.device.type)
     return hidden.dtype
@@ -152,9 +153,9 @@ def liger_log_probs(
 ) -> Float[Tensor, " N"]:
     """``token_log_probs`` by liger-kernel's fused projection and cross-entropy, on CUDA: −CE(W (h / τ) + b / τ, y).
 
-    The same numbers, with softmax and sums of gradients in fp32. The kernel chooses its chunks itself and writes the
-    gradient over the logits of a chunk, so that less memory is read and written. Arguments and errors are those of
-    ``token_log_probs``, which is called for tensors that are not on CUDA and for fp64.
+    It computes the same quantity, with softmax and sums of gradients in fp32. The kernel chooses its chunks itself and
+    overwrites the logits of a chunk with the gradient, so that less memory is read and written. Arguments and errors
+    are those of ``token_log_probs``, which is called for tensors that are not on CUDA and for fp64.
     """
     if hidden.device.type != "cuda" or hidden.dtype == torch.float64 or not len(hidden) or temperature <= 0:
         return token_log_probs(hidden, weight, targets, temperature=temperature, chunk=chunk, bias=bias)
@@ -172,9 +173,9 @@ def liger_log_probs(
 
 
 def require_liger() -> None:
-    """Refuse a machine on which the kernel could not run.
+    """Checks that the kernel can run on this machine.
 
-    Raises ValueError where the extra or a CUDA device is missing.
+    Raises ValueError if the extra or a CUDA device is missing.
     """
     if find_spec("liger_kernel") is None:
         raise ValueError("policy.kernels=liger needs the extra: pip install 'contrastive-reasoning[liger]'")
@@ -195,7 +196,7 @@ def full_kl(
 ) -> Float[Tensor, " N"]:
     """KL(policy ‖ reference) over the whole vocabulary at each of N tokens, in nats, never below 0 up to rounding.
 
-    The arguments are those of ``token_log_probs``, of both; the width of the reference's states may be another.
+    The arguments are those of ``token_log_probs``, for both; the width of the reference's states may differ.
 
     Raises ValueError for a temperature or chunk that is not positive, or vocabularies of different size.
     """

@@ -3,17 +3,17 @@
     tokens      prompt 0 · · ·  prompt 1 · ·  completion 0 · ·  completion 1 · · ·  …        (1, N)
     positions   0 1 2 3         0 1 2         4 5 6             4 5 6 7               both continue prompt 0
 
-All but attention treats tokens one by one, and attention follows the plan. Spare tokens (``shape_bucketing``) come
-before the others, and each sees itself alone. A completion attends to the keys of the prompt that it shares, and back
-to its own:
+All operations except attention treat tokens one by one, and attention follows the plan. Spare tokens
+(``shape_bucketing``) come before the others, and each attends to itself alone. A completion attends to the keys of the
+prompt that it shares, and causally to its own:
 
             keys of the prompt      own keys
-    query 0   1 1 1 1 1 ·            1 · ·          · : padding of a shorter prompt, or what lies ahead
+    query 0   1 1 1 1 1 ·            1 · ·          · : padding of a shorter prompt, or a later token
     query 1   1 1 1 1 1 ·            1 1 ·
     query 2   1 1 1 1 1 ·            1 1 1
 
 The keys and values of a prompt are computed once. Their gradients are the sums over its completions, since every
-completion gathers them from the one place where they stand.
+completion gathers them from one place.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from contrastive_reasoning.policies.shape_bucketing import spare_rows
 
 @dataclass(frozen=True, kw_only=True)
 class Packed:
-    """What a packed pass is given, and where in it the completions are."""
+    """The inputs of a packed pass, and the places of the completions in it."""
 
     ids: Int[Tensor, "1 N"]
     positions: Int[Tensor, "1 N"]
     plan: AttentionPlan
     predicting: Int[Tensor, " n"]
-    """Of each completion token, row by row, the place of the token before it. The n themselves come last in ``ids``."""
+    """For each completion token, row by row, the index of the token before it. The n tokens come last in ``ids``."""
 
 
 def packed(
@@ -52,10 +52,10 @@ def packed(
     *,
     dtype: torch.dtype,
 ) -> Packed:
-    """Pack the rows of a pass.
+    """Packs the rows of a pass.
 
-    Prompts have at least one token and are padded on either side; completions on the right, and they may be empty.
-    ``lengths`` are the same in numbers, ``dtype`` is that of the products.
+    Prompts have at least one token and are padded on either side. Completions are padded on the right and may be empty.
+    ``lengths`` are the same lengths as numbers; ``dtype`` is that of the products.
     """
     device = mask.device
     sizes, own_sizes = prompt_mask.sum(dim=1), mask.sum(dim=1)
@@ -87,7 +87,7 @@ def _starts(sizes: Int[Tensor, " r"]) -> Int[Tensor, " r"]:
 def _before(
     last: Int[Tensor, " p"], starts: Int[Tensor, " b"], mask: Bool[Tensor, "b t"], owner: Int[Tensor, " b"]
 ) -> Int[Tensor, " n"]:
-    """The place before each completion token: of the first that of its prompt's last token."""
+    """The index of the token before each completion token; before the first, it is its prompt's last token."""
     steps = torch.arange(mask.shape[1], device=mask.device)
     own = starts[:, None] + steps - 1
     return torch.where(steps == 0, last[owner][:, None], own)[mask]
@@ -98,11 +98,11 @@ class Block:
     """Rows of similar length, attended to at once."""
 
     queries: Int[Tensor, "r q"]
-    """The places of their queries among the N tokens of the pass; padding repeats the last one."""
+    """Indices of their queries among the N tokens of the pass; padding repeats the last one."""
     keys: Int[Tensor, "r k"]
-    """The places of their keys and values, likewise."""
+    """Indices of their keys and values, likewise."""
     mask: Float[Tensor, "#r 1 q k"] | None
-    """What is added to the scores, 0 or −∞; None: each query looks at the keys up to its own place."""
+    """Added to the scores, 0 or −∞; None: each query attends to the keys up to its own place."""
 
     def attend(
         self, query: Float[Tensor, "rq H d"], key: Float[Tensor, "rk K d"], value: Float[Tensor, "rk K d"], scale: float
@@ -113,7 +113,7 @@ class Block:
         if self.mask is None:
             output = scaled_dot_product_attention(q, k, v, is_causal=True, scale=scale)
         else:
-            # on a CPU the masked kernel in half precision takes about twice as long, forth and back, as that in fp32
+            # on a CPU the masked kernel in half precision takes about twice as long as in fp32, forward and backward
             dtype = torch.promote_types(query.dtype, torch.float32) if query.device.type == "cpu" else query.dtype
             mask = self.mask.to(dtype)
             with torch.autocast(query.device.type, enabled=False):
@@ -124,7 +124,7 @@ class Block:
 
 
 class SharedPrompts:
-    """The ``AttentionPlan`` of one packed pass. It holds places only: two passes through it do the same.
+    """The ``AttentionPlan`` of one packed pass. It holds indices only, so that it can be used for two passes.
 
     Args:
         blocks: every token is a query of one of them.
@@ -144,7 +144,7 @@ class SharedPrompts:
         *,
         scaling: float,
     ) -> Float[Tensor, "1 H N d"]:
-        """Attention within each block, and the outputs back in the order of the tokens."""
+        """Attends within each block; returns the outputs in the order of the tokens."""
         # rotation leaves queries and keys in fp32 under autocast: they are cast before they are copied
         q, k, v = (part[0].transpose(0, 1).to(value.dtype) for part in (query, key, value))
         parts = zip(self.blocks, self.queries(q), self.keys(k), self.keys(v), strict=True)
@@ -155,7 +155,7 @@ class SharedPrompts:
 
 
 class _Laid:
-    """Tokens laid out as the rows of several blocks, end to end, by one look-up."""
+    """Lays out tokens as the rows of several blocks, end to end, by one look-up."""
 
     def __init__(self, places: Sequence[Int[Tensor, "_ _"]]) -> None:
         whole = torch.cat([part.flatten() for part in places])
@@ -168,9 +168,9 @@ class _Laid:
 
 
 def _slots(queries: Sequence[Int[Tensor, "_ _"]]) -> Int[Tensor, " N"] | None:
-    """Where each token's output stands in the blocks, end to end; None: in the order of the tokens.
+    """The index of each token's output in the concatenated blocks; None: in the order of the tokens.
 
-    Of several slots it is the first: padding repeats the place before it.
+    If there are several, it is the first: padding repeats the one before it.
     """
     places = torch.cat([part.flatten() for part in queries])
     fresh = torch.cat([torch.diff(part, prepend=part[:, :1] - 1).flatten() for part in queries]) != 0
@@ -184,20 +184,20 @@ def _in_order(places: Int[Tensor, " n"]) -> bool:
 
 
 def _looked_up(tokens: Float[Tensor, "N K d"], places: Int[Tensor, " n"]) -> Float[Tensor, "n K d"]:
-    # as embeddings are: the backward of that adds up fast in every dtype, index_select's does not in bf16
+    # an embedding look-up: its backward is fast in every dtype, that of index_select is slow in bf16
     return embedding(places, tokens.flatten(1)).view(-1, *tokens.shape[1:])
 
 
 def _rows(tokens: Float[Tensor, "rw K d"], like: Int[Tensor, "r w"], shares: int) -> Float[Tensor, "r H w d"]:
-    """Of grouped queries, head i reads key head i // shares."""
+    """Splits tokens into rows. With grouped queries, head i reads key head i // shares."""
     rows = tokens.view(*like.shape, *tokens.shape[1:]).transpose(1, 2)
     return rows if shares == 1 else rows.repeat_interleave(shares, dim=1)
 
 
 def causal_block(starts: Int[Tensor, " r"], lengths: Int[Tensor, " r"]) -> Block:
-    """Rows that begin at ``starts`` among the tokens and look back at themselves only.
+    """Rows that begin at ``starts`` among the tokens and attend causally to themselves only.
 
-    Padding comes after the tokens, so no mask is needed to keep them from looking at it.
+    Padding comes after the tokens, so causal attention needs no further mask.
     """
     places = _places(starts, lengths)
     return Block(queries=places, keys=places, mask=None)
@@ -210,7 +210,7 @@ def continuing_block(
     prompt_lengths: Int[Tensor, " r"],
     dtype: torch.dtype,
 ) -> Block:
-    """Completions that also look at all of a prompt's tokens; the mask is of ``dtype``."""
+    """Completions that also attend to all tokens of their prompt; the mask has dtype ``dtype``."""
     own, prompts = _places(starts, lengths), _places(prompt_starts, prompt_lengths)
     allowed = _allowed(prompt_lengths, prompts.shape[1], own.shape[1])
     mask = torch.zeros(allowed.shape, dtype=dtype, device=own.device).masked_fill_(~allowed, float("-inf"))
@@ -218,7 +218,7 @@ def continuing_block(
 
 
 def _allowed(prompt_lengths: Int[Tensor, " r"], width: int, queries: int) -> Bool[Tensor, "#r 1 q k"]:
-    """The picture above; one for all rows where their prompts are equally long."""
+    """The mask pictured above; one for all rows if their prompts are equally long."""
     if bool((prompt_lengths == width).all()):
         prompt_lengths = prompt_lengths[:1]
     steps = torch.arange(max(width, queries), device=prompt_lengths.device)

@@ -1,21 +1,21 @@
-"""What passes cost, from lengths and sizes alone: padded or packed, and the arithmetic that their tokens ask for.
+"""The cost of passes, from lengths and sizes alone: padded or packed, and the arithmetic for their tokens.
 
-Rows are padded to the longest, or packed with every prompt once, whichever is less:
+Rows are padded to the longest, or packed with every prompt once, whichever is cheaper:
 
     cost = layers · ( tokens · W  +  2 · width · (ATTENTION · area  +  COPY · moved) )
 
-W are the weights that a token meets in a layer, area is Σ queries × keys with their padding, and moved counts the rows
-of queries, keys and values that are laid out anew. The unit is one multiplication of a matrix product.
+W is the number of weights applied to a token in a layer, area is Σ queries × keys with their padding, and moved counts
+the rows of queries, keys and values that are copied. The unit is one multiplication of a matrix product.
 
-Floating-point operations count what the arithmetic asks for:
+Floating-point operations count the arithmetic that is necessary:
 
     read      2·N + 4·A·k            per token: N weights multiply it, it attends to k tokens, itself included
     learn     4·N + 2·M + 12·A·k     read, and backward to the activations (2·N) and to the M weights that are trained
 
-A is the width of the queries summed over the layers. Trained in full M = N, the usual 6·N; by LoRA nearly 4·N. A
-product of (m,n) and (n,k) matrices counts 2·m·n·k; norms, softmax, rotations and the lookup of embeddings count
-nothing. Nor does what is computed twice or for nothing: padding, a prompt once more for each completion, a forward
-pass repeated in backward. So a utilisation from these rises when waste goes.
+A is the width of the queries summed over the layers. If all weights are trained, M = N gives the usual 6·N; LoRA nearly
+4·N. A product of (m,n) and (n,k) matrices counts 2·m·n·k; norms, softmax, rotations and the lookup of embeddings count
+nothing. Redundant work does not count either: padding, a prompt computed again for each completion, a forward pass
+repeated in backward. A utilisation from these numbers therefore rises when waste is removed.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from typing import Any
 from torch import nn
 
 ATTENTION = 3.0
-"""One multiplication in attention over one in a large matrix product; 2 to 5 on CPU."""
+"""Cost of one multiplication in attention, relative to one in a large matrix product; 2 to 5 on CPU."""
 COPY = 8.0
-"""One element moved, forth and in backward; between 4 and 20 on CPU."""
+"""Cost of moving one element, forward and backward; between 4 and 20 on CPU."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Lengths:
-    """Tokens of the p prompts and the b completions of a pass, and whose prompt each completion continues."""
+    """Tokens of the p prompts and the b completions of a pass, and the index of each completion's prompt."""
 
     prompts: Sequence[int]
     completions: Sequence[int]
@@ -57,7 +57,7 @@ class Lengths:
 
     @property
     def even(self) -> bool:
-        """Whether padded rows hold no padding."""
+        """Whether padded rows contain no padding."""
         return all(sum(row) == self._width for row in self.rows)
 
     @property
@@ -68,7 +68,7 @@ class Lengths:
 
 @dataclass(frozen=True, kw_only=True)
 class Sizes:
-    """Of a model: layers, heads × their width, and the weights a token meets in a layer."""
+    """Sizes of a model: layers, heads × their width, and the weights applied to a token in a layer."""
 
     layers: int
     width: int
@@ -76,7 +76,7 @@ class Sizes:
 
     @classmethod
     def of(cls, config: Any) -> Sizes:
-        """From the configuration of a ``transformers`` model."""
+        """Sizes from the configuration of a ``transformers`` model."""
         heads = config.num_attention_heads
         head = getattr(config, "head_dim", None) or config.hidden_size // heads
         shared = getattr(config, "num_key_value_heads", None) or heads
@@ -91,7 +91,7 @@ def packing_pays(lengths: Lengths, sizes: Sizes) -> bool:
 
 
 def padded_cost(lengths: Lengths, sizes: Sizes) -> float:
-    """Without padding attention needs no mask and skips what lies ahead, half of the area."""
+    """The cost of padded rows. Without padding, attention needs no mask and skips later tokens, half of the area."""
     rows, tokens = len(lengths.completions), lengths.padded
     area = tokens**2 / max(rows, 1) / (2 if lengths.even else 1)
     return _cost(sizes, tokens, area, moved=0)
@@ -113,12 +113,12 @@ def prompt_blocks(lengths: Lengths) -> list[list[int]]:
 
 
 def completion_blocks(lengths: Lengths) -> list[list[int]]:
-    """The same of completions, whose keys are those of their prompt and their own; empty ones are in none."""
+    """The same for completions, with the keys of their prompt and their own; empty ones are in no block."""
     return _blocks([(length, prompt + length) for prompt, length in lengths.rows])
 
 
 def _blocks(areas: Sequence[tuple[int, int]]) -> list[list[int]]:
-    """Rows by falling queries × keys; one that would fill less than half of its padded area begins a new block."""
+    """Groups rows by decreasing queries × keys; one that would fill less than half its padded area starts a block."""
     blocks: list[list[int]] = []
     widest = (0, 0)
     for row in sorted((i for i, (queries, _) in enumerate(areas) if queries), key=lambda i: (-_area(areas[i]), i)):
@@ -153,7 +153,7 @@ def _area(extent: tuple[int, int]) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class Weights:
-    """Weights of some matrices, and how many of them are trained."""
+    """The number of weights of some matrices, and how many of them are trained."""
 
     total: int
     trained: int
@@ -161,7 +161,7 @@ class Weights:
 
 @dataclass(frozen=True, kw_only=True)
 class DecoderSize:
-    """What of a decoder the formulas ask for."""
+    """The sizes of a decoder that the formulas need."""
 
     layers: Weights
     """N and M of every token; adapters are weights like others."""
@@ -173,16 +173,16 @@ class DecoderSize:
 
 @dataclass(frozen=True, kw_only=True)
 class Work:
-    """What passes through a policy. Works add up; a second pass over the same tokens is as much work again."""
+    """What passes through a policy. Works can be added; a second pass over the same tokens counts again."""
 
     tokens: int
-    """Through the layers: true tokens, a prompt once for all completions that are computed with it."""
+    """True tokens through the layers; a prompt counts once for all completions computed with it."""
     projected: int
     """Tokens of completions, each of which is predicted from the vocabulary."""
     attended: int
     """Pairs of a token and one that it attends to, itself included."""
     positions: int
-    """What was computed for it: the tokens, their padding, and prompts computed again."""
+    """Computed positions: the tokens, their padding, and prompts computed again."""
 
     def __add__(self, other: Work) -> Work:
         return Work(
@@ -194,7 +194,7 @@ class Work:
 
     @property
     def padding_share(self) -> float:
-        """The share of positions that need not have been computed; 0 without any."""
+        """The share of positions that were unnecessary; 0 without any."""
         return 1 - self.tokens / self.positions if self.positions else 0.0
 
 
@@ -204,18 +204,18 @@ NO_WORK = Work(tokens=0, projected=0, attended=0, positions=0)
 def work_of(
     prompts: Sequence[int], completions: Sequence[int], owner: Sequence[int], *, positions: int | None = None
 ) -> Work:
-    """One pass over completions and their prompts, by their lengths.
+    """The work of one pass over completions and their prompts, by their lengths.
 
-    ``owner`` is the place in ``prompts`` of each completion's prompt; ``positions`` None: as many as there are tokens.
+    ``owner`` is the index in ``prompts`` of each completion's prompt. ``positions`` None: as many as there are tokens.
 
-    Raises ValueError where a completion has no owner, or ``positions`` are fewer than the tokens.
+    Raises ValueError if the completions and owners differ in number, or if there are fewer ``positions`` than tokens.
     """
     if len(completions) != len(owner):
         raise ValueError(f"{len(completions)} completions have {len(owner)} owners")
     tokens = sum(prompts) + sum(completions)
     if positions is not None and positions < tokens:
         raise ValueError(f"{positions} positions cannot hold {tokens} tokens")
-    # a prompt and a completion by themselves are triangles, the completion against its prompt a rectangle
+    # a prompt or a completion by itself is a triangle, a completion against its prompt a rectangle
     own = sum(length * (length + 1) // 2 for length in (*prompts, *completions))
     across = sum(length * prompts[place] for length, place in zip(completions, owner, strict=True))
     return Work(
@@ -227,23 +227,23 @@ def work_of(
 
 
 def reading_flops(size: DecoderSize, work: Work) -> int:
-    """Of forward passes, as for generation."""
+    """Operations of forward passes, as for generation."""
     return 2 * (size.layers.total * work.tokens + size.projection.total * work.projected) + (
         4 * size.attention * work.attended
     )
 
 
 def learning_flops(size: DecoderSize, work: Work) -> int:
-    """Of forward and backward passes."""
+    """Operations of forward and backward passes."""
     layers = 4 * size.layers.total + 2 * size.layers.trained
     projection = 4 * size.projection.total + 2 * size.projection.trained
     return layers * work.tokens + projection * work.projected + 12 * size.attention * work.attended
 
 
 def decoder_size(model: nn.Module) -> DecoderSize:
-    """The size of a Hugging Face decoder, with adapters or without; its matrices are ``nn.Linear``, none is skipped.
+    """The size of a Hugging Face decoder, with or without adapters; its matrices are ``nn.Linear``, none is skipped.
 
-    A mixture of experts keeps its experts otherwise and is not counted rightly.
+    A mixture of experts stores its experts in another way and is counted incorrectly.
     """
     found: Any = model
     head, config = found.get_output_embeddings(), found.config
@@ -257,6 +257,6 @@ def decoder_size(model: nn.Module) -> DecoderSize:
 
 
 def _weights(linears: Iterable[nn.Linear]) -> Weights:
-    # not numel(), which is 0 where ZeRO-3 has given the weight away
+    # not numel(), which is 0 where ZeRO-3 has released the weight
     counts = [(linear.in_features * linear.out_features, linear.weight.requires_grad) for linear in linears]
     return Weights(total=sum(count for count, _ in counts), trained=sum(count for count, trained in counts if trained))

@@ -1,4 +1,4 @@
-"""Pooling of hidden states over the tokens that count."""
+"""Pooling of hidden states over masked-in tokens."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ def mean_pool(hidden: Float[Tensor, "B T D"], mask: Bool[Tensor, "B T"]) -> Floa
 
 
 def mean_pool_rows(hidden: Float[Tensor, "n D"], mask: Bool[Tensor, "B T"]) -> Float[Tensor, "B D"]:
-    """The same of the masked-in tokens alone, row by row."""
+    """``mean_pool`` for hidden states of the masked-in tokens alone, row by row."""
     sums = hidden.new_zeros(mask.shape[0], hidden.shape[1]).index_add(0, mask.nonzero()[:, 0], hidden)
     return sums / mask.sum(dim=1, keepdim=True).clamp_min(1)
 
 
 def last_pool(hidden: Float[Tensor, "B T D"], mask: Bool[Tensor, "B T"]) -> Float[Tensor, "B D"]:
-    """The state at the last masked-in token of each row. Raises ValueError for a row without one."""
+    """The hidden state at the last masked-in token of each row. Raises ValueError for a row without one."""
     if not bool(mask.any(dim=1).all()):
         raise ValueError("last_pool needs at least one token in every row, got an empty row")
     rows, columns = (torch.arange(size, device=mask.device) for size in mask.shape)

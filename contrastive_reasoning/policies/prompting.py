@@ -1,8 +1,8 @@
-"""Prompts as a model reads them: rendered by its chat template, and as token ids.
+"""Rendering of prompts by a model's chat template, and their token ids.
 
-A plain prompt is one message of the user. Before it stands no system message, the template's own default one, or a
-given text; a prompt that brings one keeps it. The template's date is fixed, and what a problem says is text: a special
-token that it quotes ends no turn.
+A plain prompt is one user message. Before it comes no system message, the template's own default one, or a given text;
+a prompt with its own system message keeps it. The template's date is fixed. Special tokens quoted in a problem are
+encoded as text, so they cannot end a turn.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from transformers import PreTrainedTokenizerBase
 from contrastive_reasoning.policies.tiny import BOS
 
 NO_SYSTEM, DEFAULT_SYSTEM = "none", "default"
-"""No system message, and the one that the template writes where none is given; any other word is the message itself."""
+"""No system message, and the template's own default one; any other string is the message itself."""
 TEMPLATE_DATE = date(2024, 7, 26)
-"""What a template takes for today, so that the prompts of a run are the same on the day it goes on.
+"""The date that a template uses as today, so that the prompts of a run are the same if it resumes on another day.
 
 The date that Llama 3's template falls back to.
 """
 _NOW = re.compile(r"strftime_now\(\s*(?P<quote>['\"])(?P<form>[^'\"]*)(?P=quote)\s*\)")
-"""How a template asks for today. A function of one's own is not passed on to it by ``transformers``."""
+"""The call by which a template gets the current date. ``transformers`` does not pass a custom function to it."""
 _CONTENT = "as-is"
 _QUOTED = 0xF0000
-"""Private characters from here on stand for special tokens that a prompt quotes, while a template is rendered."""
+"""Private-use characters from here on replace special tokens that a prompt quotes, while a template is rendered."""
 
 
 def render(
@@ -36,12 +36,12 @@ def render(
 ) -> str:
     """The prompt as the model reads it: its text, or its messages in the tokenizer's chat template.
 
-    With ``chat_template`` None a template is used where there is one. ``system`` is ``none``, ``default`` (the
-    template's own) or the text of a system message, for prompts that bring none.
+    With ``chat_template`` None a template is used if there is one. ``system`` is ``none``, ``default`` (the template's
+    own) or the text of a system message, for prompts that have none.
 
     Raises:
-        ValueError: where ``chat_template`` is asked of a tokenizer that has none, or the template cannot be rendered
-            (``transformers`` renders it in a sandbox: one that reaches for Python is refused).
+        ValueError: if ``chat_template`` is true for a tokenizer that has none, or the template cannot be rendered
+            (``transformers`` renders it in a sandbox, which rejects templates that access Python).
     """
     return _rendered(tokenizer, prompt, {}, chat_template=chat_template, system=system)
 
@@ -49,7 +49,7 @@ def render(
 def prompt_ids(
     tokenizer: PreTrainedTokenizerBase, prompt: str, *, chat_template: bool | None, system: str = NO_SYSTEM
 ) -> list[int]:
-    """Token ids of one prompt, with the beginning-of-text token where the tokenizer itself adds it."""
+    """Token ids of one prompt, with the beginning-of-text token if the tokenizer itself adds it."""
     quoted = _quoted(tokenizer, _turns(prompt, system))
     text = _rendered(tokenizer, prompt, quoted, chat_template=chat_template, system=system)
     ids: list[int] = []
@@ -61,7 +61,7 @@ def prompt_ids(
 
 
 def check_system(tokenizer: PreTrainedTokenizerBase, *, chat_template: bool | None, system: str) -> None:
-    """Refuse a system message that no prompt would show.
+    """Checks that prompts will show the system message.
 
     Raises:
         ValueError: for an empty one, and for a text without a chat template, or with one that does not show it.
@@ -86,16 +86,16 @@ def check_system(tokenizer: PreTrainedTokenizerBase, *, chat_template: bool | No
 
 
 def turn_end(tokenizer: PreTrainedTokenizerBase, *, chat_template: bool | None) -> int | None:
-    """The special token that the chat template writes behind an answer; None where it writes none, or is not used.
+    """The special token that the chat template writes after an answer; None if it writes none, or is not used.
 
-    A base model's own settings do not name it, ``<|im_end|>`` of Qwen's for example, though the template writes it.
+    A base model's own settings do not name it, such as Qwen's ``<|im_end|>``, though the template writes it.
     """
     if chat_template is False or not tokenizer.chat_template:
         return None
     turns = [{"role": "user", "content": _CONTENT}, {"role": "assistant", "content": _CONTENT}]
     try:
         text = _apply(tokenizer, turns, answer=False)
-    except (TemplateError, OverflowError):  # it knows no answers; what else it cannot render, ``render`` raises
+    except (TemplateError, OverflowError):  # no support for answers; other rendering errors are raised by ``render``
         return None
     ids: list[int] = tokenizer(text.rpartition(_CONTENT)[2], add_special_tokens=False)["input_ids"]  # pyright: ignore
     special = {number for number, token in tokenizer.added_tokens_decoder.items() if token.special}  # pyright: ignore
@@ -105,7 +105,7 @@ def turn_end(tokenizer: PreTrainedTokenizerBase, *, chat_template: bool | None) 
 def _rendered(
     tokenizer: PreTrainedTokenizerBase, prompt: str, quoted: dict[str, str], *, chat_template: bool | None, system: str
 ) -> str:
-    """The rendered prompt with a private character for each special token that the prompt itself quotes."""
+    """The rendered prompt with a private-use character for each special token that the prompt itself quotes."""
     template = tokenizer.chat_template
     if chat_template is False or (chat_template is None and not template):
         return _hidden(str(prompt), quoted)
@@ -118,15 +118,15 @@ def _rendered(
         raise ValueError(f"policy.chat_template: the tokenizer's own template cannot be rendered ({error})") from error
     if messages[0]["role"] == "system" or system == DEFAULT_SYSTEM:
         return text
-    try:  # a template that writes a system message of its own, Qwen's for example, writes an empty one instead
+    try:  # a template with a system message of its own, such as Qwen's, writes an empty one instead
         without_default = _apply(tokenizer, [{"role": "system", "content": ""}, *messages])
-    except (TemplateError, OverflowError):  # it knows no system messages, so it writes none
+    except (TemplateError, OverflowError):  # no support for system messages, so it writes none
         return text
     return without_default if len(without_default) < len(text) else text
 
 
 def _turns(prompt: str, system: str) -> Sequence[tuple[str, str]]:
-    """Role and content of each message of a prompt, a given system message first unless it brings its own."""
+    """Role and content of each message of a prompt; ``system`` comes first unless the prompt has its own."""
     turns: Sequence[tuple[str, str]] = getattr(prompt, "messages", (("user", prompt),))  # a ChatPrompt of the tasks
     if system in (NO_SYSTEM, DEFAULT_SYSTEM) or turns[0][0] == "system":
         return turns
@@ -134,7 +134,7 @@ def _turns(prompt: str, system: str) -> Sequence[tuple[str, str]]:
 
 
 def _apply(tokenizer: PreTrainedTokenizerBase, messages: list[dict[str, str]], *, answer: bool = True) -> str:
-    """The messages in the tokenizer's template, ``answer``: with the beginning of the next answer."""
+    """The messages in the tokenizer's template; with ``answer``, also the beginning of the next answer."""
     template = tokenizer.get_chat_template()
     dated = _NOW.sub(lambda call: repr(TEMPLATE_DATE.strftime(call["form"])), template)
     return str(
@@ -149,7 +149,7 @@ def _apply(tokenizer: PreTrainedTokenizerBase, messages: list[dict[str, str]], *
 
 
 def _quoted(tokenizer: PreTrainedTokenizerBase, turns: Sequence[tuple[str, str]]) -> dict[str, str]:
-    """Private character → special token, for each special token in the text of a prompt."""
+    """Private-use character → special token, for each special token in the text of a prompt."""
     added: Any = tokenizer.added_tokens_decoder
     special = sorted((token.content for token in added.values() if token.special), key=len, reverse=True)
     said = "".join(content for _, content in turns)
@@ -163,7 +163,7 @@ def _hidden(text: str, quoted: dict[str, str]) -> str:
 
 
 def _pieces(text: str, quoted: dict[str, str]) -> list[tuple[str, bool]]:
-    """The text in pieces, each with whether it is literal: no special token, whatever it looks like."""
+    """The text in pieces, each with whether it is literal: not a special token, even if it looks like one."""
     pieces, start = [], 0
     for place, character in enumerate(text):
         if character in quoted:
@@ -173,9 +173,10 @@ def _pieces(text: str, quoted: dict[str, str]) -> list[tuple[str, bool]]:
 
 
 def _adds(tokenizer: PreTrainedTokenizerBase, start: int) -> bool:
-    """Whether texts begin with the token, as the tokenizer itself encodes them.
+    """Whether the tokenizer's own encoding of a text begins with the token.
 
-    Our small policies do, too, though their tokenizers add none: transformers builds Qwen2's anew without it.
+    This is also true of this project's small policies, though their tokenizers add none: transformers rebuilds Qwen2's
+    without it.
     """
     encoded: Any = tokenizer("a")
     return tokenizer.bos_token == BOS or encoded["input_ids"][:1] == [start]

@@ -1,10 +1,10 @@
-"""The weights that rollouts are drawn from where the policy lies in shards on several ranks (ZeRO-3).
+"""The weights for rollouts when the policy is sharded on several ranks (ZeRO-3).
 
-gathered    every parameter as it is: in fp32 4 bytes a number, and what a pass casts to its compute dtype beside them
+gathered    every parameter as it is: in fp32 4 bytes a number, plus what a pass casts to its compute dtype
 copied      what a pass would cast is cast once, a parameter at a time: in bfloat16 2 bytes a number in all
 
-The copy is made anew for each rollout batch and is gone before the update. Its passes multiply the numbers that those
-of the policy do: old log-probs, which are the engine's, are the same up to the rounding of products of another shape.
+The copy is made for each rollout batch and released before the update. Its passes multiply the same numbers as those of
+the policy. Old log-probs, which are the engine's, are the same up to the rounding of products of another shape.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from contrastive_reasoning.policies.sharding import gathered, is_sharded
 
 @contextmanager
 def whole_for_rollouts(policy: CausalLMPolicy, *, copied: bool) -> Iterator[CausalLMPolicy]:
-    """What rollouts are drawn from: the policy, its parameters gathered within, or a copy of it as it is now.
+    """Yields the policy with its parameters gathered, or a copy of its current weights, to draw rollouts from.
 
     A policy that is not sharded is whole, and never copied. Every rank must enter it.
     """
@@ -33,20 +33,20 @@ def whole_for_rollouts(policy: CausalLMPolicy, *, copied: bool) -> Iterator[Caus
     try:
         yield copy
     finally:
-        for parameter in copy.parameters():  # whatever still refers to them
+        for parameter in copy.parameters():  # frees memory even if something still refers to them
             parameter.data = parameter.data.new_empty(0)
 
 
 def copy_of_shards(policy: CausalLMPolicy) -> CausalLMPolicy:
     """A frozen copy of a sharded policy, whole on every rank, with the linear layers in its compute dtype.
 
-    Autocast casts these for every product, so passes of the copy multiply the same numbers as those of the policy.
-    Embedding and norms stay in their dtype: cast, they would round the states between the layers. One parameter is
+    Autocast casts these layers for every product, so passes of the copy multiply the same numbers as those of the
+    policy. Embedding and norms keep their dtype: cast, they would round the states between the layers. One parameter is
     gathered at a time. Every rank must call it.
     """
     empty = policy.without_weights()
     cast = policy.compute_dtype
-    made: dict[tuple[int, torch.dtype], nn.Parameter] = {}  # a tied matrix is there as an embedding and as a layer
+    made: dict[tuple[int, torch.dtype], nn.Parameter] = {}  # a tied matrix occurs as an embedding and as a layer
     for own, new in zip(policy.model.modules(), empty.model.modules(), strict=True):
         for name, parameter in own._parameters.items():
             if parameter is None:
@@ -61,7 +61,7 @@ def copy_of_shards(policy: CausalLMPolicy) -> CausalLMPolicy:
 
 
 def _whole(parameter: nn.Parameter, dtype: torch.dtype) -> Tensor:
-    from deepspeed import zero  # heavy, and only where something is sharded
+    from deepspeed import zero  # slow to import, and needed only for sharding
 
     with zero.GatheredParameters([parameter]):
         return parameter.detach().to(dtype, copy=True)

@@ -1,4 +1,4 @@
-"""Initial weights as a function of a seed, whatever was drawn before."""
+"""Initial weights as a function of a seed, independent of earlier draws."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 
 @contextmanager
 def seeded(seed: int) -> Iterator[None]:
-    """Modules built inside get the same weights for the same seed; the CPU's global generator is left as it was."""
+    """Gives modules built inside the same weights for the same seed; restores the CPU's global generator."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         yield

@@ -1,7 +1,7 @@
-"""The shape of a Llama- or Qwen2-like decoder from its ``config.json``: counting parameters without a single weight.
+"""The shape of a Llama- or Qwen2-like decoder from its ``config.json``, to count parameters without loading weights.
 
-The fields have the names that ``transformers`` gives them, so that a shape stands where a formula asks for a
-configuration. ``find_shape`` reads one from a folder, the hub's cache or the table of published shapes.
+The fields have the names that ``transformers`` uses, so that a shape can replace a configuration in a formula.
+``find_shape`` reads one from a folder, the hub's cache or the table of published shapes.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 from huggingface_hub import try_to_load_from_cache
 
 KINDS = ("llama", "qwen2")
-"""What ``model_type`` may be: root-mean-square norms, rotated heads, a gated product between two linear layers."""
+"""Supported values of ``model_type``: root-mean-square norms, rotated heads, a gated MLP."""
 ATTENTION_LAYERS = ("q_proj", "k_proj", "v_proj", "o_proj")
 LINEAR_LAYERS = (*ATTENTION_LAYERS, "gate_proj", "up_proj", "down_proj")
 """The matrices of a decoder layer, by their names in the model."""
@@ -25,7 +25,7 @@ LINEAR_LAYERS = (*ATTENTION_LAYERS, "gate_proj", "up_proj", "down_proj")
 
 @dataclass(frozen=True, kw_only=True)
 class ModelShape:
-    """Sizes of a decoder. Raises ValueError for an unknown kind or for heads that do not share keys evenly."""
+    """Sizes of a decoder. Raises ValueError for an unknown kind or if key-value heads do not divide the heads."""
 
     model_type: str
     hidden_size: int
@@ -50,11 +50,11 @@ class ModelShape:
 
     @classmethod
     def of(cls, config: Mapping[str, Any]) -> ModelShape:
-        """From the content of a ``config.json``.
+        """The shape from the content of a ``config.json``.
 
         Raises:
-            ValueError: for a model of another kind, or one that looks at a window of its tokens only.
-            KeyError: where a size is missing.
+            ValueError: for a model of another kind, or one with sliding-window attention.
+            KeyError: if a size is missing.
         """
         if config.get("use_sliding_window"):
             raise ValueError("a model with use_sliding_window attends in a way that is not counted here")
@@ -82,7 +82,7 @@ class ModelShape:
 
     @property
     def vocabulary_matrix(self) -> int:
-        """Weights of the projection to the vocabulary."""
+        """Number of weights of the projection to the vocabulary."""
         return self.vocab_size * self.hidden_size
 
     def matrices(self) -> Mapping[str, tuple[int, int]]:
@@ -100,12 +100,12 @@ class ModelShape:
 
     @property
     def layer_weights(self) -> int:
-        """Weights of the matrices of one decoder layer."""
+        """Number of weights in the matrices of one decoder layer."""
         return sum(map(prod, self.matrices().values()))
 
     @property
     def parameters(self) -> int:
-        """All of them; a matrix that is used twice counts once."""
+        """Number of all parameters; a matrix that is used twice counts once."""
         return sum(self.parameter_sizes())
 
     def parameter_sizes(self) -> list[int]:
@@ -119,7 +119,7 @@ class ModelShape:
         return [self.vocabulary_matrix, *(self.num_hidden_layers * layer), *ends]
 
     def adapted(self, targets: Sequence[str] | str) -> tuple[str, ...]:
-        """The linear layers that adapters on ``targets`` (names, or ``all-linear``) reach."""
+        """The linear layers that have adapters for ``targets`` (names, or ``all-linear``)."""
         if targets == "all-linear":
             return LINEAR_LAYERS
         names = (targets,) if isinstance(targets, str) else tuple(targets)
@@ -129,7 +129,7 @@ class ModelShape:
         return names
 
     def adapter_parameters(self, rank: int, targets: Sequence[str] | str) -> int:
-        """Of LoRA's A (rank × in) and B (out × rank) on the layers of these names."""
+        """Number of weights of LoRA's A (rank × in) and B (out × rank) on the layers of these names."""
         sizes = self.matrices()
         return self.num_hidden_layers * sum(rank * sum(sizes[name]) for name in self.adapted(targets))
 
@@ -139,16 +139,16 @@ EMBEDDED = "embedded:"
 
 @dataclass(frozen=True, kw_only=True)
 class FoundShape:
-    """A shape, and where it comes from in words."""
+    """A shape, and a description of its source."""
 
     shape: ModelShape
     source: str
 
 
 def find_shape(pretrained: str) -> FoundShape:
-    """The shape of ``policy.pretrained``. The hub itself is not asked: an answer must not wait for it.
+    """The shape of ``policy.pretrained``. The hub itself is not queried, so that the answer does not wait for it.
 
-    Raises ValueError for a model whose shape is neither at hand nor in the table, or of a kind that is not counted.
+    Raises ValueError if the shape is neither found locally nor in the table, or if the kind is not supported.
     """
     if (config := _config_at_hand(pretrained)) is not None:
         try:
@@ -156,7 +156,7 @@ def find_shape(pretrained: str) -> FoundShape:
         except (KeyError, ValueError) as error:
             said = f"{error.args[0]} is missing" if isinstance(error, KeyError) else str(error)
             raise ValueError(f"{config}: {said}") from error
-    for name in (pretrained, Path(pretrained).name):  # the second: of a model that make model has yet to fetch
+    for name in (pretrained, Path(pretrained).name):  # the second: a model that make model has yet to fetch
         if name in PUBLISHED:
             return FoundShape(shape=PUBLISHED[name], source="the table of published shapes")
     raise ValueError(
@@ -223,5 +223,6 @@ PUBLISHED = {
     "smollm2-135m-q4": SMOLLM2_135M,
     "microsoft/rho-math-1b-v0.1": RHO_1B,
 }
-"""Hub name, or that of ``make model`` → shape. The context of models of one shape may differ; nothing here is computed
-from it but a limit."""
+"""Hub name, or that of ``make model`` → shape. The context may differ between models of one shape; it is used only as a
+limit.
+"""

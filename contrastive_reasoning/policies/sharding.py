@@ -1,6 +1,6 @@
-"""Parameters in shards on several ranks: gathered while they are read, and the bytes that each should hold.
+"""Sharded parameters on several ranks: gathering them for a pass, and the bytes that each rank should hold.
 
-What is trained is spread by ZeRO, what is frozen by torch's own ``fully_shard``.
+Trained parameters are sharded by ZeRO, frozen ones by torch's own ``fully_shard``.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import torch
 from torch import distributed, nn
 
 HOOKS = ("_forward_pre_hooks", "_forward_hooks", "_backward_hooks", "_backward_pre_hooks")
-"""Where torch keeps what ZeRO has hung on a module: it fetches shards before a pass and lets them go after it."""
+"""Attributes in which torch stores hooks, ZeRO's too: they fetch shards before a pass and release them after it."""
 
 
 def is_sharded(module: object) -> bool:
@@ -24,31 +24,31 @@ def is_sharded(module: object) -> bool:
 
 @contextmanager
 def gathered(module: Any) -> Iterator[None]:
-    """Within it every parameter is whole, on every rank, and passes fetch nothing. Every rank must enter it.
+    """Gathers every parameter on every rank, so that passes inside fetch nothing. Every rank must enter it.
 
-    Weights must not be changed within: they are thrown away.
+    Weights must not be changed inside: the changes are discarded.
     """
     if not is_sharded(module):
         yield
         return
-    from deepspeed import zero  # heavy, and only where something is sharded
+    from deepspeed import zero  # slow to import, and needed only for sharding
 
     with zero.GatheredParameters(list(module.parameters())), _without_hooks(module):
         yield
 
 
 def shard_layers(backbone: nn.Module, device: torch.device) -> None:
-    """Leave each rank its share of every decoder layer of a frozen model; a pass gathers a layer and lets go of it.
+    """Keeps on each rank its share of every decoder layer of a frozen model; a pass gathers one layer at a time.
 
-    What is not in a layer stays whole: the embedding and the projection to the vocabulary, which may be one matrix, are
-    read outside of passes too. Numbers do not change. Every rank must make the same number of passes. On one process,
-    or where it was done before, nothing happens.
+    Parameters outside the layers stay whole: the embedding and the projection to the vocabulary, which may be one
+    matrix, are also read outside of passes. Results do not change. Every rank must make the same number of passes. On
+    one process, or for a model that is sharded already, nothing happens.
 
     Args:
         backbone: the decoder, with its list of ``layers``.
-        device: where it computes; the layers are moved there one by one, each to be cut at once.
+        device: where it computes; the layers are moved there one by one, and each is sharded at once.
 
-    Raises ValueError where something in it is trained, or it has no ``layers``.
+    Raises ValueError if a parameter is trained, or if there are no ``layers``.
     """
     layers = getattr(backbone, "layers", None)
     if not isinstance(layers, nn.ModuleList):
@@ -57,7 +57,7 @@ def shard_layers(backbone: nn.Module, device: torch.device) -> None:
         raise ValueError("only a frozen model can be sharded by its layers: no optimizer would know of its shards")
     if not distributed.is_initialized() or distributed.get_world_size() == 1:
         return
-    from torch.distributed.device_mesh import init_device_mesh  # heavy, and only where something is sharded
+    from torch.distributed.device_mesh import init_device_mesh  # slow to import, and needed only for sharding
     from torch.distributed.fsdp import FSDPModule, fully_shard
 
     if isinstance(backbone, FSDPModule):
@@ -66,13 +66,13 @@ def shard_layers(backbone: nn.Module, device: torch.device) -> None:
     whole = set(backbone.parameters()) - set(layers.parameters())
     for layer in layers:
         fully_shard(layer, mesh=mesh, reshard_after_forward=True)
-    # of one root, so that a layer is fetched while the one before computes
+    # one root, so that a layer is fetched while the one before computes
     fully_shard(backbone, mesh=mesh, reshard_after_forward=True, ignored_params=whole)
 
 
 @contextmanager
 def _without_hooks(module: nn.Module) -> Iterator[None]:
-    """Without ZeRO's: a pass would let go of what was gathered."""
+    """Removes ZeRO's hooks within: in a pass they would release the gathered parameters."""
     kept: list[tuple[nn.Module, str, Any]] = []
     for part in module.modules():
         for name in HOOKS:
@@ -90,19 +90,19 @@ def _without_hooks(module: nn.Module) -> Iterator[None]:
 
 
 def expected_bytes(module: nn.Module, *, stage: int, ranks: int, whole_elements: int) -> dict[str, int]:
-    """What ZeRO, arXiv:1910.02054, should leave on each rank at most, for AdamW with fp32 master weights.
+    """The maximum bytes that ZeRO, arXiv:1910.02054, should leave on each rank, for AdamW with fp32 master weights.
 
-    Parameters whole below stage 3, gradients below stage 2; the optimizer's state, two moments and the master weights,
-    in shards from stage 1 on. Frozen parameters have neither gradients nor state. At stage 2 gradients of what lies
-    across the border of two shares are whole on both ranks. Of a parameter that stage 3 leaves whole a rank has its
-    share beside. (At stage 3 on a GPU parameters in fp32 are their own master weights, and a third of the state less is
-    held.)
+    Parameters are whole below stage 3, gradients below stage 2. The optimizer's state (two moments and the master
+    weights) is sharded from stage 1 on. Frozen parameters have neither gradients nor state. At stage 2, the gradient of
+    a parameter that crosses the border of two shares is whole on both ranks. For a parameter that stage 3 leaves whole,
+    a rank also holds its share. (At stage 3 on a GPU, fp32 parameters are their own master weights, and the state is a
+    third smaller.)
 
     Args:
-        module: its parameters, whole or in shards.
+        module: the module; its parameters may be whole or in shards.
         stage: 1, 2 or 3.
-        ranks: how many share.
-        whole_elements: parameters of at most so many numbers stay whole at stage 3.
+        ranks: the number of ranks that share them.
+        whole_elements: parameters of at most this many numbers stay whole at stage 3.
     """
     sizes = [
         (int(getattr(parameter, "ds_numel", parameter.numel())), parameter.element_size(), parameter.requires_grad)
@@ -127,20 +127,20 @@ def _share(count: int, ranks: int) -> int:
 def most_in_a_share(sizes: Sequence[tuple[int, int]], ranks: int) -> int:
     """Bytes of the parameters that lie at least partly in a rank's share, for the rank with most; 0 without parameters.
 
-    ZeRO's stages 1 and 2 cut all parameters in a row into even shares, and the cuts go through parameters. At stage 2 a
-    rank keeps the gradient of each that it has a part of, and keeps it whole:
+    ZeRO's stages 1 and 2 concatenate all parameters and cut them into even shares; the cuts may go through parameters.
+    At stage 2 a rank keeps the whole gradient of each parameter of which it has a part:
 
         rank 0  ▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓┊░░░░░
         rank 1                 ▒▒▒▒▒▒▒┊▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒
                 └ embedding ──┘└ a matrix ─┘└ others ─────┘
 
-    That is little beside a share of many matrices, and much where an embedding is larger than a share.
+    That adds little if a share has many matrices, and much if an embedding is larger than a share.
 
     Args:
-        sizes: of each parameter its count of numbers and their bytes together.
-        ranks: how many share.
+        sizes: for each parameter its count of numbers and their total bytes.
+        ranks: the number of ranks that share them.
     """
-    share = 2 * -(-sum(count for count, _ in sizes) // (2 * ranks))  # DeepSpeed's are even
+    share = 2 * -(-sum(count for count, _ in sizes) // (2 * ranks))  # DeepSpeed makes them even numbers
     ends = list(accumulate(count for count, _ in sizes))
     spans = [(end - count, end, held) for end, (count, held) in zip(ends, sizes, strict=True)]
     firsts = [rank * share for rank in range(ranks)]

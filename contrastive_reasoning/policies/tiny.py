@@ -1,7 +1,7 @@
 """A policy small enough for a laptop: Llama or Qwen2 architecture, a tokenizer trained on the task, nothing downloaded.
 
-The tokenizer is a byte-level BPE that keeps digits apart, so that a number is spelled and arithmetic can generalise;
-recurring phrases of the task become single tokens. Any text survives the round trip.
+The tokenizer is a byte-level BPE with every digit as a token of its own, so that arithmetic can generalise. Recurring
+phrases of the task become single tokens. Any text survives the round trip.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class TinyArchitecture:
     max_length: int
     """Context in tokens, prompt and completion together."""
     vocab_size: int
-    """At most; the tokenizer stops merging earlier when the corpus offers no more pairs."""
+    """Maximum vocabulary size; the tokenizer stops earlier if the corpus has no more pairs to merge."""
 
     def __post_init__(self) -> None:
         if self.kind not in ("llama", "qwen2"):
@@ -50,11 +50,11 @@ class TinyArchitecture:
 
 
 def train_tokenizer(texts: Iterable[str], *, vocab_size: int, kind: str = "llama") -> PreTrainedTokenizerFast:
-    """Byte-level BPE over ``texts`` in which every digit is a token of its own.
+    """Trains a byte-level BPE on ``texts`` in which every digit is a token of its own.
 
-    Merges may cross spaces inside a phrase, never a digit or a line. For ``qwen2`` the text is split as Qwen2's own
-    tokenizer splits it: transformers rebuilds that class for every qwen2 folder, whatever the folder says, and a
-    tokenizer split otherwise would silently come back as another one.
+    Merges may cross spaces inside a phrase, never a digit or a line. For ``qwen2`` the text is split as by Qwen2's own
+    tokenizer: transformers rebuilds that class for every qwen2 folder, whatever the folder contains. A tokenizer with
+    another split would silently become a different one when loaded.
     """
     own = kind != "qwen2"
     tokenizer = Tokenizer(models.BPE())
@@ -81,7 +81,7 @@ def train_tokenizer(texts: Iterable[str], *, vocab_size: int, kind: str = "llama
 
 
 def tiny_model(architecture: TinyArchitecture, tokenizer: PreTrainedTokenizerFast, *, seed: int) -> TinyModel:
-    """A freshly initialised model for ``tokenizer``; the same for the same seed, whatever was drawn before."""
+    """A freshly initialised model for ``tokenizer``; the same for the same seed, independent of earlier draws."""
     size: dict[str, Any] = dict(
         vocab_size=len(tokenizer),
         hidden_size=architecture.hidden_size,

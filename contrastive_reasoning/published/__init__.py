@@ -1,4 +1,4 @@
-"""What papers printed, to stand beside our own numbers."""
+"""Figures from papers, for comparison with our own results."""
 
 from contrastive_reasoning.published.table import (
     PublishedArm,

@@ -1,4 +1,4 @@
-"""Tables as papers print them, to stand beside our own numbers: one JSON each, every figure as printed."""
+"""Tables from papers, for comparison with our own results: one JSON file each, every figure as printed."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ FOLDER = files("contrastive_reasoning.published")
 
 @dataclass(frozen=True, kw_only=True)
 class PublishedArm:
-    """One method at one setting, and what a paper printed for it; percentages."""
+    """One method at one setting, and the figures that a paper printed for it, in percent."""
 
     source: str
-    """The table it stands in."""
+    """The table that contains it."""
     method: str
     model: str
     """The base model, by its name on the hub."""
     settings: Mapping[str, str | float]
     """Key of our configuration → its value, for all keys by which a paper's arms differ."""
     figures: Mapping[str, float]
-    """By set or average."""
+    """Set or average → figure."""
     deltas: Mapping[str, float]
-    """The Δ printed under it, which the paper took before rounding; empty where there is none."""
+    """The Δ printed under it, which the paper computed before rounding; empty if there is none."""
     plain: str | None
-    """The method that the Δ is to."""
+    """The method that the Δ is relative to."""
     repeats: str | None = None
     """An earlier row's method with the same settings: the paper printed two runs of them."""
 
@@ -43,19 +43,20 @@ class PublishedTable:
     rows: Mapping[str, Mapping[str, float]]
     """Method → column → figure."""
     base: str | None
-    """Whose row is the base model's; None where the table has none."""
+    """The method of the base model's row; None if the table has none."""
     deltas: Mapping[str, Mapping[str, float]]
-    """The Δ printed under a method, which the paper took before rounding."""
+    """The Δ printed under a method, which the paper computed before rounding."""
     arms: Sequence[PublishedArm]
-    """All rows but the base model's, and those of the paper's further tables on the same sets, or of other models, base
-    models too: a base model has no settings.
+    """All rows but the base model's, and the rows of the paper's further tables on the same sets, or of other models,
+    base models too: a base model has no settings.
 
-    A temperature is the one a table says, else the paper's default of 0.05; GRPO+CLIPO of Table 2 is its Table 17's row
-    of 0.02, figure by figure, and GRPO+CLIPO of Table 1 is no row of Table 16, whose row of 0.05 has other figures.
+    The temperature is the one of the table, or else the paper's default of 0.05. GRPO+CLIPO of Table 2 equals, figure
+    by figure, the row of 0.02 in its Table 17. GRPO+CLIPO of Table 1 is no row of Table 16, whose row of 0.05 has other
+    figures.
     """
 
     def of(self, model: str | None) -> PublishedTable:
-        """The rows that the paper has of ``model`` beside its table's own model; itself where there are none."""
+        """The paper's rows for ``model`` if it is not the table's own model; the table itself if there are none."""
         others = [] if same_model(model, self.model) else [arm for arm in self.arms if same_model(model, arm.model)]
         if not others:
             return self
@@ -69,17 +70,17 @@ class PublishedTable:
 
 
 def same_model(given: str | None, printed: str) -> bool:
-    """By the last part of the name: a model may lie in a folder."""
+    """Compares the last part of the names: a model may be in a folder."""
     return given is not None and given.rstrip("/").rpartition("/")[2] == printed.rpartition("/")[2]
 
 
 def published_names() -> list[str]:
-    """The tables that there are, sorted."""
+    """The names of the available tables, sorted."""
     return sorted(file.name.removesuffix(".json") for file in FOLDER.iterdir() if file.name.endswith(".json"))
 
 
 def published_table(name: str) -> PublishedTable:
-    """The table in ``<name>.json``. Raises ValueError where there is none."""
+    """The table in ``<name>.json``. Raises ValueError if there is none."""
     known = published_names()
     if name not in known:
         raise ValueError(f"no published table {name!r}; there are {', '.join(known)}")

@@ -1,4 +1,4 @@
-"""Rollouts: what the policy writes, token-in and token-out, with the log-probs it was drawn with."""
+"""Rollouts: the policy's completions, token-in and token-out, with the log-probs of their sampling."""
 
 from typing import TYPE_CHECKING
 

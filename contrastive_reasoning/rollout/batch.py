@@ -1,4 +1,4 @@
-"""What the policy wrote, in tokens: problems, completions, the sampler's log-probs. Token-in, token-out."""
+"""A batch of rollouts in tokens: problems, completions, the sampler's log-probs. Token-in, token-out."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class RolloutTokens:
     old_log_probs: Float[Tensor, "B T"]
     """log π_old of each sampled token under the softmax at ``temperature`` (before top-k and top-p); 0 where masked."""
     temperature: float
-    """What the logits were divided by when sampling; 1.0 for greedy rollouts."""
+    """The divisor of the logits in sampling; 1.0 for greedy rollouts."""
     group_size: int
 
     def __len__(self) -> int:
@@ -39,24 +39,25 @@ class RolloutTokens:
 
 @dataclass(frozen=True, kw_only=True)
 class RolloutBatch(RolloutTokens):
-    """Rollouts with the problems they answer and what they say."""
+    """Rollouts with their problems and their texts."""
 
     problems: Sequence[Problem]
     """The P problems."""
     pooled: Float[Tensor, "B D"] | None
-    """Mean last hidden state of the completion tokens where a pass computed it."""
+    """Mean last hidden state of the completion tokens, if a pass computed it."""
     texts: Sequence[str]
-    """The B completions as text, the end token and what follows it removed."""
+    """The B completions as text, without the end token and what follows it."""
     token_spans: Sequence[Sequence[tuple[int, int]]]
     """Per rollout, per completion token: its character span in ``texts`` (empty for special tokens)."""
     finish_reasons: Sequence[FinishReason]
     prefix_values: Sequence[Sequence[float | None]] | None = None
-    """Per rollout, after each legal step: how often completions that go on from there are correct. None in place of a
-    number where its verdict is its value, as the completion ends there or no continuation could be judged; None for
-    the batch: nobody asked."""
+    """Per rollout, after each legal step: the share of correct completions that continue from there. None in place of a
+    number: the step's value is the verdict, since the completion ends there or no continuation could be verified. None
+    for the batch: prefixes were not valued.
+    """
 
     _parsed: dict[int, tuple[Task, list[list[Step]]]] = field(default_factory=dict, init=False, repr=False)
-    """By the identity of a task, which is kept with it."""
+    """By ``id`` of a task; the task is stored so that its id stays valid."""
 
     def problem_of(self, row: int) -> Problem:
         return self.problems[row // self.group_size]
@@ -115,7 +116,7 @@ def join_groups(batches: Sequence[RolloutBatch], picks: Sequence[Pick], *, pad_t
 
 
 def _below(parts: Sequence[Tensor], fill: int, *, left: bool = False) -> Tensor:
-    """Matrices of different width one below the other, filled up on the right or on the left."""
+    """Matrices of different width one below the other, padded on the right or on the left."""
     width = max(part.shape[1] for part in parts)
     gaps = [width - part.shape[1] for part in parts]
     return torch.cat(
@@ -124,12 +125,12 @@ def _below(parts: Sequence[Tensor], fill: int, *, left: bool = False) -> Tensor:
 
 
 def verdicts_of(task: Task, rollouts: RolloutBatch) -> list[Verdict]:
-    """One verdict per rollout; all at once where the task can."""
+    """One verdict per rollout; all at once if the task supports it."""
     return judge(task, [rollouts.problem_of(row) for row in range(len(rollouts))], rollouts.texts)
 
 
 def judge(task: Task, problems: Sequence[Problem], texts: Sequence[str]) -> list[Verdict]:
-    """One verdict per completion of the problem at its place."""
+    """One verdict per completion, for the problem at the same index."""
     if isinstance(task, VerifiesTogether):
         return task.verify_all(problems, texts)
     return [task.verify(problem, text) for problem, text in zip(problems, texts, strict=True)]

@@ -1,7 +1,7 @@
-"""Prefixes of completions, and what becomes of them when the policy goes on from there (VinePPO, arXiv:2410.01679).
+"""Prefixes of completions, and the success of their continuations by the policy (VinePPO, arXiv:2410.01679).
 
 completion    21+16=37;37-17=20;20+26=46⏎     the tokens that were drawn, never text encoded again
-prefixes      ───────┤                        go on from here
+prefixes      ───────┤                        continue from here
               ────────────────┤               and from here
               ─────────────────────────┤      nothing follows but the end: the verdict is the value
 """
@@ -21,7 +21,7 @@ from contrastive_reasoning.tasks.base import Problem, Step, Task
 
 
 class Prefix(NamedTuple):
-    """The beginning of a completion. Equal ones ask for the same draws."""
+    """The beginning of a completion. Equal prefixes get the same draws."""
 
     problem: str
     """The problem's id."""
@@ -29,7 +29,7 @@ class Prefix(NamedTuple):
 
 
 def step_prefixes(task: Task, rollouts: RolloutBatch) -> list[list[Prefix | None]]:
-    """Per rollout the prefix that ends with each legal step; None where nothing but space follows."""
+    """Per rollout the prefix that ends with each legal step; None if only white space follows."""
     found = []
     for row, steps in enumerate(rollouts.steps_by(task)):
         problem = rollouts.problem_of(row).id
@@ -40,7 +40,7 @@ def step_prefixes(task: Task, rollouts: RolloutBatch) -> list[list[Prefix | None
 
 
 def _open_length(rollouts: RolloutBatch, row: int, step: Step) -> int | None:
-    """Tokens of a rollout that begin before the end of a step; None where that is all it wrote."""
+    """Number of tokens of a rollout that begin before the end of a step; None if only white space follows."""
     spans = rollouts.token_spans[row]
     length = bisect_left(spans, step.end, key=lambda span: span[0])
     ended = length == len(spans) or not rollouts.texts[row][step.end :].strip()
@@ -48,14 +48,15 @@ def _open_length(rollouts: RolloutBatch, row: int, step: Step) -> int | None:
 
 
 def distinct(prefixes: Sequence[Sequence[Prefix | None]]) -> list[Prefix]:
-    """Each of them once, in order of writing."""
+    """Each prefix once, in order of writing."""
     return list(dict.fromkeys(prefix for row in prefixes for prefix in row if prefix is not None))
 
 
 def success_rates(
     task: Task, policy: CausalLMPolicy, asked: Sequence[Prefix], continued: RolloutBatch
 ) -> dict[Prefix, float | None]:
-    """The share of correct completions among those judged that begin with each of P prefixes; None without any.
+    """For each of P prefixes the share of correct completions among those that could be verified; None if there are
+    none.
 
     ``continued`` are the G continuations of each, prompt-major; prefix and continuation are verified together.
     """

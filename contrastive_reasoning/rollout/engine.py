@@ -1,11 +1,11 @@
-"""Our own generation: each prompt is read once and its keys and values are kept once for its whole group.
+"""Generation by this project's own engine: each prompt is read once, and its keys and values are shared by its group.
 
     join → draw → record → leave → read the drawn tokens → join …
 
-One decode runs for all rows of a rollout batch: rows that finish leave it, waiting ones join as the budget allows. One
-that joins draws its first token from the last logits of its prompt, in the same draw as the others.
+One decode runs for all rows of a rollout batch: finished rows leave it, and waiting rows join as the budget allows. A
+joining row draws its first token from the last logits of its prompt, in the same draw as the others.
 
-Left out on purpose: paging (rows reserve what they may need) and CUDA graphs.
+Omitted on purpose: paging (rows reserve what they may need) and CUDA graphs.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ from contrastive_reasoning.tasks.base import Problem
 class Engine:
     """Generates with the policy's own weights, a key-value cache, and as many rows at once as the budget allows.
 
-    What a row draws does not depend on the other rows, up to the rounding of matrix products of another shape.
+    The draws of a row do not depend on the other rows, up to the rounding of matrix products of another shape.
     ``max_batch_tokens`` bounds the tokens whose keys and values are held at a time: each prompt once, and the longest
-    possible completion of each row. (Where attention cannot be planned: rows · (prompt + completion) of one decode.)
+    possible completion of each row. (Without planned attention: rows · (prompt + completion) of one decode.)
     """
 
     def __init__(self, *, max_batch_tokens: int) -> None:
@@ -64,7 +64,7 @@ class Engine:
         """See ``RolloutEngine``.
 
         ``written`` is called for a completion when its row leaves the batch. With ``pooled`` the mean hidden state of
-        each completion comes from the same passes: a row then stays for one pass more, which reads its last token.
+        each completion comes from the same passes: a row then stays for one more pass, which reads its last token.
         """
         requests = encode(policy, problems, group_size, sampling, prefixes)
         width = int(requests.limits.max())
@@ -88,9 +88,9 @@ class Engine:
 
 
 class ContinuousDecode:
-    """All rows from prompt to last token; ``running`` are those in the batch now, by their place in the rollout batch.
+    """Decodes all rows from prompt to last token; ``running`` are the current rows, as indices into the rollout batch.
 
-    When states are pooled, a row that has ended stays for one pass more, which reads its last token.
+    If states are pooled, a row that has ended stays for one more pass, which reads its last token.
     """
 
     def __init__(
@@ -128,7 +128,7 @@ class ContinuousDecode:
                 logits = self._leave(alive, logits)
 
     def _join(self, logits: Float[Tensor, "b V"] | None) -> Float[Tensor, "c V"]:
-        """Let rows join; the logits of all rows, those of their prompts for the new ones."""
+        """Adds rows that may join; returns the logits of all rows, for new ones those of their prompts."""
         joined = self.schedule.join(self.running)
         if joined:
             self.running += joined
@@ -140,7 +140,7 @@ class ContinuousDecode:
         return torch.cat(parts)
 
     def _hold(self) -> None:
-        """Read the prompts that are needed now, let go of those that are not."""
+        """Reads the prompts that are needed now, and releases those that are not."""
         held = self.schedule.held(self.running)
         new = [prompt for prompt in held if prompt not in self.cache.prompts]
         if new or len(held) < len(self.cache.prompts):
@@ -151,7 +151,7 @@ class ContinuousDecode:
             self.first_logits = {prompt: self.first_logits[prompt] for prompt in held}
 
     def _record(self, tokens: Int[Tensor, " b"], log_probs: Float[Tensor, " b"]) -> Tensor:
-        """Write down what was drawn; which rows go on writing."""
+        """Records the drawn tokens; returns which rows continue."""
         into, rows = self.completions, self.rows
         at = into.lengths[rows]
         into.ids[rows, at] = tokens
@@ -162,7 +162,7 @@ class ContinuousDecode:
         return ~ended & (at + 1 < self.limits)
 
     def _leave(self, alive: Tensor, values: Tensor) -> Tensor:
-        """Let the rows go that do not write any more; the values of those that stay."""
+        """Removes the rows that have ended; returns the values of the others."""
         gone = (~alive).nonzero()[:, 0].tolist()
         if not gone:
             return values
@@ -174,7 +174,7 @@ class ContinuousDecode:
         return values[order]
 
     def _changed(self) -> None:
-        """What depends on which rows run."""
+        """Updates what depends on the set of running rows."""
         self.rows = torch.tensor(self.running, device=self.policy.device)
         owner = self.rows // self.requests.group_size
         self.limits, self.starts = self.requests.limits[owner], self.lengths[owner]
@@ -190,7 +190,7 @@ class ContinuousDecode:
 
 
 class Schedule:
-    """Which rows join a running decode: in order, as soon as the budget has room for what they reserve.
+    """Decides which rows join a running decode: in order, as soon as the budget has room for what they reserve.
 
         reserved  =  prompts held · longest of them  +  rows · tokens of the longest completion
 
@@ -210,7 +210,7 @@ class Schedule:
         return self.next_row < len(self.lengths) * self.group_size
 
     def held(self, running: Sequence[int]) -> list[int]:
-        """The prompts of the running rows, and of a group of which some rows wait while others have joined."""
+        """The prompts of the running rows, and of a group of which some rows wait and others have joined."""
         begun = [self.next_row] if self.waiting and self.next_row % self.group_size else []
         return sorted({row // self.group_size for row in [*running, *begun]})
 
@@ -220,7 +220,7 @@ class Schedule:
         return len(prompts) * max((self.lengths[p] for p in prompts), default=0) + len(running) * self.limit
 
     def join(self, running: Sequence[int]) -> list[int]:
-        """The rows that now join those running: as many as fit, one at least where nothing runs."""
+        """The rows that now join the running ones: as many as fit, at least one if nothing runs."""
         rows, joined = list(running), []
         while self.waiting:
             row, self.next_row = self.next_row, self.next_row + 1
@@ -233,17 +233,17 @@ class Schedule:
 
 
 class Step(Protocol):
-    """What reads one token of each row."""
+    """Reads one token of each row."""
 
     def read(
         self, ids: Int[Tensor, " b"], positions: Int[Tensor, " b"], plan: AttentionPlan
     ) -> tuple[Float[Tensor, "b V"], Float[Tensor, "b D"] | None]:
-        """Logits of the token after each of ``ids``, and the last hidden state there where it is asked for."""
+        """Logits of the token after each of ``ids``, and the last hidden state there if requested."""
         ...
 
 
 class ModelStep:
-    """One decode step through the model's own forward pass, for models whose layers ``Decoder`` does not know."""
+    """One decode step through the model's own forward pass, for models that ``Decoder`` does not support."""
 
     def __init__(self, policy: CausalLMPolicy, *, states: bool) -> None:
         self.policy = policy

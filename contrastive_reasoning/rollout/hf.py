@@ -1,4 +1,4 @@
-"""``transformers``' own ``generate``, slow and obvious: what our engine is tested against."""
+"""``transformers``' own ``generate``: slow and simple, the reference in tests of ``Engine``."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from contrastive_reasoning.tasks.base import Problem
 
 
 class HFEngine:
-    """The interface of ``Engine``. Draws are a function of the seed and of how the rows are split into decodes."""
+    """An engine with the interface of ``Engine``. Draws depend on the seed and on the division of rows into decodes."""
 
     def __init__(self, *, max_batch_tokens: int) -> None:
         if max_batch_tokens < 1:
@@ -91,7 +91,7 @@ def _write(
 
 @contextmanager
 def _without_own_settings(model: nn.Module) -> Iterator[None]:
-    """A model's generation config would fill whatever is left open: penalties, forbidden tokens, other truncations."""
+    """Removes a model's own generation config, which would set open options: penalties, forbidden tokens, cuts."""
     parts: list[Any] = [part for part in model.modules() if hasattr(part, "generation_config")]
     own = [part.generation_config for part in parts]
     for part in parts:

@@ -1,4 +1,4 @@
-"""Generation where each row has a copy of its prompt's keys and values: for models whose attention cannot be planned.
+"""Generation in which each row has a copy of its prompt's keys and values, for models without planned attention.
 
 prefill   P prompts              →  keys and values, repeated to the B rows
 decode    B rows, one token each →  finished rows are dropped when a quarter of the batch has finished
@@ -20,10 +20,10 @@ COMPACT_BELOW = 0.75
 
 
 class RepeatedDecode:
-    """Some rows from prompt to last token.
+    """Decodes some rows from prompt to last token.
 
-    ``rows`` are those still in the batch, ``alive`` those still writing, ``needed`` those whose last token is yet to be
-    read: the ones that write, and when states are pooled those that have just ended.
+    ``rows`` are those still in the batch, and ``alive`` those still writing. ``needed`` are those whose last token is
+    still to be read: the writing rows and, if states are pooled, those that have just ended.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class RepeatedDecode:
                 return
 
     def _prefill(self) -> Float[Tensor, "B V"]:
-        """Read each prompt once; repeat its keys, values and logits to its rows."""
+        """Reads each prompt once; repeats its keys, values and logits to its rows."""
         width = self.prompt_ids.shape[1]
         positions = (self.prompt_mask.long().cumsum(1) - 1).clamp_min(0)
         self.cache = DynamicCache()
@@ -78,7 +78,7 @@ class RepeatedDecode:
         self.needed = written if self.pooled else self.alive
 
     def _compact(self, tokens: Int[Tensor, " b"]) -> Int[Tensor, " c"]:
-        """Drop the rows that are not needed if they are many; the tokens of the rows that stay."""
+        """Drops unneeded rows if there are many; returns the tokens of the remaining rows."""
         if float(self.needed.float().mean()) >= COMPACT_BELOW:
             return tokens
         keep = self.needed.nonzero()[:, 0]

@@ -1,4 +1,4 @@
-"""What engines have in common: the requests that they are given, and the completions while they are written.
+"""Common parts of engines: the requests as their input, and the completions in progress.
 
 problems  →  Requests: prompts in tokens, how long each completion may get  →  Completions  →  RolloutBatch
 """
@@ -21,7 +21,7 @@ from contrastive_reasoning.rollout.spans import text_of, token_bytes, token_span
 from contrastive_reasoning.tasks.base import Problem
 
 Written = Callable[[int, str], None]
-"""Called once for each completion that has ended, with its row in the batch and its text."""
+"""Called once for each finished completion, with its row in the batch and its text."""
 
 
 @runtime_checkable
@@ -38,16 +38,16 @@ class RolloutEngine(Protocol):
         prefixes: Sequence[Sequence[int]] | None = None,
         written: Written | None = None,
     ) -> RolloutBatch:
-        """``group_size`` completions of each problem, prompt-major; the same for the same seed and weights.
+        """Generates ``group_size`` completions of each problem, prompt-major; the same for the same seed and weights.
 
         With ``pooled`` the batch also holds the mean last hidden state of each completion, its last token included.
-        With ``prefixes``, one for each problem, completions are continued: the tokens of a prefix are read behind the
-        prompt and stand in ``prompt_ids``, the completions of the batch are what follows, up to what the prefix leaves
-        of ``max_tokens``. An empty prefix is the same as none.
-        ``written`` is called once for each completion, in any order, on the calling thread.
+        With ``prefixes``, one for each problem, completions are continued. The tokens of a prefix follow the prompt and
+        are part of ``prompt_ids``. The completions of the batch are what comes after, up to what the prefix leaves of
+        ``max_tokens``. An empty prefix is the same as none. ``written`` is called once for each completion, in any
+        order, on the calling thread.
 
         Raises ValueError for no problems, a group size below 1, a prompt that does not fit the context, or a prefix
-        that leaves nothing to write.
+        that leaves no tokens to write.
         """
         ...
 
@@ -57,24 +57,24 @@ class Requests:
     """B = P·G completions to write, prompt-major."""
 
     prompt_ids: Int[Tensor, "P S"]
-    """Left-padded; the prefix of a completion that is continued stands behind its prompt."""
+    """Left-padded; the prefix of a completion that is continued follows its prompt."""
     prompt_mask: Bool[Tensor, "P S"]
     limits: Int[Tensor, " P"]
-    """Tokens a completion may have: what was asked for, or what the context leaves."""
+    """Maximum tokens of a completion: the requested number, or what the context leaves."""
     group_size: int
     prefixes: Sequence[Sequence[int]] = ()
-    """What the completions of each prompt begin with, where they are continued."""
+    """The tokens with which the completions of each prompt begin, if they are continued."""
 
     def __len__(self) -> int:
         return len(self.prompt_ids) * self.group_size
 
     @property
     def begun(self) -> list[Sequence[int]]:
-        """For each row the tokens that its completion begins with."""
+        """For each row the tokens with which its completion begins."""
         return [prefix for prefix in self.prefixes or [()] * len(self.prompt_ids) for _ in range(self.group_size)]
 
     def chunks(self, max_batch_tokens: int) -> Iterator[range]:
-        """Rows in order, in runs whose (longest prompt + longest completion) · rows stays within the budget."""
+        """Rows in order, in runs for which (longest prompt + longest completion) · rows stays within the budget."""
         needs = (self.prompt_mask.sum(1) + self.limits).tolist()
         start, widest = 0, 0
         for row in range(len(self)):
@@ -100,10 +100,10 @@ def encode(
     sampling: Sampling,
     prefixes: Sequence[Sequence[int]] | None,
 ) -> Requests:
-    """Encode the prompts of some problems, and what their completions begin with.
+    """Encodes the prompts of some problems, and the prefixes of their completions.
 
     Raises ValueError for no problems, a group size below 1, a prompt without tokens or too long for the context, or a
-    prefix that has ended or leaves nothing of ``max_tokens``.
+    prefix that contains an end token or leaves nothing of ``max_tokens``.
     """
     if not problems:
         raise ValueError("no problems were given: rollouts need at least one")
@@ -142,7 +142,7 @@ def encode(
 
 
 class Completions:
-    """B completions of up to T tokens, filled column by column; what lies beyond a row's length is ignored."""
+    """B completions of up to T tokens, filled column by column; entries beyond a row's length are ignored."""
 
     def __init__(self, rows: int, width: int, device: torch.device) -> None:
         self.ids: Int[Tensor, "B T"] = torch.zeros(rows, width, dtype=torch.long, device=device)
@@ -152,7 +152,7 @@ class Completions:
         self.states: Float[Tensor, "B D"] | None = None
 
     def add_states(self, rows: Int[Tensor, " b"], states: Float[Tensor, "b D"]) -> None:
-        """Add the hidden states of one token each to the sums of these rows, in fp32."""
+        """Adds the hidden states of one token each to the sums of these rows, in fp32."""
         if self.states is None:
             self.states = torch.zeros(len(self.ids), states.shape[1], device=states.device)
         self.states[rows] += states.float()
@@ -183,14 +183,14 @@ class Completions:
 
 
 class CompletionNotifier:
-    """Calls ``written`` for completions that have ended; does nothing where there is no such callback."""
+    """Calls ``written`` for finished completions; does nothing without such a callback."""
 
     def __init__(self, completions: Completions, policy: CausalLMPolicy, written: Written | None) -> None:
         self.completions, self.written = completions, written
         self.table = () if written is None else spelling(policy)
 
     def __call__(self, rows: Sequence[int]) -> None:
-        """These rows are written."""
+        """Notifies that these rows are finished."""
         if self.written is None:
             return
         at = list(rows)
@@ -200,7 +200,7 @@ class CompletionNotifier:
 
 
 def spelling(policy: CausalLMPolicy) -> Sequence[bytes]:
-    """The bytes of each token of the policy; tokens that end a completion spell nothing, special or not."""
+    """The bytes of each token of the policy; tokens that end a completion have none, special or not."""
     table = list(token_bytes(policy.tokenizer))
     for token in policy.eos_token_ids:
         if token < len(table):
@@ -209,7 +209,7 @@ def spelling(policy: CausalLMPolicy) -> Sequence[bytes]:
 
 
 def ends_of(policy: CausalLMPolicy, sampling: Sampling, requests: Requests) -> Ends:
-    """What ends each row."""
+    """The end condition of each row."""
     stops = None
     if sampling.stop:
         stops = StopStrings(sampling.stop, spelling(policy), rows=len(requests), begun=requests.begun)
@@ -233,7 +233,7 @@ def pooled_states(
 
 @contextmanager
 def evaluating(model: nn.Module) -> Iterator[None]:
-    """Every module in evaluation mode, each put back afterwards as it was."""
+    """Sets every module to evaluation mode; restores each mode afterwards."""
     training = [module for module in model.modules() if module.training]
     model.eval()
     try:

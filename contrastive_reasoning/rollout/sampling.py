@@ -1,7 +1,7 @@
 """The sampling ladder: logits → temperature → top-k → top-p → one token per row, by one uniform number per token.
 
-A row's numbers are drawn before the first token from a generator of its own, so neither the other rows of the batch nor
-rows that finish early change what is drawn. Nothing is sorted where top-k and top-p are off.
+A row's numbers come from a generator of its own, before the first token. So neither the other rows of the batch nor
+rows that finish early change its draws. Nothing is sorted if top-k and top-p are off.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from torch import Tensor
 from contrastive_reasoning.tasks.base import Problem
 
 Seed = tuple[int | str, ...]
-"""What a draw is a function of: (seed, purpose, step, rank)."""
+"""The inputs that determine a draw: (seed, purpose, step, rank)."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Sampling:
-    """How completions are drawn. Raises ValueError for a value out of range."""
+    """Settings of sampling. Raises ValueError for a value out of range."""
 
     temperature: float
-    """What the logits are divided by; 0 takes the likeliest token."""
+    """The divisor of the logits; 0 takes the most likely token."""
     top_k: int | None
-    """Keep the k likeliest tokens; None keeps all."""
+    """Keep the k most likely tokens; None keeps all."""
     top_p: float
-    """Keep the fewest likeliest tokens whose probabilities reach p; 1.0 keeps all."""
+    """Keep the smallest set of most likely tokens whose probabilities reach p; 1.0 keeps all."""
     max_tokens: int
-    """Tokens of a completion at most; the context may end it earlier."""
+    """Maximum number of tokens in a completion; the context may end it earlier."""
     stop: Sequence[str]
     """A completion ends with the token that completes one of these strings, which stays part of its text."""
 
@@ -77,16 +77,16 @@ def draw(
 def sample(
     logits: Float[Tensor, "B V"], uniforms: Float[Tensor, " B"], top_k: int | None, top_p: float
 ) -> Int[Tensor, " B"]:
-    """Tokens from softmax(logits) cut to the top k, then to the top p of what is left."""
+    """Tokens from softmax(logits) restricted to the top k, then to the top p of these."""
     if top_k is None and top_p == 1.0:
         return invert_cdf(logits.softmax(-1), uniforms)
-    kept, tokens = logits.topk(min(top_k or logits.shape[-1], logits.shape[-1]), dim=-1)  # sorted, likeliest first
+    kept, tokens = logits.topk(min(top_k or logits.shape[-1], logits.shape[-1]), dim=-1)  # sorted, most likely first
     choice = invert_cdf(nucleus(kept.softmax(-1), top_p), uniforms)
     return tokens.gather(-1, choice[:, None])[:, 0]
 
 
 def nucleus(probabilities: Float[Tensor, "B K"], top_p: float) -> Float[Tensor, "B K"]:
-    """Probabilities, given in falling order, with 0 for those after the first ones that reach ``top_p`` together."""
+    """Probabilities, given in decreasing order, with 0 for those after the first ones that together reach ``top_p``."""
     before = probabilities.cumsum(-1) - probabilities
     return probabilities.masked_fill(before >= top_p, 0.0)
 
@@ -94,8 +94,8 @@ def nucleus(probabilities: Float[Tensor, "B K"], top_p: float) -> Float[Tensor, 
 def invert_cdf(weights: Float[Tensor, "B K"], uniforms: Float[Tensor, " B"]) -> Int[Tensor, " B"]:
     """Per row the index i with F(i−1) ≤ u·F(K−1) < F(i), F the running sum of ``weights``: never one of weight 0.
 
-    F is summed in fp64, where u·F stays below F: the largest fp32 number below 1 is 1 − 2⁻²⁴. Of weights that are no
-    numbers it is the last index; the log-prob of what is drawn then is none either, by which it is seen.
+    F is summed in fp64, where u·F stays below F: the largest fp32 number below 1 is 1 − 2⁻²⁴. For NaN weights it is the
+    last index. The log-prob of that token is then NaN, too, which reveals the error.
     """
     cumulative = weights.cumsum(-1, dtype=torch.float64)
     found = torch.searchsorted(cumulative, uniforms[:, None].double() * cumulative[:, -1:], right=True)[:, 0]
@@ -110,10 +110,10 @@ def row_uniforms(
     seed: Seed,
     prefixes: Sequence[Sequence[int]] = (),
 ) -> Float[Tensor, "B T"]:
-    """Uniform numbers for T tokens of P·G rows, prompt-major, each row's a function of (seed, problem, place in group).
+    """Uniform numbers for T tokens of P·G rows, prompt-major; each row's depend on (seed, problem, place in group).
 
-    Where completions are continued, also of the prefix. A problem that comes again in the batch, with the same prefix,
-    continues its own count, so its rows differ from the first ones.
+    If completions are continued, they also depend on the prefix. A problem that is repeated in the batch with the same
+    prefix continues the count of places, so its rows differ from the first ones.
     """
     seen: Counter[Seed] = Counter()
     rows = []
@@ -126,7 +126,7 @@ def row_uniforms(
 
 
 def names_of(problems: Sequence[Problem], prefixes: Sequence[Sequence[int]]) -> list[Seed]:
-    """What distinguishes the draws of each prompt: the problem, and the tokens of its prefix if it has some."""
+    """The part of a seed that distinguishes each prompt: the problem, and the tokens of its prefix if it has some."""
     begun = prefixes or [()] * len(problems)
     return [
         (problem.id, " ".join(map(str, prefix))) if prefix else (problem.id,)
@@ -141,14 +141,14 @@ def derived_seed(parts: Seed) -> int:
 
 
 class Ends:
-    """Which rows end with the token that they have just written: an end token, or one that completes a stop string."""
+    """Detects rows that end with their newest token: an end token, or one that completes a stop string."""
 
     def __init__(self, end_tokens: Sequence[int], stops: StopStrings | None, device: torch.device) -> None:
         self.tokens = torch.tensor(end_tokens, device=device)
         self.stops = stops
 
     def ended(self, rows: Sequence[int], tokens: Int[Tensor, " b"]) -> Bool[Tensor, " b"]:
-        """Add one token to each of the given rows; True for those that end with it."""
+        """Adds one token to each of the given rows; True for those that end with it."""
         ended = torch.isin(tokens, self.tokens)
         if self.stops is None:
             return ended
@@ -156,12 +156,12 @@ class Ends:
 
 
 class StopStrings:
-    """Which rows have just completed one of the strings, on the bytes of each row: one may span several tokens."""
+    """Detects rows that have just completed one of the strings, by their bytes: one may span several tokens."""
 
     def __init__(
         self, strings: Sequence[str], table: Sequence[bytes], *, rows: int, begun: Sequence[Sequence[int]] = ()
     ) -> None:
-        """``begun``: tokens that each row begins with, in which a string may begin that ends in what follows."""
+        """``begun``: the tokens at the start of each row, in which a stop string may begin that ends later."""
         self.strings = [string.encode() for string in strings]
         self.table = table
         self.tails = [b""] * rows
@@ -170,7 +170,7 @@ class StopStrings:
             self.completed([row] * len(tokens), tokens)
 
     def completed(self, rows: Sequence[int], tokens: Sequence[int]) -> list[bool]:
-        """Add one token to each of the given rows; True where a stop string ended within it."""
+        """Adds one token to each of the given rows; True if a stop string ended within it."""
         found = []
         for row, token in zip(rows, tokens, strict=True):
             text = self.tails[row] + (self.table[token] if token < len(self.table) else b"")
@@ -180,7 +180,7 @@ class StopStrings:
 
 
 def length_of(written: Sequence[int], ends: Collection[int], stops: StopStrings) -> int | None:
-    """Tokens up to the one that ended a completion: an end token or the last of a stop string. None if none did."""
+    """Number of tokens up to the one that ended a completion: an end token or a stop string's last. None: none did."""
     for n, token in enumerate(written, start=1):
         if token in ends or stops.completed([0], [token])[0]:
             return n

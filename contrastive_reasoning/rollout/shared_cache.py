@@ -1,13 +1,13 @@
-"""Keys and values of a running decode: those of each prompt once, read by all of its rows, and each row's own.
+"""Key-value cache of a running decode: one copy of each prompt, read by all of its rows, and each row's own tokens.
 
                       prompt p                       own
     row of p   q ·  [ k₁ … k_S | sink ]    and   q · [ k₁ … k_t ]
 
-Attention over both is one softmax. The own part is attended to first; its log-sum-exp then stands as the score of the
-sink, a further key of the prompt whose value is zero, so that the softmax over the prompt says what share the own part
-has. The rows of a prompt are brought together for this: one product with its keys instead of one for each row.
+Attention over both is one softmax. The own part is attended to first. Its log-sum-exp is then the score of the sink, a
+further key of the prompt with value zero, so that the softmax over the prompt gives the weight of the own part. The
+rows of a prompt are grouped for this: one product with its keys instead of one for each row.
 
-Prompts are read before, several as one row of tokens without padding, each seeing itself alone.
+Prompts are read beforehand, several as one row of tokens without padding, each attending to itself alone.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
 from contrastive_reasoning.policies.shape_bucketing import spare_rows
 
 TOKENS_AT_ONCE = 4096
-"""Tokens of one pass at most, one prompt at least: what a pass holds besides keys and values grows with them."""
+"""Maximum tokens of one pass, with at least one prompt: the memory besides keys and values grows with them."""
 
 
 class ReadPrompt(NamedTuple):
-    """What reading a prompt leaves behind."""
+    """The results of reading a prompt."""
 
     keys_values: Float[Tensor, "L 2 K s d"]
     logits: Float[Tensor, " V"]
-    """Of the token after its last one."""
+    """Logits of the token after its last one."""
 
 
 class PackedPrompts:
     """The attention plan of such a pass: tokens ``borders[i]`` … ``borders[i+1]`` − 1 are prompt i.
 
-    Spare tokens (``shape_bucketing``) come after them and see nothing.
+    Spare tokens (``shape_bucketing``) come after them and attend to nothing.
     """
 
     def __init__(self, lengths: Sequence[int]) -> None:
@@ -85,7 +85,7 @@ def _read(policy: CausalLMPolicy, prompts: Sequence[Tensor]) -> list[ReadPrompt]
     device = prompts[0].device
     positions = torch.cat([torch.arange(len(prompt), device=device) for prompt in prompts])
     spare = positions.new_zeros(spare_rows(len(positions), device, policy.compute_dtype))
-    with policy.autocast(cached=False):  # else a second copy of all matrices, beside the decoder's, until all is drawn
+    with policy.autocast(cached=False):  # else a second copy of all matrices stays until all is drawn
         output = policy.model(
             input_ids=torch.cat([*prompts, spare])[None],
             position_ids=torch.cat([positions, spare])[None],
@@ -113,34 +113,34 @@ def _runs(prompts: Sequence[Tensor]) -> Iterator[list[Tensor]]:
 
 
 class SharedCache:
-    """The attention plan of a decode step. Rows are numbered 0 … b−1; which row is which is the caller's to know.
+    """The attention plan of a decode step. Rows are numbered 0 … b−1; the caller tracks which row is which.
 
-    Products of many small matrices are slow in half precision on a CPU, so there it keeps fp32. While rows or prompts
-    come or go, the old and the new block are both held for a moment.
+    Products of many small matrices are slow in half precision on a CPU, so the cache is fp32 there. While rows or
+    prompts are added or removed, the old and the new block exist together for a moment.
     """
 
     def __init__(self, *, limit: int) -> None:
         self.limit = limit
         self.prompts: list[int] = []
-        """The prompts held, by number."""
+        """The held prompts, by number."""
         self.lengths: list[int] = []
-        """Tokens of each of them."""
+        """Number of tokens of each of them."""
         self.owner: list[int] = []
         """The number of each row's prompt."""
         self.filled: list[int] = []
-        """Own tokens of each row."""
+        """Number of own tokens of each row."""
         self.shared: Float[Tensor, "L 2 P K S d"] | None = None
         self.own: Float[Tensor, "L 2 b K T d"] | None = None
 
     @property
     def reserved(self) -> int:
-        """Tokens of the keys and values that are allocated, the sinks left out."""
+        """Tokens of the allocated keys and values, without the sinks."""
         if self.shared is None or self.own is None:
             return 0
         return len(self.prompts) * (self.shared.shape[4] - 1) + self.own.shape[2] * self.limit
 
     def hold(self, keep: Sequence[int], new: Mapping[int, ReadPrompt]) -> None:
-        """Keep the prompts of these numbers and add new ones; the rows of the others must have left."""
+        """Keeps the prompts of these numbers and adds new ones; the rows of all others must have left."""
         places = [self.prompts.index(prompt) for prompt in keep]
         lengths = [self.lengths[i] for i in places] + [read.keys_values.shape[3] for read in new.values()]
         parts = [] if self.shared is None else [self.shared[:, :, i, :, : self.lengths[i]] for i in places]
@@ -149,7 +149,7 @@ class SharedCache:
         self.prompts, self.lengths = [*keep, *new], lengths
 
     def join(self, owners: Sequence[int]) -> None:
-        """Add rows without own tokens, each of a prompt that is held."""
+        """Adds rows without own tokens, each of a prompt that is held."""
         assert self.shared is not None
         rows = len(self.owner) + len(owners)
         if self.own is None or self.own.shape[2] != rows:
@@ -163,7 +163,7 @@ class SharedCache:
         self.filled += [0] * len(owners)
 
     def leave(self, rows: Sequence[int]) -> list[int]:
-        """Let rows go; the rows at the end take their places. Gives for each row that is left which one it was."""
+        """Removes rows; the last rows take their places. Returns for each remaining row its previous number."""
         assert self.own is not None
         gone, left = set(rows), len(self.owner) - len(rows)
         order = list(range(left))
@@ -178,7 +178,7 @@ class SharedCache:
         return order
 
     def lay_out(self) -> None:
-        """Know which rows share a prompt; to be called after rows came or left."""
+        """Determines which rows share a prompt; call it after rows joined or left."""
         assert self.shared is not None
         device = self.shared.device
         places = {prompt: place for place, prompt in enumerate(self.prompts)}
@@ -189,7 +189,7 @@ class SharedCache:
             self.prompt_bias = pad(self.prompt_bias, (0, 1))
 
     def advance(self) -> None:
-        """Make room for the token of each row that is read next; to be called before each step."""
+        """Makes room for the next token of each row; call it before each step."""
         assert self.own is not None
         device = self.own.device
         self.filled = [n + 1 for n in self.filled]
@@ -215,7 +215,7 @@ class SharedCache:
         return seen.reshape(query.shape).to(query.dtype)
 
     def _write(self, layer: int, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
-        """Keep the token's key and value; the keys and values of each row so far."""
+        """Stores the token's key and value; returns the keys and values of each row so far."""
         assert self.own is not None
         for block, new in zip(self.own[layer], (key, value), strict=True):
             if self.own_bias is None:  # all rows are at the same token
@@ -257,7 +257,7 @@ def _attended(
 
 
 def _hiding(lengths: Sequence[int], width: int, device: torch.device) -> Float[Tensor, "n 1 1 width"] | None:
-    """What is added to scores so that what lies beyond each length counts nothing; None where nothing does."""
+    """A bias on scores that hides entries beyond each length; None if there are none."""
     if min(lengths) == width:
         return None
     beyond = torch.arange(width, device=device) >= torch.tensor(lengths, device=device)[:, None]
@@ -265,7 +265,7 @@ def _hiding(lengths: Sequence[int], width: int, device: torch.device) -> Float[T
 
 
 def _block(parts: Sequence[Float[Tensor, "L 2 K _ d"]], width: int) -> Float[Tensor, "L 2 P K width d"]:
-    """The parts side by side, filled up with zeros."""
+    """The parts side by side, padded with zeros."""
     layers, two, heads, _, size = parts[0].shape
     dtype = torch.float32 if parts[0].device.type == "cpu" else parts[0].dtype
     block = torch.zeros(layers, two, len(parts), heads, width, size, dtype=dtype, device=parts[0].device)
@@ -275,7 +275,7 @@ def _block(parts: Sequence[Float[Tensor, "L 2 K _ d"]], width: int) -> Float[Ten
 
 
 class PromptLayout:
-    """Rows laid out by prompt, and back: P tables of G places. An empty place holds row 0, whose result is not read.
+    """Rows laid out by prompt, and back: P tables of G places. An empty place holds row 0, and its result is not read.
 
     rows of prompts  0 1 0 2 0      tables   0: rows 0 2 4     1: row 1 · ·     2: row 3 · ·
     """
@@ -302,6 +302,6 @@ class PromptLayout:
         return laid_out.flatten(2, 3)
 
     def scatter(self, laid_out: Float[Tensor, "P K Gr e"]) -> Float[Tensor, "b K r e"]:
-        """Back to the rows."""
+        """The inverse of ``gather``: from tables back to rows."""
         rows = laid_out.unflatten(2, (self.size, -1)).transpose(1, 2).flatten(0, 1)
         return rows if self.place_of_row is None else rows.index_select(0, self.place_of_row)

@@ -1,7 +1,7 @@
-"""Characters to tokens, one way: the bytes of each token, the text they spell, the characters each token covers.
+"""From characters to tokens: the bytes of each token, the text they spell, the characters each token covers.
 
-Decoding prefixes of a completion or encoding its text again moves token borders; bytes do not. The bytes of the tokens
-are joined and read as UTF-8 with ``surrogateescape``, which inverts exactly, even where a character is cut short:
+Decoding prefixes of a completion, or encoding its text again, moves token borders; bytes do not. The bytes of the
+tokens are joined and read as UTF-8 with ``surrogateescape``, which inverts exactly, even if a character is cut short:
 
     tokens      ' 4'    'é'[0]   'é'[1]   '6'          é is two bytes, one in each of two tokens
     bytes       20 34    c3       a9       36
@@ -20,20 +20,20 @@ from itertools import accumulate
 from transformers import PreTrainedTokenizerBase
 
 PROBE = "Numbers: [21, 16], target: 46\n|- Try 21 + 16 = 37. ### é → 漢 🙂"
-"""What a tokenizer must spell byte by byte before its completions are read."""
+"""A text that a tokenizer must spell byte by byte before its completions are read."""
 
 Span = tuple[int, int]
 _THOUGHT = re.compile(r"think|thought|reason|<\|(?:channel|message)\|>", re.IGNORECASE)
-"""Special tokens by which a completion is read: what stands among the thoughts is no answer."""
+"""Special tokens that are kept in the text of a completion: an answer inside the thoughts does not count."""
 
 
 @lru_cache(maxsize=8)
 def token_bytes(tokenizer: PreTrainedTokenizerBase) -> tuple[bytes, ...]:
-    """The bytes that each token id stands for; b"" for special tokens but those around thoughts, ``</think>``.
+    """The bytes that each token id stands for; b"" for special tokens except those around thoughts, ``</think>``.
 
-    Byte-level and SentencePiece vocabularies are known; the one that spells ``PROBE`` from its token ids is it.
+    Byte-level and SentencePiece vocabularies are supported; the first that spells ``PROBE`` from its token ids is used.
 
-    Raises ValueError where neither does.
+    Raises ValueError if neither does.
     """
     ids = list(tokenizer(PROBE, add_special_tokens=False)["input_ids"])  # pyright: ignore[reportArgumentType]
     for piece_bytes in (_byte_level, _sentence_piece):
@@ -49,12 +49,12 @@ def token_bytes(tokenizer: PreTrainedTokenizerBase) -> tuple[bytes, ...]:
 
 
 def text_of(table: Sequence[bytes], ids: Sequence[int]) -> str:
-    """What the tokens spell; ids beyond the table (padding of the embedding matrix) spell nothing."""
+    """The text that the tokens spell; ids beyond the table (padding of the embedding matrix) spell nothing."""
     return b"".join(_pieces(table, ids)).decode("utf-8", "surrogateescape")
 
 
 def readable(text: str) -> str:
-    """``text`` for people and files: bytes that are no UTF-8 become U+FFFD, since lone surrogates cannot be written."""
+    """``text`` for people and files: invalid UTF-8 bytes become U+FFFD, since lone surrogates cannot be written."""
     return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
@@ -77,7 +77,7 @@ def token_spans(table: Sequence[bytes], ids: Sequence[int]) -> list[Span]:
 
 
 def tokens_of_span(spans: Sequence[Span], start: int, end: int) -> tuple[int, int] | None:
-    """The first and last token (inclusive) of the characters start … end − 1; None where no token begins there.
+    """The first and last token (inclusive) of the characters start … end − 1; None if no token begins there.
 
     A token belongs to the characters that hold its first byte, so adjacent spans never share a token.
     """
@@ -91,7 +91,7 @@ def tokens_of_span(spans: Sequence[Span], start: int, end: int) -> tuple[int, in
 
 
 def token_of_character(spans: Sequence[Span], character: int) -> int:
-    """The last token that covers the character; ``len(spans)`` where none does."""
+    """The last token that covers the character; ``len(spans)`` if none does."""
     last = bisect_left(spans, character + 1, key=_start) - 1
     while last >= 0 and _empty(spans[last]):
         last -= 1
@@ -118,7 +118,7 @@ def _character_of_byte(text: str) -> list[int]:
 
 def _table(tokenizer: PreTrainedTokenizerBase, piece_bytes: Callable[[str], bytes]) -> tuple[bytes, ...]:
     special = set(tokenizer.all_special_ids)
-    added = tokenizer.added_tokens_decoder  # spelled as they are, whatever the kind of vocabulary
+    added = tokenizer.added_tokens_decoder  # spelled as they are, in every kind of vocabulary
     special |= {i for i, token in added.items() if token.special}
     special -= {i for i in special if i in added and _THOUGHT.search(added[i].content)}
     pieces = tokenizer.convert_ids_to_tokens(list(range(len(tokenizer))))
@@ -150,17 +150,17 @@ def _byte_alphabet() -> dict[str, int]:
 
 
 UNSEEN = ("Cc", "Cf", "Co", "Cn", "Zl", "Zp")
-"""Unicode's categories of what has no form of its own: controls, private and unassigned ones, separators of lines."""
+"""Unicode categories without a visible form: controls, private and unassigned characters, line separators."""
 
 
 def visible_tokens(tokenizer: PreTrainedTokenizerBase, ids: Sequence[int]) -> list[str]:
-    """What each token spells, for people to read: one string a token, none of them empty, none that hides another.
+    """A readable form of each token: one string per token, none of them empty, none that hides another.
 
         tokens   " 4"   "é"[0]    "é"[1]    newline   end of text   U+202E (writes from right to left)
         shown    " 4"   ⟨c3⟩      ⟨a9⟩      "↵\\n"     ⟨<|end|>⟩     ⟨U+202E⟩
 
-    Bytes that are no UTF-8 by themselves stand in hexadecimal, special tokens by their names, and characters that are
-    not seen by their numbers; a line's end is marked and kept.
+    Bytes that are not UTF-8 by themselves are hexadecimal, special tokens are names, and invisible characters are
+    numbers; the end of a line is marked and kept.
     """
     table = token_bytes(tokenizer)
     pieces = [table[i].decode("utf-8", "surrogateescape") if i < len(table) else "" for i in ids]
@@ -173,7 +173,7 @@ def _character(character: str) -> str:
     number = ord(character)
     if character == "\n":
         return "↵\n"
-    if 0xDC80 <= number <= 0xDCFF:  # a byte that surrogateescape has put aside
+    if 0xDC80 <= number <= 0xDCFF:  # a byte that surrogateescape has escaped
         return f"⟨{number - 0xDC00:02x}⟩"
     return f"⟨U+{number:04X}⟩" if unicodedata.category(character) in UNSEEN else character
 

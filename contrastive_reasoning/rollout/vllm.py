@@ -1,7 +1,7 @@
 """Completions drawn by a vLLM server over HTTP: token-in, token-out, with the weights checked before and after.
 
-vLLM pins a torch of its own, so it lives in an environment of its own; docs/vllm.md says how to start it. Nothing is
-asked of the server before the first rollouts.
+vLLM pins its own version of torch, so it needs a separate environment; docs/vllm.md describes how to start it. No
+request is sent to the server before the first rollouts.
 """
 
 from __future__ import annotations
@@ -33,20 +33,21 @@ from contrastive_reasoning.rollout.vllm_client import (
 from contrastive_reasoning.tasks.base import Problem
 
 MOST_STOPS = 4
-"""Stop strings that a request to vLLM may have."""
+"""Maximum number of stop strings in a request to vLLM."""
 
 
 class VLLMEngine:
-    """The interface of ``Engine``. Its log-probs are the server's own, of the server's kernels and dtype.
+    """An engine with the interface of ``Engine``. Its log-probs are the server's, with the server's kernels and dtype.
 
-    Draws are a function of the seed as far as the server's kernels do not depend on what else is in its batch.
+    Draws are a function of the seed if the server's kernels do not depend on the rest of its batch.
 
     Args:
-        weights_folder: where weights are written on their way to the server, which must see the same path.
+        url: address of the server, ``http://host:port``.
+        weights_folder: where weights are written for a transfer; the server must see the same path.
         sleep_level: put the server to sleep after each draw, so that trainer and server can share a device: 1 keeps its
-            weights in main memory, 2 drops them; null leaves it awake.
-        concurrency: prompts that are asked for at a time.
-        timeout: seconds that one answer may take, the completions of one prompt or one transfer of the weights.
+            weights in main memory, 2 drops them; None leaves it awake.
+        concurrency: prompts requested at a time.
+        timeout: seconds that one answer may take: the completions of one prompt, or one transfer of the weights.
         retries: repeats after a connection that was refused or closed.
         max_batch_tokens: bounds rows · (prompt + completion) of the passes that compute pooled states.
     """
@@ -87,7 +88,7 @@ class VLLMEngine:
     ) -> RolloutBatch:
         """See ``RolloutEngine``. With ``pooled`` the trainer's own passes compute the states.
 
-        Raises ServerError where the server is not there, holds other weights, or answers what it should not.
+        Raises ServerError if the server cannot be reached, holds other weights, or returns an invalid answer.
         """
         requests = encode(policy, problems, group_size, sampling, prefixes)
         if self.sleep_level is not None:
@@ -103,17 +104,17 @@ class VLLMEngine:
         return replace(rollouts, pooled=states)
 
     def _ready(self, policy: CausalLMPolicy) -> Report:
-        """The server is awake and holds the policy's weights."""
+        """Wakes the server if it sleeps, and makes sure that it holds the policy's weights."""
         if self.sleep_level is None:
             return self.served.bring(policy)
-        self.server.post("/wake_up?tags=weights")  # its cache of keys and values has to wait until they are loaded
+        self.server.post("/wake_up?tags=weights")  # its key-value cache must wait until the weights are loaded
         report = self.served.bring(policy)
         torch.cuda.empty_cache()
         self.server.post("/wake_up?tags=kv_cache")
         return report
 
     def _done(self) -> None:
-        """It still holds them: what was drawn is the policy's."""
+        """Checks that the server still holds the weights, so the draws are the policy's; puts it to sleep."""
         self.served.check()
         if self.sleep_level is not None:
             self.server.post(f"/sleep?level={self.sleep_level}")
@@ -137,7 +138,7 @@ class VLLMEngine:
         def group(p: int) -> list[Drawn]:
             prompt = requests.prompt_ids[p][requests.prompt_mask[p]].tolist()
             limit = int(requests.limits[p])
-            # vLLM refuses several greedy completions of a prompt, which are all the same: one stands for its group
+            # vLLM rejects several greedy completions of a prompt, which are all the same: one represents its group
             size = 1 if sampling.greedy else requests.group_size
             body = request_body(policy, prompt, group_size=size, limit=limit, sampling=sampling, seed=seeds[p])
             answer = self.server.post("/v1/completions", body)
@@ -155,11 +156,11 @@ class VLLMEngine:
 
 
 def request_seeds(problems: Sequence[Problem], seed: Seed, *, prefixes: Sequence[Sequence[int]] = ()) -> list[int]:
-    """One seed per prompt, a function of (seed, problem, prefix, how often both came before); vLLM adds 0 … G−1."""
+    """One seed per prompt, from (seed, problem, prefix, number of earlier occurrences of both); vLLM adds 0 … G−1."""
     seen: Counter[Seed] = Counter()
     seeds = []
     for name in names_of(problems, prefixes):
-        seeds.append(derived_seed((*seed, *name, seen[name])) >> 1)  # room for what vLLM adds for the group
+        seeds.append(derived_seed((*seed, *name, seen[name])) >> 1)  # leaves room for what vLLM adds for the group
         seen[name] += 1
     return seeds
 
@@ -167,7 +168,7 @@ def request_seeds(problems: Sequence[Problem], seed: Seed, *, prefixes: Sequence
 def request_body(
     policy: CausalLMPolicy, prompt: list[int], *, group_size: int, limit: int, sampling: Sampling, seed: int
 ) -> dict[str, Any]:
-    """A request to ``/v1/completions``. Every setting that a model's generation config could bring is spelled here."""
+    """A request to ``/v1/completions``. It sets every option that a model's generation config could set otherwise."""
     return {
         "prompt": prompt,
         "n": group_size,
@@ -180,9 +181,9 @@ def request_body(
         "presence_penalty": 0.0,
         "frequency_penalty": 0.0,
         "seed": seed,
-        "stop": list(sampling.stop)[:MOST_STOPS],  # at the others the reader cuts what came
+        "stop": list(sampling.stop)[:MOST_STOPS],  # the reader cuts completions at the others
         "stop_token_ids": list(policy.eos_token_ids),
-        "logprobs": 0,  # of the token that was drawn, and of no other
+        "logprobs": 0,  # of the drawn token only
         "return_token_ids": True,
     }
 
@@ -199,7 +200,7 @@ def _filled(drawn: Sequence[Drawn], requests: Requests, policy: CausalLMPolicy) 
 
 
 HIGHEST = 1e-3
-"""A log-prob above it is none; rounding in the server's dtype may lift one slightly above 0."""
+"""Upper bound of a valid log-prob; rounding in the server's dtype may put one slightly above 0."""
 LOWEST = -9999.0
 """What vLLM writes for −∞, the log-prob of a token that could not be drawn."""
 
@@ -215,7 +216,7 @@ class Drawn:
 
 
 class AnswerReader:
-    """Reads the completions of one prompt, by the policy's own vocabulary and its rule for where a completion ends."""
+    """Reads the completions of one prompt, by the policy's own vocabulary and its rule for where one ends."""
 
     def __init__(self, policy: CausalLMPolicy, sampling: Sampling) -> None:
         self.vocabulary = int(policy.model.get_input_embeddings().num_embeddings)  # pyright: ignore
@@ -227,9 +228,9 @@ class AnswerReader:
     ) -> list[Drawn]:
         """The completions in the order of their index.
 
-        ``begun`` is the end of the prompt that belongs to the completion already.
+        ``begun`` is the part at the end of the prompt that already belongs to the completion.
 
-        Raises ServerError where something is missing, or is not what was asked for.
+        Raises ServerError if something is missing or does not match the request.
         """
         choices = answer.get("choices") if isinstance(answer, Mapping) else None
         if not isinstance(choices, list) or not all(isinstance(choice, Mapping) for choice in choices):

@@ -1,4 +1,4 @@
-"""The policy's weights on a vLLM server: brought there when they changed, and checked before anything is drawn.
+"""The policy's weights on a vLLM server: transferred when they have changed, and checked before anything is drawn.
 
 trainer                              folder that both see             each worker of the server
 weights changed? ── save ──────────► *.safetensors ── load_policy ──► model
@@ -26,7 +26,7 @@ from contrastive_reasoning.rollout.vllm_server.weight_sync import architecture, 
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """What every worker of a server says of itself."""
+    """The report of a server's workers on their state."""
 
     fingerprint: str | None
     logprobs_mode: str | None
@@ -34,11 +34,11 @@ class Report:
 
 
 class ServedPolicy:
-    """Keeps the weights of a server those of a policy.
+    """Keeps the weights of a server equal to those of a policy.
 
     Args:
-        server: vLLM with our worker extension, see docs/vllm.md.
-        folder: where weights are written for the time of a transfer; the server reads the same path.
+        server: vLLM with this project's worker extension, see docs/vllm.md.
+        folder: where weights are written during a transfer; the server reads the same path.
     """
 
     def __init__(self, server: JSONServer, folder: Path) -> None:
@@ -48,12 +48,12 @@ class ServedPolicy:
         self._served: str | None = None
 
     def bring(self, policy: CausalLMPolicy) -> Report:
-        """Bring the weights if they are not those brought last, and check what the server holds.
+        """Transfers the weights if they have changed since the last transfer, and checks what the server holds.
 
-        Raises ServerError where the server's model is another one, it holds other weights, or cannot say.
+        Raises ServerError if the server's model is another one, it holds other weights, or it cannot report them.
         """
-        # The weights themselves, not the counters of their changes: what is written through `.data` (DeepSpeed does)
-        # moves no counter.
+        # This compares the weights, not their version counters: writes through `.data` (as in DeepSpeed) do not change
+        # those.
         content = fingerprint(chain(policy.model.named_parameters(), policy.model.named_buffers()))
         if content != self._content:
             self.forget()
@@ -63,7 +63,7 @@ class ServedPolicy:
         return self.check()
 
     def check(self) -> Report:
-        """What the server says of itself. Raises ServerError where its weights are not those brought last."""
+        """The server's report. Raises ServerError if its weights are not those of the last transfer."""
         report = self._ask("policy_report")
         if report.fingerprint != self._served:
             raise ServerError(
@@ -73,7 +73,7 @@ class ServedPolicy:
         return report
 
     def forget(self) -> None:
-        """Bring the weights next time, changed or not."""
+        """Forces a transfer next time, even of unchanged weights."""
         self._content = self._served = None
 
     def _check_model(self, policy: CausalLMPolicy) -> None:
@@ -96,7 +96,7 @@ class ServedPolicy:
             shutil.rmtree(folder, ignore_errors=True)
         if theirs != ours:
             raise ServerError(f"{self.server.url} loaded other weights ({theirs}) than were written ({ours})")
-        # keys and values of prompts that the old weights read must not serve the new ones
+        # cached keys and values of prompts read by the old weights must not be used with the new ones
         answer = self.server.post("/reset_prefix_cache")
         if isinstance(answer, dict) and answer.get("success") is False:
             raise ServerError(
@@ -105,7 +105,7 @@ class ServedPolicy:
         return ours
 
     def _ask(self, method: str, *arguments: str) -> Report:
-        """Call a method of the worker extension on all workers, which must agree."""
+        """Calls a method of the worker extension on all workers, which must agree."""
         answer = self.server.post("/collective_rpc", {"method": method, "args": list(arguments)})
         results: Any = answer.get("results") if isinstance(answer, dict) else None
         if not isinstance(results, list) or not results or not all(isinstance(result, dict) for result in results):
@@ -121,10 +121,10 @@ class ServedPolicy:
 
 
 def check_log_probs(mode: str | None, sampling: Sampling) -> None:
-    """Refuse a server whose log-probs are not those under the full softmax at ``sampling.scoring_temperature``.
+    """Checks that the server's log-probs are those under the full softmax at ``sampling.scoring_temperature``.
 
-    vLLM takes ``raw_logprobs`` (its default) before the temperature, ``processed_logprobs`` after temperature, top-k
-    and top-p, over what is left. A greedy completion has the same in both.
+    vLLM computes ``raw_logprobs`` (its default) before the temperature, and ``processed_logprobs`` after temperature,
+    top-k and top-p, over the remaining tokens. For a greedy completion both are the same.
 
     Raises ServerError: naming what to change.
     """
@@ -147,17 +147,17 @@ SHOWN = 300
 
 
 class ServerError(RuntimeError):
-    """The server is not there, does not answer in time, refuses, or answers what it should not."""
+    """The server cannot be reached, does not answer in time, returns an error status, or returns an invalid answer."""
 
 
 class JSONServer:
-    """Posts to the paths below one address; a connection of its own for each, so that any thread may.
+    """Posts to the paths below one address, with a new connection for each request, so that any thread may use it.
 
     Args:
         url: ``http://host:port`` or ``https://…``, without a path.
         timeout: seconds that connecting may take, and each wait for a part of the answer.
-        retries: repeats after a connection that was refused or closed. An answer that is late is not asked for again:
-            the server still works on the first one.
+        retries: repeats after a connection that was refused or closed. A request is not repeated after a timeout: the
+            server is still working on the first one.
 
     Raises ValueError for another kind of address, a timeout that is not positive or a negative ``retries``.
     """
@@ -175,7 +175,7 @@ class JSONServer:
         self._host, self._port = parts.hostname, parts.port
 
     def post(self, path: str, body: dict[str, Any] | None = None) -> Any:
-        """What the server answers, None for an empty answer. Raises ServerError as its docstring says."""
+        """The server's answer, None for an empty one. Raises ``ServerError`` in the cases that its docstring lists."""
         content = json.dumps(body or {}).encode()
         for attempt in range(self.retries + 1):
             try:

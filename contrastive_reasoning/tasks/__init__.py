@@ -1,4 +1,4 @@
-"""Tasks: text in, verdict out. Pure Python, readable and testable without any framework."""
+"""Tasks: text in, verdict out. Pure Python, testable without any framework."""
 
 from contrastive_reasoning.tasks.base import Problem, Split, Status, Step, Task, Verdict, VerifiesTogether
 

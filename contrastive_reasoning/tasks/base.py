@@ -1,4 +1,4 @@
-"""The nouns of a task: a problem and its prompt, the verdict on a completion, the steps that it took, the splits."""
+"""The basic types of a task: problem, prompt, verdict on a completion, reasoning step, split and the task protocol."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ T = TypeVar("T")
 Status = Literal["ok", "wrong", "unparsed", "timeout", "error"]
 Split = Literal["train", "validation", "test"]
 REPEATS = 1_000
-"""Draws in a row that repeat an earlier one before a space counts as exhausted."""
+"""Consecutive repeated draws after which a space counts as exhausted."""
 
 
 def check_choice(name: str, value: object, choices: Collection[str]) -> None:
-    """Raises a ValueError for a value that is none of the choices."""
+    """Raises a ValueError if the value is not one of the choices."""
     if value not in choices:
         raise ValueError(f"{name} must be one of {', '.join(choices)}, got {value!r}")
 
@@ -31,7 +31,7 @@ class Problem:
     answer: str
     """The gold answer, in the task's own notation."""
     fields: Mapping[str, Any] = field(default_factory=dict)
-    """Further properties of the problem: its source, its difficulty."""
+    """Further properties of the problem, for example its source or its difficulty."""
 
 
 class Message(NamedTuple):
@@ -43,10 +43,11 @@ class Message(NamedTuple):
 
 
 class ChatPrompt(str):
-    """A prompt of several messages: a system's, earlier turns, and last the user's question.
+    """A prompt of several messages: a system message, earlier turns, and the user's question last.
 
-    As a string it is their contents, one after another. A policy with a chat template reads the messages, any other the
-    text; code that knows nothing of messages (logs, pictures, the hash that splits problems) sees an ordinary prompt.
+    Its string value is the concatenated contents of the messages. A policy with a chat template uses the messages, and
+    any other policy uses the string. Code without support for messages (logs, figures, the hash that splits problems)
+    treats it as an ordinary prompt.
     """
 
     messages: tuple[Message, ...]
@@ -61,21 +62,22 @@ class ChatPrompt(str):
 
 
 def messages_of(prompt: str) -> tuple[Message, ...]:
-    """The messages of a prompt; a plain text is one of the user."""
+    """The messages of a prompt; a plain string is a single user message."""
     return prompt.messages if isinstance(prompt, ChatPrompt) else (Message("user", prompt),)
 
 
 CORRECT_IN = "correct_in"
-"""In a verdict's ``fields``: form of an answer (``boxed``, ``any``) → whether the completion is right in that form."""
+"""Key in a verdict's ``fields``; its value maps each answer form (``boxed``, ``any``) to whether the completion is
+correct in that form."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
-    """The verifier's decision on one completion, with its reason: reasons are counted and logged, never swallowed."""
+    """The verifier's decision on one completion, with its reason. Reasons are counted and logged."""
 
     status: Status
     reason: str
-    """One short clause, the same for one kind of failure up to the numbers it names; empty when ``status`` is ok."""
+    """One short clause. One kind of failure has the same clause, except for the numbers in it. Empty for ``ok``."""
     fields: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -87,7 +89,7 @@ class Verdict:
 
     @property
     def judged(self) -> bool:
-        """False where the judging itself failed: nothing is known of the completion."""
+        """False if the verification itself failed, so that the correctness of the completion is unknown."""
         return self.status != "error"
 
 
@@ -95,7 +97,7 @@ OK = Verdict(status="ok", reason="")
 
 
 def correct_in_forms(verdicts: Sequence[Verdict]) -> dict[str, list[bool]]:
-    """Form of an answer → whether each completion is right in it; empty where a verdict does not know its forms."""
+    """Maps each answer form to whether each completion is correct in it; empty if any verdict lacks its forms."""
     known = [verdict.fields[CORRECT_IN] for verdict in verdicts if CORRECT_IN in verdict.fields]
     if not known or len(known) < len(verdicts):
         return {}
@@ -112,32 +114,32 @@ def unparsed(reason: str) -> Verdict:
 
 @dataclass(frozen=True, kw_only=True)
 class Step:
-    """One reasoning step: the characters ``start`` … ``end`` − 1 of the completion and the state it reaches."""
+    """One reasoning step: its characters ``start`` … ``end`` − 1 in the completion, and the state that it reaches."""
 
     start: int
     end: int
     state: Any
-    """The state after the step, in the task's own form; for Countdown the tuple of numbers left."""
+    """The state after the step, in the task's own form; for Countdown, the tuple of numbers left."""
     legal: bool
-    """False for a move that the rules forbid; ``state`` is then the state before it."""
+    """False for a move that the rules forbid; ``state`` is then the state before the move."""
     settled: int | None = None
-    """One past the character by which a reader knows that the step has ended and what it is, its separator say; beyond
-    the text where only its end shows it. Until then what is written next may still make another step of it. None:
-    ``end``.
+    """One past the character that shows that the step is complete, for example its separator. Before that, the text
+    that follows can still change the step. It lies beyond the text if only the end of the text completes the step.
+    None means ``end``.
     """
     lost: bool = False
-    """Whether no completion that begins so far can be right any more."""
+    """Whether no completion with this beginning can still be correct."""
 
 
 @runtime_checkable
 class Task(Protocol):
-    """What the framework needs of a task. Implementations are light: building one loads and generates nothing."""
+    """The interface of a task. Constructing an implementation must not load or generate anything."""
 
     @property
     def name(self) -> str: ...
 
     def problems(self, split: Split) -> Sequence[Problem]:
-        """The problems of one split, the same in every process; no problem is in two splits."""
+        """The problems of one split, identical in every process; no problem is in two splits."""
         ...
 
     def verify(self, problem: Problem, completion: str) -> Verdict: ...
@@ -145,30 +147,30 @@ class Task(Protocol):
     def parse_steps(self, problem: Problem, completion: str) -> list[Step]: ...
 
     def scores(self, problem: Problem, completion: str) -> Mapping[str, float]:
-        """The benchmark's own scores, each in its own range, named ``part/quantity`` (``longproc/accuracy``)."""
+        """The benchmark's own scores by name, ``part/quantity`` (``longproc/accuracy``), each in its own range."""
         ...
 
 
 @runtime_checkable
 class VerifiesTogether(Protocol):
-    """A task that judges a whole batch at once, in several processes for example."""
+    """A task that verifies a whole batch at once, for example in several processes."""
 
     def verify_all(self, problems: Sequence[Problem], completions: Sequence[str]) -> list[Verdict]:
-        """The verdict on each completion, that of its problem beside it: the same as :meth:`Task.verify` gives."""
+        """The verdict on each completion, paired with the problem at the same index; equals :meth:`Task.verify`."""
         ...
 
 
 def split_of(key: str) -> Split:
-    """The split of a generated problem by a hash of its key: 80% train, 10% validation, 10% test, whatever the seed."""
+    """The split of a generated problem by a hash of its key: 80% train, 10% validation, 10% test, for every seed."""
     bucket = int.from_bytes(blake2b(key.encode(), digest_size=8).digest(), "big") % 10
     return ("validation", "test")[bucket] if bucket < 2 else "train"
 
 
 def distinct(draws: Iterable[T], key: Callable[[T], str], *, space: object, what: str) -> Iterator[T]:
-    """The draws without those that repeat a key: a longer list begins with the shorter one.
+    """Yields the draws in order, without those that repeat a key. A longer list therefore begins with the shorter one.
 
     Raises:
-        ValueError: when a thousand draws in a row bring nothing new; ``space`` and ``what`` are what it names.
+        ValueError: after ``REPEATS`` consecutive repeated draws; the message contains ``space`` and ``what``.
     """
     seen: set[str] = set()
     repeats = 0

@@ -1,4 +1,4 @@
-"""What a reward or a verifier of one's own looks like: plain functions, named in a YAML by their path."""
+"""Examples of user-defined rewards and verifiers: plain functions, referenced in a YAML file by their import path."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from contrastive_reasoning.tasks.base import Problem
 
 
 def mentions_answer(problem: Problem, completion: str) -> float:
-    """A reward: 1 where the gold answer stands anywhere in the completion, else 0; easily gamed."""
+    """A reward: 1 if the gold answer occurs anywhere in the completion, else 0. It is easy to game."""
     return float(problem.answer in completion)
 
 
 def mentions_answers(completions: Sequence[str], answer: Sequence[str], **kwargs: Any) -> list[float | None]:
-    """The same in the form of TRL, lists in and a list of numbers out; None where a problem has no answer."""
+    """The same reward with TRL's signature: lists in, a list of numbers out; None for a problem without an answer."""
     return [float(gold in text) if gold else None for text, gold in zip(completions, answer, strict=True)]
 
 
 def same_text(problem: Problem, completion: str) -> bool | str:
-    """A verifier: right where the completion is the gold answer but for the space around it; else a reason."""
+    """A verifier: True if the completion is the gold answer up to surrounding whitespace, else the reason."""
     if not completion.strip():
         return "nothing is written"
     return completion.strip() == problem.answer or "another text than the answer"

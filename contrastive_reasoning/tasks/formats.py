@@ -1,7 +1,7 @@
-r"""Formats: how a row of a problem set becomes a problem, one class for each form in which sets are published.
+r"""Formats convert a row of a problem set to a problem, one class for each form in which sets are published.
 
-Formats are named by what they read, not by the sets that use them. The sentence that asks for steps and a boxed answer
-stands in a prompt exactly once (Eq. 13 and Table 10 of CLIPO), whatever the question already says.
+Formats are named by what they read, not by the sets that use them. The instruction to reason in steps and to box the
+answer occurs exactly once in a prompt (Eq. 13 and Table 10 of CLIPO), even if the question already contains it.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ _THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")
 _PUBLISHED = re.compile(
     r"Let['’]s think step by step and output the final answer (\(eg,[A-Z,. ]{1,80}\) )?within \\boxed\{\}\.?"
 )
-"""The published wordings of the instruction: with the letters of a choice, and without."""
+"""The published wordings of the instruction, with and without the letters of a multiple choice."""
 _PLACE = re.compile(r"\{\{|\}\}|\{([A-Za-z_][\w.]*)\}")
-"""A column in braces; doubled braces are single ones of the text. ``\\boxed{}`` stays as it is."""
+"""A column name in braces. Doubled braces stand for single braces of the text. ``\\boxed{}`` is unchanged."""
 _LATEX_N = "abla|atural|e|earrow|eg|eq|ewline|exists|i|mid|ot|otin|parallel|u|ull|warrow|leq|geq|cong|sim|subseteq"
 _ESCAPED_LINE_END = re.compile(rf"\\n(?!(?:{_LATEX_N})(?![A-Za-z]))")
-r"""A backslash and an n that begin no command of LaTeX, ``\neq``: a line end was meant."""
+r"""A backslash and an n that do not begin a LaTeX command such as ``\neq``: a line end was intended."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class PlainAnswer:
-    """A question and its answer, in the columns of these names; the gold answer as it stands, numbers become text."""
+    """A question and its answer in the named columns. The gold answer is kept as it is; numbers become text."""
 
     question: str
     answer: str
@@ -44,9 +44,9 @@ class PlainAnswer:
 
 
 class WorkedAnswer(PlainAnswer):
-    r"""A worked answer that ends in its result after four hashes, as in GSM8K: ``… so 48+24 = 72 in all.\n#### 72``.
+    r"""A worked answer that ends with its result after four hashes, as in GSM8K: ``… so 48+24 = 72 in all.\n#### 72``.
 
-    The gold answer is what stands after the last mark, thousands separators taken out.
+    The gold answer is the text after the last mark, without thousands separators.
     """
 
     def __call__(self, row: Row, *, id: str) -> Problem:
@@ -58,7 +58,7 @@ class WorkedAnswer(PlainAnswer):
 class BoxedSolution:
     r"""A whole solution in LaTeX with its answer in a box, as in MATH: ``… so it is $\boxed{\frac{1}{2}}$.``
 
-    The gold answer is what stands in the last box: earlier ones hold the same, or a step.
+    The gold answer is the content of the last box; earlier boxes hold the same answer or an intermediate step.
     """
 
     question: str
@@ -72,17 +72,17 @@ class BoxedSolution:
 
 @dataclass(frozen=True, kw_only=True)
 class MultipleChoice:
-    """A question with options, one of them right: MMLU, CommonsenseQA, TruthfulQA as their authors publish them.
+    """A question with options, one of them correct: MMLU, CommonsenseQA, TruthfulQA as their authors publish them.
 
-    The options are lettered under the question; the gold answer is a letter.
+    The prompt lists the options with letters under the question; the gold answer is a letter.
     """
 
     question: str
     options: str
     answer: str
-    """Column of the right one: its letter, its index from 0, its text, or a list of marks, one of them true."""
+    """Column of the correct option: its letter, its index from 0, its text, or a list of marks with one true mark."""
     shuffle: bool
-    """Reorder the options by a hash of the question: for sets whose right option always comes first."""
+    """Whether to reorder the options by a hash of the question: for sets whose correct option always comes first."""
     instruction: str
 
     def __call__(self, row: Row, *, id: str) -> Problem:
@@ -91,7 +91,7 @@ class MultipleChoice:
             raise BadRow(f"{self.options} must be a list of 2 to {len(ascii_uppercase)} options")
         gold = _index_of(value_at(row, self.answer), options)
         order = list(range(len(options)))
-        if self.shuffle:  # depends on the question alone: the same in every process
+        if self.shuffle:  # depends only on the question: the same in every process
             order.sort(key=lambda index: hashlib.sha256(f"{index}:{question}".encode()).digest())
         texts = [as_text(option, f"an option of {self.options}") for option in options]
         lines = [f"{letter}. {texts[index]}" for letter, index in zip(ascii_uppercase, order, strict=False)]
@@ -101,9 +101,9 @@ class MultipleChoice:
 
 @dataclass(frozen=True, kw_only=True)
 class ChatMessages:
-    """Rows for chat trainers: the question as the one user message, the gold answer in a nested column.
+    """Rows for chat trainers: the question is the only user message, the gold answer is in a nested column.
 
-    The CLIPO files are such. A gold answer which is a whole solution is cut down to its last box.
+    The CLIPO files have this form. If the gold answer is a whole solution, only the content of its last box is kept.
     """
 
     messages: str
@@ -112,7 +112,7 @@ class ChatMessages:
 
     def __call__(self, row: Row, *, id: str) -> Problem:
         messages, roles = _messages_in(row, self.messages)
-        if roles != ["user"]:  # a system's message or an earlier turn would be lost
+        if roles != ["user"]:  # a system message or an earlier turn would be lost
             raise BadRow(f"the messages must be one user's, got {', '.join(map(str, roles)) or 'none'}")
         question = as_text(messages[0].get("content"), "the message")
         return Problem(id=id, prompt=with_instruction(question, self.instruction), answer=_gold_at(row, self.answer))
@@ -120,17 +120,18 @@ class ChatMessages:
 
 @dataclass(frozen=True, kw_only=True)
 class Conversation:
-    """Rows whose prompt is a conversation, kept as it is: the parquet files of verl, and any like them.
+    """Rows whose prompt is a conversation, kept as it is: the parquet files of verl, and similar ones.
 
     verl's documented columns (its "Prepare Data" page): ``data_source``, ``prompt`` = [{role, content}, …],
-    ``ability``, ``reward_model`` = {style, ground_truth}, ``extra_info`` = {split, index, …}. Every message reaches the
-    policy; nothing is added. A gold answer which is a whole solution is cut down to its last box.
+    ``ability``, ``reward_model`` = {style, ground_truth}, ``extra_info`` = {split, index, …}. The policy receives every
+    message, with no instruction added. If the gold answer is a whole solution, only the content of its last box is
+    kept.
     """
 
     messages: str
     answer: str
     keep: Sequence[str]
-    """Columns that become fields of the problem, where the row has them."""
+    """Columns that become fields of the problem, if the row has them."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "keep", tuple(self.keep))
@@ -152,17 +153,17 @@ class Conversation:
 
 @dataclass(frozen=True, kw_only=True)
 class RowTemplate:
-    """A prompt of one's own around the columns of a row: ``"How many letters has {word}?"``.
+    """A user-defined prompt template, filled with the columns of a row: ``"How many letters has {word}?"``.
 
-    The whole row is the fields of the problem.
+    The whole row becomes the fields of the problem.
     """
 
     prompt: str
-    """The template; a nested column by its dotted path."""
+    """The template; a nested column is given by its dotted path."""
     answer: str | None
-    """Column of the gold answer; None where there is none: the problem's is then empty."""
+    """Column of the gold answer. None: there is none, and the problem's answer is empty."""
     id: str | None
-    """Column that tells the rows apart, no two of which may hold the same; None: the row's place in the file."""
+    """Column that identifies a row; its values must be distinct. None: the row's place in the file identifies it."""
 
     def __post_init__(self) -> None:
         if not any(match[1] for match in _PLACE.finditer(self.prompt)):
@@ -184,13 +185,13 @@ class RowTemplate:
 
 @dataclass(frozen=True, kw_only=True)
 class FirstFitting:
-    """The first of several formats all of whose columns the row has.
+    """Uses the first of several formats whose columns are all in the row.
 
-    So one task reads its set from the hub, and the same set from another's files.
+    With it, one task can read a set from the hub as well as from files in another format.
     """
 
     formats: Mapping[str, Format]
-    """By names of one's own."""
+    """Formats by name; the names are free."""
 
     def __post_init__(self) -> None:
         if not self.formats:
@@ -210,10 +211,10 @@ class FirstFitting:
 
 
 def with_instruction(question: str, instruction: str) -> str:
-    """The question, a line end, the instruction; the question alone where it asks already, or for no instruction.
+    """Appends the instruction on a new line, unless it is empty or the question already contains an instruction.
 
     Raises:
-        ValueError: where the instruction holds a backslash and an n in place of a line end.
+        ValueError: if the instruction contains a backslash and an n instead of a line end.
     """
     _refuse_escaped_line_end("format.instruction", instruction)
     asked = not instruction or instruction in question or _PUBLISHED.search(question)
@@ -221,12 +222,12 @@ def with_instruction(question: str, instruction: str) -> str:
 
 
 def without_instruction(prompt: str) -> str:
-    """The question alone; an instruction in words of one's own stays."""
+    """Removes a published instruction from a prompt; an instruction in other words stays."""
     return _PUBLISHED.sub("", prompt).strip()
 
 
 def answer_in(solution: str) -> str:
-    """What stands in the last box of a solution, read as in a completion; a BadRow where there is nothing."""
+    """Returns the content of the last box of a solution, read as in a completion; raises BadRow if there is none."""
     found = extract(solution)
     if found.answer is None or not found.boxed:
         raise BadRow(f"no answer in the solution: {found.reason if found.boxed else 'no box'}")
@@ -234,7 +235,7 @@ def answer_in(solution: str) -> str:
 
 
 def result_of(worked: str) -> str:
-    r"""``1234`` of ``… = 1,234\n#### 1,234``; a BadRow where there is no mark, or nothing after it."""
+    r"""Returns ``1234`` for ``… = 1,234\n#### 1,234``; raises BadRow if there is no mark, or nothing after it."""
     _, mark, result = worked.rpartition("####")
     answer = _THOUSANDS.sub("", result.strip())
     if not mark or not answer:
@@ -251,13 +252,13 @@ def _refuse_escaped_line_end(name: str, text: str) -> None:
 
 
 def _gold_at(row: Row, column: str) -> str:
-    """The gold answer of a column, which may hold a whole solution."""
+    """Returns the gold answer of a column, which may hold a whole solution."""
     answer = text_at(row, column)
     return answer_in(answer) if r"\boxed" in answer else answer
 
 
 def _messages_in(row: Row, column: str) -> tuple[Sequence[Mapping[str, Any]], list[Any]]:
-    """The messages of a column, and their roles."""
+    """Returns the messages of a column, and their roles."""
     messages = value_at(row, column)
     if not isinstance(messages, list | tuple) or not all(isinstance(message, dict) for message in messages):
         raise BadRow("the messages are no list of {role, content}")
@@ -265,7 +266,7 @@ def _messages_in(row: Row, column: str) -> tuple[Sequence[Mapping[str, Any]], li
 
 
 def _index_of(answer: Any, options: Sequence[Any]) -> int:
-    """Which option is right; a BadRow where the answer names none, or several."""
+    """Returns the index of the correct option; raises BadRow if the answer names none, or several."""
     found: list[int] = []
     if isinstance(answer, list | tuple):
         found = [index for index, mark in enumerate(answer) if mark]

@@ -1,14 +1,14 @@
 """The process that calls a user's function: ``python -m contrastive_reasoning.tasks.function_worker KIND BYTES``.
 
-The first line holds the module search path, the second the function, each later one the arguments of a call, as
-pickles in base64: they come from the process that started this one. Replies are JSON:
+The first input line holds the module search path, the second the function, and each later one the arguments of a call.
+All are pickles in base64, which is safe because they come from the process that started this one. Replies are JSON:
 
     [ready, ""] or [refused, reason]        once
-    [number, 0.5]                           of KIND number: the function returned a finite number
-    [numbers, [0.5, null, …]]               of KIND numbers: a list of them for a batch, null where it returned None
-    [ok, ""] or [wrong, reason]             of KIND verdict
-    [error, reason]                         it raised, or returned something else
-    [fatal, reason]                         the same, and this process should not be used again
+    [number, 0.5]                           KIND number: the function returned a finite number
+    [numbers, [0.5, null, …]]               KIND numbers: a list of numbers for a batch, null for None
+    [ok, ""] or [wrong, reason]             KIND verdict
+    [error, reason]                         the function raised, or returned something else
+    [fatal, reason]                         the same, and this process must not be used again
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ from contrastive_reasoning.tasks.worker_pool import ERROR, FATAL, READY, Connect
 
 REFUSED, NUMBER, NUMBERS, OK, WRONG = "refused", "number", "numbers", "ok", "wrong"
 LONGEST = 200
-"""Characters of an exception's text that are kept."""
+"""Maximum number of characters kept of an exception's text."""
 LIBRARIES = tuple(get_paths()[name] for name in ("stdlib", "purelib", "platlib"))
-"""Folders whose code is not the user's."""
+"""Folders of library code, as opposed to the user's code."""
 
 Call = Callable[[Callable[..., Any], str], tuple[str, object]]
-"""The function and a line → status and value of the reply; what the function raises is handled by ``serve``."""
+"""Maps a function and an input line to the status and value of the reply; ``serve`` handles the exceptions."""
 
 
 def serve(memory: int, call: Call) -> None:
-    """Handle lines until the input ends; ``memory`` bytes are what calls may take beyond what loading took."""
+    """Handles lines until the input ends. Calls may use ``memory`` bytes in addition to what loading used."""
     parent = Connection()
     try:
         sys.path[:] = unpack(parent.receive())
         function = unpack(parent.receive())
-    except BaseException as error:  # whatever importing it ends in, an exit included
+    except BaseException as error:  # importing user code may raise anything, SystemExit included
         parent.send(REFUSED, describe(error))
         return
     limit_memory(memory_in_use() + memory)
@@ -55,15 +55,15 @@ def serve(memory: int, call: Call) -> None:
             reply = call(function, line)
         except MemoryError:
             reply = FATAL, "out of memory"
-        except Exception as error:  # the user's function may raise anything: it ends this call alone
+        except Exception as error:  # the user's function may raise anything; only this call fails
             reply = ERROR, describe(error)
-        except BaseException as error:  # an exit: the process ends, once the reply is sent
+        except BaseException as error:  # SystemExit, for example: the pool replaces the process after the reply
             reply = FATAL, describe(error)
         parent.send(*reply)
 
 
 def number(function: Callable[..., Any], line: str) -> tuple[str, float | str]:
-    """The number of one (problem, completion)."""
+    """Calls a reward function on one (problem, completion); the reply is its number."""
     value = as_python(function(*unpack(line)))
     if not isinstance(value, Real):
         return ERROR, f"returned {type(value).__name__}, not a number"
@@ -72,7 +72,7 @@ def number(function: Callable[..., Any], line: str) -> tuple[str, float | str]:
 
 
 def numbers(function: Callable[..., Any], line: str) -> tuple[str, list[float | None] | str]:
-    """The numbers of one batch, given by its keyword arguments and how many numbers are wanted."""
+    """Calls a reward function on one batch; the line holds its keyword arguments and the expected count of numbers."""
     arguments, wanted = unpack(line)
     returned = function(**arguments)
     if inspect.isawaitable(returned):
@@ -90,7 +90,7 @@ def numbers(function: Callable[..., Any], line: str) -> tuple[str, list[float | 
 
 
 def verdict(function: Callable[..., Any], line: str) -> tuple[str, str]:
-    """The verdict on one (problem, completion): True, False, a number from 0 to 1, or why it is wrong."""
+    """Calls a verifier on one (problem, completion); it returns True, False, a number from 0 to 1, or a reason."""
     value = as_python(function(*unpack(line)))
     if isinstance(value, str):
         reason = first_words(value)
@@ -112,12 +112,12 @@ KINDS: dict[str, Call] = {"number": number, "numbers": numbers, "verdict": verdi
 
 
 def as_python(value: Any) -> Any:
-    """A scalar of numpy or torch as the number, true or false that it is; anything else unchanged."""
+    """Converts a scalar of numpy or torch to a Python number or bool; returns anything else unchanged."""
     return value.item() if getattr(value, "ndim", None) == 0 else value
 
 
 def describe(error: BaseException) -> str:
-    """The exception's name, the first line of its text, and the line of the user's code in which it arose."""
+    """The exception's name, the first line of its text, and the line of the user's code that raised it."""
     text = first_words(str(error))
     named = f"{type(error).__name__}: {text}" if text else type(error).__name__
     frames = traceback.extract_tb(error.__traceback__)
@@ -130,22 +130,22 @@ def describe(error: BaseException) -> str:
 
 
 def first_words(text: str) -> str:
-    """The first line, at most ``LONGEST`` characters of it.
+    """The first line, cut to at most ``LONGEST`` characters.
 
-    A long one ends with a whole word: a secret without spaces must stand in it whole or not at all, or what replaces
-    secrets would not find it.
+    It is cut at the end of a word. A secret without spaces is thus kept whole or not at all; the filter that replaces
+    secrets would not find a part of one.
     """
     line = next(iter(text.splitlines()), "")
     return line if len(line) <= LONGEST else f"{line[:LONGEST].rpartition(' ')[0]} …".lstrip()
 
 
 def greeting(function: Callable[..., Any]) -> bytes:
-    """The first two lines: modules are found where this process finds them."""
+    """The first two input lines of a worker: the module search path of this process, and the function."""
     return pack(sys.path) + b"\n" + pack(function) + b"\n"
 
 
 def pack(what: object) -> bytes:
-    """As a line without its end."""
+    """Encodes an object as one line, without a line end."""
     return base64.b64encode(pickle.dumps(what))
 
 

@@ -1,8 +1,8 @@
 """Problem sets as tasks: GSM8K, MATH, multiple choice, and any set whose rows a format can read.
 
-Splits are read from rows, or split off the training set by a hash of the question. A set is judged by its gold answers
-(``AnswerTask``) or by a function of one's own (``FunctionTask``); its steps are the sentences of a completion. On a
-laptop, offline, generated problems stand in for it (``stand_in_task``).
+Splits are read from rows, or split off the training set by a hash of the question. Completions are verified against
+gold answers (``AnswerTask``) or by a user-defined function (``FunctionTask``). The steps are the sentences of a
+completion. Offline, generated problems can replace the real set (``stand_in_task``).
 """
 
 from __future__ import annotations
@@ -33,40 +33,42 @@ Judge = Literal["answer", "choice"]
 Accept = Literal["boxed", "any"]
 Source = Literal["hub", "generated"]
 VerifyMany = Callable[[Sequence[tuple[str, str]], Judge], list[Verdict]]
-"""(gold, completion) pairs → their verdicts."""
+"""Maps (gold, completion) pairs to their verdicts."""
 VerifyProblems = Callable[[Sequence[Problem], Sequence[str]], list[Verdict]]
-"""Problems and a completion of each → their verdicts."""
+"""Maps problems and one completion of each to their verdicts."""
 MAX_STEPS = 5_000
-"""Steps that are read; what follows them has none."""
+"""The most steps that are read from a completion; the rest is ignored."""
 
 _SENTENCE_END = re.compile(r"\n+|(?<=[.!?])[ \t]+(?=[A-Z0-9$\\(\[*])")
-"""A line's end; or the space between a full stop and what looks like the beginning of a sentence, formulas included."""
+"""The end of a line, or the space between ``.``, ``!`` or ``?`` and what looks like the start of a sentence or a
+formula."""
 _NAMES = {"train": "training", "validation": "validation", "test": "test"}
 _LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ProblemSet:
-    """Rows and their splits: a task without its verifier. Building one reads nothing; ``problems`` does, once.
+    """Rows and their splits: a task without its verifier. The rows are read once, on the first call of ``problems``.
 
-    No question is in two splits: one that also stands in the test set is left out of training and validation, one of
-    the validation set out of training. What is split off the training set is chosen by a hash of the question.
+    No question is in two splits. A question of the test set is left out of training and validation, and a question of
+    the validation set is left out of training. A hash of the question selects the problems that are split off the
+    training set.
     """
 
     name: str
     train: Rows | None
-    """None for a set that is only evaluated."""
+    """None for a set that is only used for evaluation."""
     validation: Rows | None
-    """None, here and below: ``validation_problems`` (``test_problems``) are split off the training set."""
+    """None: ``validation_problems`` problems are split off the training set. ``test`` works likewise."""
     test: Rows | None
     path: str | None
-    """Read from this local file or folder in place of the rows' own. A single file is the training set, and what is
-    missing is split off it; without ``train`` it is the test set."""
+    """A local file or folder to read instead of the rows' own source. A single file is the training set, from which the
+    other splits are split off; without ``train`` it is the test set."""
     format: Format
     on_bad: str
-    """Rows that are no problem, or whose gold answer is at fault: ``refuse`` or ``leave_out``."""
+    """What to do with rows that are not problems or have a faulty gold answer: ``refuse`` or ``leave_out``."""
     train_problems: int | None
-    """How many are trained on, the first of what the other splits leave; None: all."""
+    """Number of training problems: the first ones that the other splits leave. None: all."""
     validation_problems: int
     test_problems: int
 
@@ -81,22 +83,22 @@ class ProblemSet:
             raise ValueError("train and test are both null: a task needs rows")
 
     def problems(self, split: Split) -> Sequence[Problem]:
-        """The problems of a split, the same in every process.
+        """The problems of a split, identical in every process.
 
         Raises:
-            ValueError: on an unknown split, rows that cannot be used, or too few to split off what is asked for.
-            OSError: where the rows cannot be read.
+            ValueError: if the split is unknown, rows cannot be used, or there are too few rows to split off the others.
+            OSError: if the rows cannot be read.
         """
         check_choice("split", split, get_args(Split))
         problems = _problems(self, split)
         return problems[: self.train_problems] if split == "train" else problems
 
     def faulty_golds(self, golds: Sequence[str]) -> list[tuple[int, str]]:
-        """Place and reason of gold answers that do not verify themselves; subclasses with gold answers override it."""
+        """Index and reason of each gold answer that does not verify itself; subclasses with gold answers override."""
         return []
 
     def left_out(self, split: Split) -> Sequence[str]:
-        """The rows that are no problem, with their reasons, of the file that a split is read from."""
+        """The rows left out of the file that a split is read from, with their reasons."""
         return _read(self, split if self.own_rows(split) else "train").left_out
 
     def parse_steps(self, problem: Problem, completion: str) -> list[Step]:
@@ -106,7 +108,7 @@ class ProblemSet:
         return {}  # scored by the verdict alone
 
     def own_rows(self, split: Split) -> Rows | None:
-        """Where a split is read from; None where it is split off the training set."""
+        """The rows that a split is read from; None if it has none, for example if it is split off the training set."""
         rows = {"train": self.train, "validation": self.validation, "test": self.test}[split]
         if rows is None or self.path is None:
             return rows
@@ -116,7 +118,7 @@ class ProblemSet:
 
 
 def is_one_file(path: str) -> bool:
-    """Whether a local path, in which ``~`` and a ``*`` in the file's name may stand, is that of a single file."""
+    """Whether a local path is that of a single file. It may contain ``~``, and ``*`` in the file name."""
     here = Path(path).expanduser()
     found = [*here.parent.glob(here.name)] if "*" in here.name else [here]
     return len(found) == 1 and found[0].is_file()
@@ -124,21 +126,21 @@ def is_one_file(path: str) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class AnswerTask(ProblemSet):
-    """A problem set whose gold answers are compared with those of completions.
+    """A problem set that verifies completions by comparing their answers with gold answers.
 
-    A gold answer that does not verify itself is at fault.
+    A gold answer is faulty if it does not verify itself.
     """
 
     judge: str
-    """``answer``: equal to the gold answer; ``choice``: the gold letter."""
+    """``answer``: the answer must equal the gold answer; ``choice``: it must be the gold letter."""
     verifier: VerifyMany | None = field(compare=False)
-    """Judges many completions at once, in processes of its own; None: in this process."""
+    """Verifies many completions at once in its own processes. None: verify in this process."""
     thought_ends: Sequence[str] = THOUGHT_ENDS
-    """Tags that end the thoughts of a completion, by model family: what follows the last one is judged. Those of
-    ``THOUGHT_ENDS`` always do, named here or not."""
+    """Tags that end the thoughts of a completion, by model family. Only the text after the last one is verified. The
+    tags in ``THOUGHT_ENDS`` always apply, whether listed here or not."""
     accept: str = "any"
-    """``boxed``: an answer counts in a box alone; ``any``: also where the last line states it. A verdict's ``fields``
-    hold what both of them give."""
+    """``boxed``: only a boxed answer counts; ``any``: an answer stated in the last line counts too. A verdict's
+    ``fields`` hold the outcome for both forms."""
 
     def __post_init__(self) -> None:
         check_choice("judge", self.judge, get_args(Judge))
@@ -159,13 +161,13 @@ class AnswerTask(ProblemSet):
         return [self._accepted(problem, text, verdict) for problem, text, verdict in rows]
 
     def _accepted(self, problem: Problem, completion: str, verdict: Verdict) -> Verdict:
-        """The verdict in the accepted form, given the one in any; ``fields`` hold whether it is right in each form."""
+        """The verdict in the accepted form, given the verdict in any form; ``fields`` hold the outcome of each form."""
         boxed = self._boxed(problem, completion, verdict)
         correct_in: dict[Accept, bool] = {"boxed": boxed.correct, "any": verdict.correct}
         return replace(boxed if self.accept == "boxed" else verdict, fields={CORRECT_IN: correct_in})
 
     def _boxed(self, problem: Problem, completion: str, verdict: Verdict) -> Verdict:
-        """The verdict on what stands in a box, given the one on an answer in any form."""
+        """The verdict on the boxed answer, given the verdict on an answer in any form."""
         if self.judge == "choice":
             boxed = verify_choice(problem.answer, completion, boxed_only=True)
         else:
@@ -199,7 +201,7 @@ class AnswerTask(ProblemSet):
 
 @dataclass(frozen=True, kw_only=True)
 class FunctionTask(ProblemSet):
-    """A problem set whose completions a function judges; gold answers are for that function alone to read."""
+    """A problem set whose completions are verified by a function; only that function uses the gold answers."""
 
     verifier: VerifyProblems = field(compare=False)
 
@@ -211,12 +213,12 @@ class FunctionTask(ProblemSet):
 
 
 def question_key(problem: Problem) -> str:
-    """The same for problems that ask the same, whatever their spacing, case and instruction."""
+    """A key that is equal for questions that differ only in spacing, case and instruction."""
     return " ".join(without_instruction(problem.prompt).split()).casefold()
 
 
 def sentence_steps(text: str) -> list[Step]:
-    """Each sentence or line that is not blank, without the space around it; its state is how many steps were written.
+    """Returns one step per non-blank sentence or line, without surrounding whitespace; its state is the step count.
 
     ``"2+3 = 5. So 5·2 = 10.\\nThe answer is 10."`` has three steps, with the states 1, 2 and 3.
     """
@@ -226,7 +228,7 @@ def sentence_steps(text: str) -> list[Step]:
         piece = text[start : found.start() if found else None]
         if piece.strip() and len(steps) < MAX_STEPS:
             first, state = start + len(piece) - len(piece.lstrip()), len(steps) + 1
-            # one past the character that shows the end: a line's own end, else what follows the space
+            # one past the character that shows the end: the line end itself, or the character after the space
             settled = len(text) + 1 if not found else found.start() + 1 if found[0][0] == "\n" else found.end() + 1
             steps.append(Step(start=first, end=first + len(piece.strip()), state=state, legal=True, settled=settled))
         start = found.end() if found else len(text)
@@ -235,7 +237,7 @@ def sentence_steps(text: str) -> list[Step]:
 
 @lru_cache(maxsize=64)
 def _problems(problem_set: ProblemSet, split: Split) -> tuple[Problem, ...]:
-    """The problems of one split, those of the other splits left out: test goes before validation before training."""
+    """The problems of one split, without those of other splits; test takes precedence over validation over training."""
     if split == "test" and problem_set.own_rows("test"):
         return _read(problem_set, "test").problems
     if split == "validation" and problem_set.own_rows("validation"):
@@ -249,7 +251,7 @@ def _problems(problem_set: ProblemSet, split: Split) -> tuple[Problem, ...]:
 
 @lru_cache(maxsize=64)
 def _unreserved(problem_set: ProblemSet, split: Split, *, by: tuple[Split, ...]) -> tuple[Problem, ...]:
-    """The problems of a split whose questions do not stand in the rows of other splits.
+    """The problems of a split whose questions do not occur in the rows of the splits ``by``.
 
     Raises:
         ValueError: if no training problem is left.
@@ -268,7 +270,7 @@ def _unreserved(problem_set: ProblemSet, split: Split, *, by: tuple[Split, ...])
 
 
 def _split_off(problem_set: ProblemSet, keys: frozenset[str]) -> Mapping[str, str]:
-    """Which questions of the training set are test and validation problems: the first ones in the order of a hash."""
+    """Maps questions of the training set to the split that they are split off to: the first ones in hash order."""
     tests = 0 if problem_set.own_rows("test") else problem_set.test_problems
     validations = 0 if problem_set.own_rows("validation") else problem_set.validation_problems
     if tests + validations >= len(keys):
@@ -309,14 +311,17 @@ def problem_sets(
     thought_ends: Sequence[str] = THOUGHT_ENDS,
     accept: str = "any",
 ) -> dict[str, AnswerTask]:
-    """A task for each of many sets of one format in one folder, whose rows are all test problems. Nothing is read.
+    """Builds one task per set, for many sets of one format in one folder. All rows are test problems. Reads nothing.
 
     Args:
-        path: the folder, or the address below which the files lie; None: reading raises.
-        rows: how a file is read; each set reads its own.
-        format, on_bad, verifier, thought_ends, accept: as of an :class:`AnswerTask`.
+        path: the folder or the URL that contains the files. None: reading raises.
+        rows: how a file is read; each set reads its own file.
+        format, on_bad, verifier, thought_ends, accept: as in :class:`AnswerTask`.
         answers: name → file of the sets whose gold is an answer.
-        choices: name → file of the sets whose gold is a letter; a name of both raises a ValueError.
+        choices: name → file of the sets whose gold is a letter.
+
+    Raises:
+        ValueError: if a name is in both ``answers`` and ``choices``.
     """
     if both := sorted(answers.keys() & choices.keys()):
         raise ValueError(f"{', '.join(both)}: named among the answers and among the choices")
@@ -353,15 +358,15 @@ def stand_in_task(
     test_problems: int | None,
     accept: str = "any",
 ) -> Task:
-    """The real problem set, or generated problems for the source ``generated`` while no local path is named.
+    """Returns the real problem set, or the generated one if ``source`` is ``generated`` and ``path`` is None.
 
     Args:
         source: ``hub``: the real set by its name on the hub; ``generated``: its stand-in.
-        path: a local file or folder with the real set; where one is named it is read whatever ``source`` is.
-        real, generated: the two.
-        train_problems: how many are trained on; None, here and below: the chosen set's own number.
-        validation_problems, test_problems: of the other splits.
-        accept: what the real set's own ``accept`` is; in the stories that stand in only a box counts.
+        path: a local file or folder with the real set; if given, the real set is used for every ``source``.
+        real, generated: the two tasks to choose from.
+        train_problems: number of training problems; None, also for the other splits: the chosen task's own number.
+        validation_problems, test_problems: numbers of problems of the other splits.
+        accept: the ``accept`` of the real set; only validated here. In the generated stories only a box counts.
     """
     check_choice("task.source", source, get_args(Source))
     check_choice("task.accept", accept, get_args(Accept))

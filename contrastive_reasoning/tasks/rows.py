@@ -1,6 +1,6 @@
-"""The rows of a problem set: where they come from, their columns by name, and the problems that they make.
+"""The rows of a problem set: where they come from, access to their columns, and how they become problems.
 
-Rows that cannot be posed or scored are refused, or left out, with their places and reasons.
+Rows that cannot be posed or scored raise an error or are left out, with their places and reasons.
 """
 
 from __future__ import annotations
@@ -13,33 +13,33 @@ from typing import Any, Literal, NamedTuple, Protocol, get_args, runtime_checkab
 from contrastive_reasoning.tasks.base import Problem, check_choice
 
 LONGEST = 100_000
-"""Characters of a question, an answer or a solution: ten times what the longest of the sets in use has."""
+"""Maximum number of characters of a question, an answer or a solution: ten times the longest in the sets in use."""
 Row = Mapping[str, Any]
-"""Column → value, nested columns as mappings."""
+"""Maps column names to values; nested columns are mappings."""
 OnBad = Literal["refuse", "leave_out"]
 CheckGolds = Callable[[Sequence[str]], list[tuple[int, str]]]
-"""Gold answers → those that do not verify themselves, by index, with the reason."""
+"""Maps gold answers to (index, reason) of those that do not verify themselves."""
 LISTED = 10
-"""Rows that an error names."""
+"""The most rows that an error message lists."""
 
 
 class PlacedRow(NamedTuple):
-    """A row, and where somebody who opens the file finds it."""
+    """A row and its place in the file."""
 
     place: str
     """``line 18`` of a file of lines, counted from 1; ``row 17`` of a table, counted from 0."""
     row: Row
     flaw: str = ""
-    """Why nothing can be read there, one clause; empty for a row."""
+    """One clause on why the row cannot be read; empty if it can."""
 
 
 @runtime_checkable
 class Rows(Protocol):
-    """Where the rows of a set come from. Light: nothing is read before it is called."""
+    """The source of a set's rows. Nothing is read before it is called."""
 
     @property
     def source(self) -> str:
-        """What error messages call it: a hub's name, or a path."""
+        """The name used in error messages: a name on the hub, or a path."""
         ...
 
     def at(self, path: str) -> Rows:
@@ -51,13 +51,13 @@ class Rows(Protocol):
 
 @runtime_checkable
 class Format(Protocol):
-    """How a row becomes a problem; a MissingColumn where it lacks a column, a BadRow where it cannot be used."""
+    """Converts a row to a problem. Raises MissingColumn if a column is missing, BadRow if the row cannot be used."""
 
     def __call__(self, row: Row, *, id: str) -> Problem: ...
 
 
 class MissingColumn(ValueError):
-    """A column that a format reads and the row does not have."""
+    """Raised if a row lacks a column that a format reads."""
 
     def __init__(self, column: str, there: Row) -> None:
         super().__init__(f"no column {column}; there are {', '.join(map(str, there)) or 'none'}")
@@ -65,26 +65,26 @@ class MissingColumn(ValueError):
 
 
 class BadRow(ValueError):
-    """A row without a question or an answer; the message is one clause."""
+    """Raised for a row that cannot be used, for example without a question or an answer; the message is one clause."""
 
 
 class ReadSet(NamedTuple):
-    """What a set holds."""
+    """The problems of a set and the rows that were left out."""
 
     problems: tuple[Problem, ...]
     left_out: tuple[str, ...]
-    """``line 18: answer is empty``, one per row that is no problem."""
+    """One entry per row that is not a usable problem, such as ``line 18: answer is empty``."""
 
 
 def read_set(rows: Rows, format: Format, *, prefix: str, check_golds: CheckGolds, on_bad: str) -> ReadSet:
-    """Read every row. A problem's id is ``prefix/row``, so that equal rows are problems of their own.
+    """Reads every row. A problem's id is ``prefix/row``, so that equal rows are distinct problems.
 
-    A format may put an id of the row's own there; two rows with the same one are no two problems.
+    A format may use the row's own id instead. A row that repeats the id of an earlier one is bad.
 
     Raises:
-        ValueError: where no row has the columns that the format reads, for a set without problems, or, with
-            ``on_bad="refuse"``, for rows that cannot be read, lack a question or an answer, or hold something else
-            there, and for golds that do not verify themselves.
+        ValueError: if no row has the columns that the format reads, or the set has no problems. With
+            ``on_bad="refuse"`` also if a row cannot be read, has no usable question or answer, repeats an id, or has a
+            gold answer that does not verify itself.
     """
     check_choice("on_bad", on_bad, get_args(OnBad))
     posed: dict[int, Problem] = {}
@@ -105,7 +105,7 @@ def read_set(rows: Rows, format: Format, *, prefix: str, check_golds: CheckGolds
             lacking, bad[index] = lacking or error, str(error)
         except BadRow as error:
             bad[index] = str(error)
-    if lacking and not posed:  # it is not the rows that are wrong
+    if lacking and not posed:  # the format does not match the set; the rows themselves are not at fault
         raise ValueError(f"{rows.source}: {lacking}") from lacking
     kept = list(posed)
     for place, reason in check_golds([problem.answer for problem in posed.values()]):
@@ -122,7 +122,10 @@ def read_set(rows: Rows, format: Format, *, prefix: str, check_golds: CheckGolds
 
 
 def value_at(row: Row, column: str) -> Any:
-    """What stands in a column (``reward_model.ground_truth``); a column whose own name holds dots is found too."""
+    """The value of a column, nested ones by a dotted path (``reward_model.ground_truth``).
+
+    A column whose own name contains dots takes precedence. Raises MissingColumn if there is no such column.
+    """
     if column in row:
         return row[column]
     here: Any = row
@@ -134,17 +137,19 @@ def value_at(row: Row, column: str) -> Any:
 
 
 def text_at(row: Row, column: str) -> str:
-    """The column's value as text, without space around it: whole numbers without a decimal point, lists as they are.
+    """The column's value as text without surrounding whitespace. Whole numbers have no decimal point.
+
+    A list of numbers becomes its Python representation.
 
     Raises:
-        MissingColumn: where the row has no such column.
-        BadRow: where nothing stands there, or what is neither a text nor a number nor a list of numbers.
+        MissingColumn: if the row has no such column.
+        BadRow: if the value is empty, too long, not finite, or neither a text nor a number nor a list of numbers.
     """
     return as_text(value_at(row, column), column)
 
 
 def as_text(value: Any, column: str) -> str:
-    """A value of a column as text: see :func:`text_at`."""
+    """Converts the value of a column to text; see :func:`text_at`."""
     listed: list[Any] = value if isinstance(value, list) else [value]
     numbers = listed if all(isinstance(number, int | float | Decimal) for number in listed) else []
     if any(isinstance(number, float) and not math.isfinite(number) for number in numbers):

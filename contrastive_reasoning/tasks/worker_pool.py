@@ -1,15 +1,16 @@
-"""Worker processes for code that may hang, crash or take all memory: the parent's pool and the worker's connection.
+"""Worker processes for code that may hang, crash or exhaust memory: the parent's pool and the worker's connection.
 
     WorkerPool ─── request, one line ──→  descriptor 0 ─→ a thread that reads ─→ Connection.receive
                ←── reply, one line ─────  a copy of descriptor 1 ←───────────── Connection.send
 
-A reply is JSON, ``[status, value]``, never a pickle: nothing is trusted that has been near a user's function. A worker
-that is silent for longer than its limit is killed and replaced, at the price of that limit; so is one that ends. The
-request that it held then has a ``timeout`` or an ``error`` for its reply, and no other request is lost.
+A reply is JSON, ``[status, value]``, never a pickle, because data from a user's function is not trusted. A worker that
+does not reply within its limit is killed and replaced, and so is one that has ended. Its request gets a ``timeout`` or
+an ``error`` as its reply; no other request is lost.
 
-A worker ends when its input does, so with its parent, even in the middle of a request. The interrupt key does not
-reach it, and what a library prints or reads is never mixed up with requests and replies. Nothing here imports torch.
-(``concurrent.futures`` cannot kill one worker that hangs, and ``multiprocessing`` imports the parent's main module.)
+A worker ends when its input ends, and therefore with its parent, even in the middle of a request. An interrupt from the
+keyboard does not reach it. Output and input of libraries never mix with requests and replies. Nothing here imports
+torch. (``concurrent.futures`` cannot kill a single hanging worker, and ``multiprocessing`` imports the parent's main
+module.)
 """
 
 from __future__ import annotations
@@ -33,40 +34,40 @@ from pathlib import Path
 from typing import Any, NamedTuple, TextIO
 
 READY, TIMEOUT, ERROR, FATAL = "ready", "timeout", "error", "fatal"
-"""Statuses that the pool knows. ``fatal`` is an error after which the worker is replaced; callers see ``error``."""
+"""Statuses that the pool handles. After ``fatal`` the worker is replaced, and the caller receives ``error``."""
 START_S = 120.0
-"""Seconds that a worker may take to load its libraries, on a machine that is busy with other things."""
+"""Seconds that a worker may take to load its libraries; generous, for a busy machine."""
 EXIT_S = 5.0
-"""Seconds between the end of a process's output and its own."""
+"""Seconds to wait for a process to end after its output has closed."""
 PR_SET_PDEATHSIG = 1
-"""Of Linux's prctl: the signal that a process gets when its parent ends."""
+"""Option of Linux's prctl: the signal that a process receives when its parent ends."""
 
 
 class WorkerGone(Exception):
-    """The process has ended; the message says how."""
+    """Raised if the process has ended; the message contains its exit code or that its output closed."""
 
 
 class WorkerRefused(RuntimeError):
-    """A worker did not become ready; another would not either."""
+    """Raised if a worker does not become ready; the pool does not retry, since another would fail likewise."""
 
 
 class Reply(NamedTuple):
     status: str
     value: Any
-    """The result, or the reason why there is none."""
+    """The result, or the reason for its absence."""
 
 
 class WorkerPool:
-    """Replies to many requests, in their order. Workers start when first needed and are used again.
+    """Processes many requests and returns the replies in order. Workers start on first use and are reused.
 
     Args:
-        command: of a worker.
+        command: the command that starts a worker.
         greeting: lines that are written to each worker before its first request.
-        workers: processes at most.
-        limit_s: seconds of wall clock for one request.
+        workers: maximum number of processes.
+        limit_s: wall-clock limit for one request, in seconds.
 
     Raises:
-        ValueError: for fewer than 1 worker, or a limit that is not positive.
+        ValueError: if there is fewer than 1 worker, or the limit is not positive.
     """
 
     def __init__(self, *, command: Sequence[str], greeting: bytes, workers: int, limit_s: float) -> None:
@@ -84,7 +85,9 @@ class WorkerPool:
         self._finalizer = weakref.finalize(self, _kill, self.running, self._owner)
 
     def __call__(self, requests: Sequence[bytes]) -> list[Reply]:
-        """The reply to each request, a line without its end; whatever happens, no worker keeps one.
+        """Returns the reply to each request; a request is one line without its line end.
+
+        Workers that still hold a request when the call ends, for example after an exception, are killed.
 
         Raises:
             WorkerRefused: if a worker does not become ready.
@@ -102,7 +105,7 @@ class WorkerPool:
         return [replies[number] for number in range(len(requests))]
 
     def close(self) -> None:
-        """End all workers. A later call starts new ones."""
+        """Ends all workers. A later call starts new ones."""
         with self._lock:
             _kill(self.running, self._owner)
 
@@ -111,7 +114,7 @@ class WorkerPool:
         return partial(WorkerPool, workers=self.workers, limit_s=self.limit_s, **arguments), ()
 
     def _hand_out(self, waiting: deque[tuple[int, bytes]]) -> None:
-        """A request to every idle worker; new workers while more requests wait than workers are starting."""
+        """Sends a request to every idle worker; starts workers while more requests wait than workers are starting."""
         for worker in [worker for worker in self.running if worker.has_ended]:
             self._drop(worker)
         for worker in self.running:
@@ -124,7 +127,7 @@ class WorkerPool:
             self.running.append(worker)
 
     def _wait(self) -> dict[int, Reply]:
-        """The next replies, and those of workers whose time is over."""
+        """Waits for the next replies; workers beyond their deadline are dropped and yield a ``timeout``."""
         replies: dict[int, Reply] = {}
         with selectors.DefaultSelector() as selector:
             for worker in self.running:
@@ -167,7 +170,7 @@ class WorkerPool:
         worker.kill()
 
     def _forget_if_forked(self) -> None:
-        """The workers of a parent that forked are not ours to use or to end."""
+        """Discards the workers after a fork: they belong to the parent process, which alone may use and end them."""
         if self._owner != os.getpid():
             self._owner, self.running = os.getpid(), []
             self._finalizer.detach()
@@ -180,11 +183,11 @@ def _kill(workers: list[Worker], owner: int) -> None:
 
 
 class Worker:
-    """The parent's end of one process, which handles one request at a time; it starts at once."""
+    """The parent's end of one worker process, which handles one request at a time. The constructor starts it."""
 
     def __init__(self, command: Sequence[str], greeting: bytes) -> None:
         root, path = str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH")
-        same = {  # the path of this package, and the same order of sets in every process
+        same = {  # the path of this package, and a fixed hash seed: the same order of sets in every process
             "PYTHONPATH": os.pathsep.join([root, path] if path else [root]),
             "PYTHONHASHSEED": "0",
         }
@@ -194,7 +197,7 @@ class Worker:
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             env=os.environ | same,
-            # the interrupt key reaches the whole session of a terminal; and what the worker starts is killed with it
+            # a keyboard interrupt reaches the whole terminal session; and the worker's children are killed with it
             start_new_session=True,
             bufsize=0,
         )
@@ -202,14 +205,14 @@ class Worker:
         assert self.process.stdout is not None
         self._requests, self._replies = self.process.stdin, self.process.stdout
         self.request: int | None = None
-        """The number of the request that it holds."""
+        """Number of the request in progress; None if idle."""
         self.deadline = float("inf")
         self.ready = False
         self._read = b""
         self._write(greeting)
 
     def fileno(self) -> int:
-        """The descriptor that is readable once the worker has sent something."""
+        """The file descriptor that becomes readable when the worker has sent data."""
         return self._replies.fileno()
 
     @property
@@ -217,12 +220,12 @@ class Worker:
         return self.request is None and self.process.poll() is not None
 
     def send(self, number: int, request: bytes, deadline: float) -> None:
-        """Send a request, a line without its end, to a ready worker; the caller watches the deadline."""
+        """Sends a request, one line without its line end, to a ready worker. The caller enforces the deadline."""
         self.request, self.deadline = number, deadline
         self._write(request + b"\n")
 
     def receive(self) -> Reply | None:
-        """A reply that has arrived whole; None if there is more to come. Waits only if nothing can be read.
+        """Returns a reply that has arrived completely, else None. Blocks only if nothing can be read.
 
         Raises:
             WorkerGone: if the process has ended.
@@ -240,7 +243,7 @@ class Worker:
         return Reply(*json.loads(line))
 
     def kill(self) -> None:
-        """End the process and all that it started, now; more than once does no harm."""
+        """Ends the process and its child processes immediately. Repeated calls are harmless."""
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.kill()
@@ -249,22 +252,22 @@ class Worker:
         self._replies.close()
 
     def _write(self, lines: bytes) -> None:
-        with suppress(BrokenPipeError):  # the end of the worker's output is what reports it
+        with suppress(BrokenPipeError):  # ``receive`` reports the ended worker
             while lines:
                 lines = lines[self._requests.write(lines) :]
 
 
 def worker_command(module: str, *arguments: object) -> list[str]:
-    """The command that runs a module of ours as a worker."""
+    """The command that runs a module of this package as a worker."""
     return [sys.executable, "-m", module, *map(str, arguments)]
 
 
 class Connection:
-    """The worker's end: the two pipes of this process. Made once, before anything else is loaded."""
+    """The worker's end: the two pipes of this process. It is created once, before anything else is loaded."""
 
     def __init__(self) -> None:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
-        if sys.platform == "linux":  # the end of the input is not noticed while C code holds the interpreter lock
+        if sys.platform == "linux":  # needed while C code holds the GIL: the thread then cannot see the end of input
             with suppress(OSError, AttributeError):
                 ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
         self._replies = os.fdopen(_detach(sys.stdout.fileno(), os.O_WRONLY), "w", encoding="ascii")
@@ -273,7 +276,7 @@ class Connection:
         threading.Thread(target=self._read, args=(requests,), daemon=True).start()
 
     def receive(self) -> str:
-        """The next line; waits for it."""
+        """Returns the next line; blocks until there is one."""
         return self._requests.get()
 
     def send(self, status: str, value: object) -> None:
@@ -286,7 +289,7 @@ class Connection:
 
 
 def limit_memory(memory: int) -> None:
-    """Let the process have ``memory`` bytes of address space, where the platform can limit it."""
+    """Limits the address space of the process to ``memory`` bytes, if the platform supports it."""
     try:
         import resource
 
@@ -296,7 +299,7 @@ def limit_memory(memory: int) -> None:
 
 
 def memory_in_use() -> int:
-    """Bytes of address space of this process; 0 where the platform does not know."""
+    """Bytes of address space of this process; 0 if the platform does not report it."""
     with suppress(OSError):
         pages = int(Path("/proc/self/statm").read_text().split()[0])
         return pages * os.sysconf("SC_PAGE_SIZE")
@@ -304,7 +307,7 @@ def memory_in_use() -> int:
 
 
 def _detach(descriptor: int, access: int) -> int:
-    """A copy that no child process inherits; the descriptor itself reads from and writes to nothing any more."""
+    """Returns a copy that child processes do not inherit, and connects the descriptor itself to the null device."""
     copy = os.dup(descriptor)
     os.dup2(os.open(os.devnull, access), descriptor)
     return copy

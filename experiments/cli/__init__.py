@@ -1,1 +1,1 @@
-"""What a person types: commands and their words, names there are, and what answers a mistake."""
+"""The command line: commands, their arguments, the names to choose from, and messages for invalid input."""

@@ -1,4 +1,4 @@
-"""Arguments of a command as ``key=value`` or as flags; a mistake in them is answered in one sentence."""
+"""Parses arguments of a command as ``key=value`` or as flags; an invalid one gives a message of one sentence."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from experiments.config.hints import did_you_mean
 
 USAGE_ERROR = 2
 KEY = re.compile(r"[a-z][\w.]*=")
-"""What could be a key; a name may have any characters."""
+"""Matches what may be a key. A name may have any characters."""
 
 
 class KeyValueParser(argparse.ArgumentParser):
-    """Every option takes a value, and none may be abbreviated. A mistake ends the process with exit code 2.
+    """A parser whose options all take a value and cannot be abbreviated. Invalid arguments exit with code 2.
 
     Args:
-        module: run as ``python -m``.
-        doc: its docstring, whose first line describes it.
+        module: the module, run as ``python -m``.
+        doc: its docstring; the first line is the description.
     """
 
     def __init__(self, module: str, doc: str | None) -> None:
         super().__init__(prog=f"python -m {module}", description=(doc or "").split("\n")[0], allow_abbrev=False)
 
     def read(self, arguments: Sequence[str]) -> argparse.Namespace:
-        """The values; ``key=value`` is taken as ``--key=value``."""
+        """Returns the values. ``key=value`` is read as ``--key=value``."""
         values, unknown = self.parse_known_args([f"--{each}" if KEY.match(each) else each for each in arguments])
         for argument in unknown:
             if argument.startswith("-"):
@@ -45,15 +45,15 @@ class KeyValueParser(argparse.ArgumentParser):
 def split_own_keys(
     arguments: Sequence[str], own: Sequence[str], *, keys: Sequence[str] = ()
 ) -> tuple[dict[str, str], list[str]]:
-    """The values of a command's own keys, and the overrides of the configuration that are left.
+    """Splits arguments into the values of a command's own keys and the overrides of the configuration.
 
     Args:
-        arguments: both, as they were given.
+        arguments: own keys and overrides, as given.
         own: the command's own keys.
-        keys: of the configuration, which are never taken for a mistyped own one.
+        keys: keys of the configuration, which are never taken for mistyped own keys.
 
     Raises:
-        ValueError: for what is most likely a mistyped own key.
+        ValueError: for a key that is most likely a mistyped own key.
     """
     given: dict[str, str] = {}
     left: list[str] = []

@@ -1,4 +1,7 @@
-"""Print what there is to run, each with the first line of its file. Standard library only: no install is needed."""
+"""Prints all experiments, studies and sweeps with the first comment of their files.
+
+Standard library only: no install is needed.
+"""
 
 from __future__ import annotations
 

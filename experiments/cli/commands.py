@@ -1,6 +1,6 @@
-"""The commands of ``contrastive-reasoning``: which module each runs, with which arguments. Standard library only.
+"""The commands of ``contrastive-reasoning``: the module that each runs and its arguments. Standard library only.
 
-They are the targets of the Makefile under the same names, with the same variables:
+They have the names and variables of the Makefile's targets:
 
     make exp name=llama_critic over='seed=1'          contrastive-reasoning exp llama_critic seed=1
     make plan name=grpo_gsm8k scale=paper gpus=8      contrastive-reasoning plan grpo_gsm8k scale=paper gpus=8
@@ -14,23 +14,23 @@ from dataclasses import dataclass
 from typing import Literal
 
 EVALUATED, SUITE = "llama_critic", "countdown_laptop"
-"""Defaults of ``eval``, those of the Makefile."""
+"""Defaults of ``eval``, as in the Makefile."""
 EVALUATIONS = "eval"
-"""The experiment that its run then belongs to: a model of any origin is no run of ``EVALUATED``."""
+"""Name of the experiment for ``eval`` without a name: a model of any origin is not a run of ``EVALUATED``."""
 COMPARED = "[metric=…] [sets=main,…] [by=key,key] [baseline=NAME] [curve=…]"
 OF_THE_CONFIGURATION = ("key", "sweep", "suite", "scale")
-"""Keys in usages that Hydra reads."""
+"""Keys in usage texts that belong to the configuration."""
 
 
 def without_name(arguments: Sequence[str]) -> tuple[str | None, list[str]]:
-    """The name, written alone in the first place or as ``name=``, and the other arguments."""
+    """Returns the name, given first or as ``name=``, and the other arguments."""
     if arguments and "=" not in arguments[0] and not arguments[0].startswith("-"):
         return arguments[0], [*arguments[1:]]
     return without_key("name", arguments)
 
 
 def without_key(key: str, arguments: Sequence[str]) -> tuple[str | None, list[str]]:
-    """The value of ``key=``, the last where there are several, and the other arguments."""
+    """Returns the value of ``key=``, the last if there are several, and the other arguments."""
     values = [argument.removeprefix(f"{key}=") for argument in arguments if argument.startswith(f"{key}=")]
     return (values or [None])[-1], [argument for argument in arguments if not argument.startswith(f"{key}=")]
 
@@ -67,26 +67,26 @@ def for_sync(arguments: Sequence[str]) -> list[str]:
 
 @dataclass(frozen=True, kw_only=True)
 class Command:
-    """One command: its help, and the process that it becomes."""
+    """One command: its help and the module that it runs."""
 
     summary: str
-    """One line; that of the Makefile's target."""
+    """One line, the same as that of the Makefile's target."""
     usage: str = ""
-    """What may follow the command's name."""
+    """Arguments that may follow the command's name."""
     example: str
-    """Arguments that could follow the program's name."""
+    """Example arguments after the program's name."""
     module: str
     """Run as ``python -m``."""
     arguments: Callable[[Sequence[str]], list[str]] = list
-    """The module's arguments, from those behind the command."""
+    """Maps the arguments after the command's name to those of the module."""
     names: Literal["experiment", "study", ""] = ""
-    """What the arguments without ``=`` are names of."""
+    """Kind of thing that arguments without ``=`` name."""
     overrides: bool = False
     """Whether keys of the configuration may follow."""
 
     @property
     def own_keys(self) -> list[str]:
-        """The keys that are not the configuration's."""
+        """The keys that do not belong to the configuration."""
         return [key for key in re.findall(r"\[(\w+)=", self.usage) if key not in OF_THE_CONFIGURATION]
 
 

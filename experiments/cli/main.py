@@ -1,7 +1,7 @@
 """The console command ``contrastive-reasoning``: the Makefile's targets, from any folder, after an install.
 
-A command becomes the process that ``make`` would start, so that signals, exit codes and messages are the same. Nothing
-but the standard library is imported before that: help and a mistyped command are answered at once.
+A command replaces this process by the one that ``make`` would start, so that signals, exit codes and messages are the
+same. Only the standard library is imported before that, so help and errors appear at once.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ HELP, VERSION = ("help", "-h", "--help"), "--version"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Answer help and typos; else go on as the command's process, in this one's place."""
+    """Prints help or an error and returns the exit code; else replaces this process by that of the command."""
     protect_output()
     first, *given = (sys.argv[1:] if arguments is None else arguments) or [""]
     if first in HELP or not first:
@@ -37,21 +37,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if {"-h", "--help"} & set(given):
         print(help_of(first, command))
         return 0
-    # -m looks in the working folder first, where another project may have a callbacks/ or an experiments/ of its own
+    # -m searches the working folder first, which may have another project's callbacks/ or experiments/
     os.environ["PYTHONSAFEPATH"] = "1"
     sys.stdout.flush()
     os.execv(sys.executable, [sys.executable, "-m", command.module, *command.arguments(given)])
 
 
 def overview() -> str:
-    """Every command in a line."""
+    """Returns the help text with one line for each command."""
     rows = [f"  {name:<11} {command.summary}" for name, command in COMMANDS.items()]
     lines = [f"Usage: {PROGRAM} COMMAND [NAME] [key=value …]", "", *rows, ""]
     return "\n".join([*lines, f"{PROGRAM} COMMAND --help says more; {PROGRAM} {COMMANDS['exp'].example}"])
 
 
 def help_of(name: str, command: Command) -> str:
-    """What one command takes."""
+    """Returns the help text of one command."""
     usage = fill(f"Usage: {PROGRAM} {name} {command.usage}".rstrip(), 100, subsequent_indent=" " * 4)
     lines = [usage, "", f"{command.summary[0].upper()}{command.summary[1:]}.", f"Example: {PROGRAM} {command.example}"]
     if command.names:

@@ -1,1 +1,1 @@
-"""The configuration before a run: where its files are, how it is composed, and what is wrong with it by itself."""
+"""The configuration before a run: its YAML files, its composition from overrides, and the checks of its content."""

@@ -1,4 +1,4 @@
-"""A configuration composed from overrides, and walked through: its keys, values and parts by their dotted paths."""
+"""Composes a configuration from overrides and iterates over its keys, values and parts by their dotted paths."""
 
 from __future__ import annotations
 
@@ -21,36 +21,36 @@ from omegaconf.errors import InterpolationKeyError, OmegaConfBaseException
 from experiments.config.folders import config_dir_option
 
 JOB_MODE = "hydra.mode=RUN"
-"""The override that a sweep gives each of its jobs, so that it does not start the sweep again."""
+"""Override that a sweep passes to each of its jobs, so that the job does not start the sweep again."""
 
 AUTO = "auto"
-"""Of ``warm_start.train``: a fresh policy is taught, a pretrained one is taken as it is."""
+"""Value of ``warm_start.train``: a fresh policy is trained, a pretrained one is used without a warm start."""
 REFERENCE = re.compile(r"\$\{[\w.]+\}")
-"""An interpolation that is nothing but another key."""
+"""Matches an interpolation that consists of one other key."""
 
 
 def given_overrides() -> list[str] | None:
-    """The overrides given on the command line, of a job of a sweep its own; None where Hydra started nothing."""
+    """Returns the command-line overrides, in a job of a sweep those of the job; None if Hydra is not initialised."""
     return [*HydraConfig.get().overrides.task, *config_dir_option()] if HydraConfig.initialized() else None
 
 
 def teaches(config: DictConfig) -> bool:
-    """Whether the warm start trains the policy: by default a fresh one, and a pretrained one is taken as it is."""
+    """Returns whether the warm start trains the policy: with ``AUTO`` only a fresh one, not a pretrained one."""
     train = config.warm_start.get("train", AUTO)
     return config.policy.pretrained is None if train == AUTO else bool(train)
 
 
 def parse(lines: Sequence[str]) -> list[Override]:
-    """Overrides by Hydra's grammar. Raises OverrideParseException."""
+    """Parses overrides by Hydra's grammar. Raises OverrideParseException."""
     return OverridesParser.create().parse_overrides(list(lines))
 
 
 @lru_cache(maxsize=256)
 def composed(*lines: str) -> DictConfig:
-    """The configuration of these overrides, for reading only. Hydra is initialised.
+    """Composes the configuration of these overrides. It is read-only; Hydra must be initialised.
 
-    The values of a sweep, seeds and many arms of a study have the groups in common: those are composed once, which
-    takes most of the time, and values are set in a copy, as Hydra does.
+    Jobs of a sweep, seeds and many arms of a study share their choices of groups. Composing the groups takes most of
+    the time, so it is done once and cached. Values are then set in a copy, as Hydra does.
     """
     overrides = parse(lines)
     values = [override for override in overrides if _only_sets_a_value(override)]
@@ -63,7 +63,7 @@ def composed(*lines: str) -> DictConfig:
 
 
 def _only_sets_a_value(override: Override) -> bool:
-    """Whether it only replaces the value of a key; whatever else there is, Hydra itself has to read."""
+    """Returns whether an override only replaces the value of a key. Hydra itself composes every other override."""
     changes = override.type is OverrideType.CHANGE and override.package is None
     at_a_key = "/" not in override.key_or_group and not is_group(override) and not is_hydras(override)
     return changes and at_a_key and not override.is_sweep_override()
@@ -71,12 +71,12 @@ def _only_sets_a_value(override: Override) -> bool:
 
 @lru_cache(maxsize=64)
 def options(group: str, kind: ObjectType = ObjectType.CONFIG) -> list[str]:
-    """The choices of a group, in every folder: config.yaml names one's own. Hydra is initialised."""
+    """Lists the options of a group in all folders; config.yaml adds the user's own. Hydra must be initialised."""
     return GlobalHydra.instance().config_loader().get_group_options(group, kind, config_name="config")
 
 
 def forget_compositions() -> None:
-    """Empty both caches: the search path may be another one now."""
+    """Clears both caches, because the search path may have changed."""
     composed.cache_clear()
     options.cache_clear()
 
@@ -90,14 +90,14 @@ def is_group(override: Override) -> bool:
 
 
 def is_hydras(override: Override) -> bool:
-    """Whether it changes a key of Hydra's own."""
+    """Returns whether an override changes one of Hydra's own keys."""
     return override.key_or_group.split("/")[0].split(".")[0] == "hydra"
 
 
 def single_runs(overrides: Sequence[Override]) -> Iterator[list[str]]:
-    """Override lists without sweeps that try every value once.
+    """Yields override lists without sweeps, which together use every value at least once.
 
-    First the first value of every sweep, then each other value beside those first ones.
+    The first list has the first value of every sweep. Each further list replaces one of these by another value.
     """
     choices = [_values(override) for override in overrides]
     first = [values[0] for values in choices]
@@ -108,7 +108,7 @@ def single_runs(overrides: Sequence[Override]) -> Iterator[list[str]]:
 
 
 def _values(override: Override) -> list[str]:
-    """``key=value`` for every value of a sweep, for both ends of an interval, or the override itself."""
+    """Returns ``key=value`` for each value of a sweep or for both ends of an interval, else the override itself."""
     if not override.is_sweep_override():
         return [override.input_line or ""]
     sweep: Any = override.value()
@@ -117,14 +117,14 @@ def _values(override: Override) -> list[str]:
 
 
 def dotted_keys(config: DictConfig) -> set[str]:
-    """Every key of a mapping by its dotted path; values are not resolved."""
+    """Returns the dotted path of every key of a mapping. Values are not resolved."""
     return {path for path, parent, _, _ in _nodes(config) if isinstance(parent, DictConfig)}
 
 
 def leaves(config: DictConfig) -> Iterator[tuple[str, object]]:
-    """Every value by its dotted path: as it is written, and as it is resolved where that is possible.
+    """Yields (dotted path, value) for every value as written, and again as resolved where that is possible.
 
-    A mere reference to another value is not followed: the other has its own path.
+    A plain reference to another key is not resolved, because that key has its own path.
     """
     for path, parent, key, node in _nodes(config):
         if isinstance(node, Node) and not _is_open(node):
@@ -136,26 +136,26 @@ def leaves(config: DictConfig) -> Iterator[tuple[str, object]]:
 
 
 def dangling_reference(config: DictConfig) -> tuple[str, str] | None:
-    """(dotted path, OmegaConf's message) of the first value that refers to a missing key or environment variable."""
+    """Returns (dotted path, OmegaConf's message) of the first reference to a missing key or environment variable."""
     for path, parent, key, node in _nodes(config):
         if isinstance(node, Node) and node._is_interpolation():
             try:
                 parent[key]
             except OmegaConfBaseException as error:
                 if isinstance(error, InterpolationKeyError) or "${oc.env:" in str(node._value()):
-                    return path, (error.msg or str(error)).splitlines()[0]  # other resolvers may only work within a run
+                    return path, (error.msg or str(error)).splitlines()[0]  # other resolvers may need a running job
     return None
 
 
 def parts(config: DictConfig) -> Iterator[tuple[str, DictConfig]]:
-    """Every mapping with a ``_target_`` by its dotted path; references are not followed."""
+    """Yields (dotted path, mapping) for every mapping with a ``_target_``. References are not followed."""
     for path, _, _, node in _nodes(config):
         if isinstance(node, DictConfig) and _is_open(node) and "_target_" in node:
             yield path, node
 
 
 def _nodes(config: DictConfig | ListConfig, above: str = "") -> Iterator[tuple[str, Any, Any, Any]]:
-    """(dotted path, parent, key, node) of everything in a configuration; references are not followed."""
+    """Yields (dotted path, parent, key, node) for every node of a configuration. References are not followed."""
     keys: Any = range(len(config)) if isinstance(config, ListConfig) else config.keys()
     for key in keys:
         node = config._get_node(key)
@@ -171,7 +171,7 @@ def _is_open(node: Any) -> bool:
 
 
 def reward_parts(reward: Any, path: str = "reward") -> Iterator[tuple[str, DictConfig]]:
-    """(dotted path, node) of the reward and of the rewards that it is made of, the outermost first."""
+    """Yields (dotted path, node) for the reward and the rewards nested in it, the outermost first."""
     if not isinstance(reward, DictConfig):
         return
     if "_target_" in reward:
@@ -182,12 +182,12 @@ def reward_parts(reward: Any, path: str = "reward") -> Iterator[tuple[str, DictC
 
 
 def critic_checkpoints(reward: Any) -> Iterator[tuple[str, str | None]]:
-    """(dotted path, checkpoint) of every part of the reward with a critic; None: the critic stage fills it in."""
+    """Yields (dotted path, checkpoint) for each reward with a critic. None: the critic stage supplies it."""
     for path, node in reward_parts(reward):
         if "critic" in node and "checkpoint" in node:
             yield path, node.checkpoint
 
 
 def open_critics(config: DictConfig) -> list[str]:
-    """Paths of the reward's critics that still need a checkpoint."""
+    """Lists the dotted paths of the rewards whose critic has no checkpoint yet."""
     return [path for path, checkpoint in critic_checkpoints(config.reward) if checkpoint is None]

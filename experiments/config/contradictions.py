@@ -1,4 +1,4 @@
-"""What a composed configuration shows to be wrong by itself, before anything is imported, loaded or drawn."""
+"""Finds errors in a composed configuration before anything is imported, loaded or sampled."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ SECRET = "holds the environment's"
 READ_THERE = "a configuration is written into every run folder; what needs it reads it from the environment itself"
 CRITIC_FILE = "critic.json"
 CHANGES_NO_VALUE = ("seed", "pairs_per_chunk")
-"""Arguments of a critic that its values do not depend on, once its weights are loaded."""
+"""Arguments of a critic that do not change its values once its weights are loaded."""
 
 CRITICS = "contrastive_reasoning.critics."
 READ_LINES = ("NumberCritic", "TextCritic")
-"""Critics of ours that read lines of a search."""
+"""Critics of this package that read the lines of a search."""
 
 DTYPES = ("float32", "bfloat16", "float16")
 ON_BAD = ("refuse", "leave_out")
@@ -70,12 +70,12 @@ CHOICES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     },
     "lightning_modules.optim.AdamW": {"schedule": ("constant", "linear", "cosine")},
 }
-"""Part → its argument → the words that it may be: what reads them would take seconds to import. A test compares them
-with the code. Arguments of other parts, one's own too, are not checked."""
+"""``_target_`` → argument → its valid values. They are repeated here because importing the targets would take seconds.
+A test compares them with the code. Arguments of other targets, such as the user's own, are not checked."""
 
 
 def contradiction(config: DictConfig) -> str | None:
-    """The first thing that cannot work, in one sentence; None where nothing is known to be wrong."""
+    """Returns the first error as one sentence; None if no error is found."""
     return next(_contradictions(config), None)
 
 
@@ -86,7 +86,7 @@ def _contradictions(config: DictConfig) -> Iterator[str]:
         yield f"policy.lora={lora}: it takes null or the keys of a LoRA; choose adapter=lora, and set policy.lora.rank"
     if (found := dangling_reference(config)) is not None:
         yield f"{found[0]}: {found[1]}"
-    for key in ("name", "arm"):  # a folder of the outputs and of the tracker, and the name of a log
+    for key in ("name", "arm"):  # each names a folder of the outputs and of the tracker, and a log file
         if config[key] is not None and (flaw := name_flaw(config[key])):
             yield f"{key}={quoted(config[key])} {flaw}"
     if "\x00" in config.output_dir:
@@ -121,7 +121,7 @@ def _contradictions(config: DictConfig) -> Iterator[str]:
 
 
 def _unknown_words(config: DictConfig) -> Iterator[str]:
-    """Values that are none of their argument's words."""
+    """Yields an error for each value that ``CHOICES`` does not list for its argument."""
     for path, part in parts(config):
         for argument, words in CHOICES.get(str(part.get("_target_")), {}).items():
             with suppress(OmegaConfBaseException):  # a missing reference has its own message
@@ -132,7 +132,7 @@ def _unknown_words(config: DictConfig) -> Iterator[str]:
 
 
 def _unfit_prompts(config: DictConfig) -> Iterator[str]:
-    """A template that cannot be read, or lacks a placeholder."""
+    """Yields an error for each prompt template that cannot be read or lacks a placeholder."""
     for path, part in parts(config):
         if isinstance(file := part.get("prompt_file"), str):
             from contrastive_reasoning.tasks.countdown.prompt_file import read_prompt_file  # only where one is named
@@ -144,9 +144,9 @@ def _unfit_prompts(config: DictConfig) -> Iterator[str]:
 
 
 def _unfit_critics(config: DictConfig) -> Iterator[str]:
-    """A reward with a critic needs a critic stage before it or the checkpoint of one that was configured alike.
+    """Checks that a reward with a critic has a critic stage before it, or the checkpoint of an equally configured one.
 
-    Weights of the same shapes would load into a critic that was configured otherwise, and give other values.
+    Weights of the same shapes would also load into a critic with other settings, and its values would differ.
     """
     for path, part in reward_parts(config.reward):
         critic = str(part.critic.get("_target_")) if str(part._target_).endswith(".RampedCriticReward") else ""
@@ -166,20 +166,20 @@ def _difference(reward: DictConfig, folder: Path) -> str | None:
     try:
         saved = json.loads((folder / CRITIC_FILE).read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
-        saved = None  # loading reports a file that cannot be read
+        saved = None  # loading the critic reports an unreadable file
     there = saved.get("config") if isinstance(saved, dict) else None
     for key, other, here in differing(there, OmegaConf.to_container(reward.critic, resolve=True)):
         return f"critic.{key}={other}, and this configuration describes one with {here}"
     stage = folder.parent / "config.yaml"
     trained = OmegaConf.select(OmegaConf.load(stage), "loss.temperature") if stage.is_file() else None
-    # a temperature given for the reward is a choice, one that follows the loss a mistake
+    # an explicit reward.temperature may differ on purpose; one interpolated from the loss differs by mistake
     if trained is None or not OmegaConf.is_interpolation(reward, "temperature") or reward.temperature == trained:
         return None
     return f"loss.temperature={trained}, and this configuration reads its values with {reward.temperature}"
 
 
 def differing(there: Any, here: Any, above: str = "") -> Iterator[tuple[str, Any, Any]]:
-    """(dotted key, there, here) of the keys that both have with other values."""
+    """Yields (dotted key, value there, value here) for each key of both whose values differ."""
     if not isinstance(there, dict) or not isinstance(here, dict):
         return
     for key in (key for key in here if key in there and key not in CHANGES_NO_VALUE):
@@ -190,7 +190,7 @@ def differing(there: Any, here: Any, above: str = "") -> Iterator[tuple[str, Any
 
 
 def _impossible_devices(config: DictConfig) -> Iterator[str]:
-    """Counts of devices must be numbers, those of the ranks that were started, and divide a rollout batch evenly."""
+    """Checks that device counts are numbers, match the started ranks and divide a rollout batch evenly."""
     devices, nodes = config.trainer.get("devices", 1), config.trainer.get("num_nodes", 1)
     count = device_count(config.trainer)
     if count is None:
@@ -213,7 +213,7 @@ def _impossible_devices(config: DictConfig) -> Iterator[str]:
             f"budget.grpo.problems={problems} cannot be shared out evenly over ranks ({ranks}) × mini-batches "
             f"({minibatches}): take a multiple of {ranks * minibatches}"
         )
-    # all ranks together ask a vLLM server, so rollouts that a rank may draw again cannot come from one
+    # all ranks send one joint request to a vLLM server, so a rank cannot resample its rollouts alone
     drawn_by, served = str(config.rollout.get("_target_")), str(config.rollout.engine.get("_target_"))
     if ranks > 1 and served.endswith(".VLLMEngine") and drawn_by != "callbacks.rollout_generation.RolloutGeneration":
         yield (
@@ -224,7 +224,7 @@ def _impossible_devices(config: DictConfig) -> Iterator[str]:
 
 
 def device_count(trainer: DictConfig) -> int | None:
-    """Of each node: a count, one index, or auto, which is one process on a CPU; None for any other value."""
+    """Returns the devices per node of a count, a list of one index or ``auto`` on a CPU (1); None for other values."""
     devices = trainer.get("devices", 1)
     if isinstance(devices, int) and devices >= 1:
         return devices

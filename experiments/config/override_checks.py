@@ -1,4 +1,4 @@
-"""What is wrong with a command line, in one sentence, from the YAML files alone: Hydra is all that is imported."""
+"""Checks the overrides of a command line against the YAML files, with one sentence per error; imports only Hydra."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ EXTRAS = {
     "hydra/launcher=ray_aws": "ray",
     "hydra/sweeper=optuna": "optuna",
 }
-"""Choice of a plugin of Hydra → the extra of this package that installs it."""
+"""Choice of a Hydra plugin → the extra of this package that installs it."""
 ESCAPES = (r"\n", r"\t", r"\r")
 OMEGACONF_TRAILER = re.compile(r"\s+full_key: (.*)\s+(?:reference_type=.*\s+)?object_type=.*")
 HYDRA_HEADING = re.compile(r"\w+ raised while composing config:\s*")
@@ -51,12 +51,12 @@ HYDRA_PLACE = re.compile(r"In '[^']*': ")
 
 
 def override_error(overrides: Sequence[str], *, multirun: bool = True, loads: bool = False) -> str | None:
-    """What is wrong with these overrides; None where they compose. Every value of a sweep is tried.
+    """Returns the first error of these overrides; None if they compose. Every value of a sweep is tried.
 
     Args:
-        overrides: of one command line.
-        multirun: whether one override may have several values.
-        loads: whether the policy is going to be loaded, so that a model which is fetched must be there.
+        overrides: the overrides of one command line.
+        multirun: whether an override may have several values.
+        loads: whether the policy will be loaded, so that a model of ``make model`` must already be fetched.
     """
     return next(override_errors([overrides], multirun=multirun, loads=loads))
 
@@ -64,13 +64,13 @@ def override_error(overrides: Sequence[str], *, multirun: bool = True, loads: bo
 def override_errors(
     commands: Iterable[Sequence[str]], *, multirun: bool = True, loads: bool = False
 ) -> Iterator[str | None]:
-    """The same of several command lines; what they have in common is composed once, and kept for later."""
+    """Yields the first error, or None, of each command line. Shared group choices are composed once and cached."""
     forget_compositions()
     return (_command_error(overrides, multirun, loads) for overrides in commands)
 
 
 def starts_multirun(overrides: Sequence[str]) -> bool:
-    """Whether these overrides make a multirun without ``-m``: by Hydra's mode, or by a preset of ``conf/sweep``."""
+    """Returns whether overrides start a multirun without ``-m``: by Hydra's mode or by a preset of ``conf/sweep``."""
     return JOB_MODE not in overrides and any(line.startswith(("hydra.mode=MULTIRUN", "sweep=")) for line in overrides)
 
 
@@ -105,7 +105,7 @@ def _command_error(lines: Sequence[str], multirun: bool, loads: bool) -> str | N
 
 
 def _grammar_error(line: str, reason: str) -> str:
-    """An override that Hydra's grammar does not accept: the characters that need quotes, where quotes help."""
+    """Describes an override that Hydra's grammar rejects, with the characters to quote if quotes help."""
     key, equals, value = line.partition("=")
     refused = [c for c in dict.fromkeys(value) if not c.isalnum() or not c.isascii() if not _parses(f"{key}=a{c}b")]
     if equals and refused and _parses(_with_quotes(line)):
@@ -127,12 +127,12 @@ def _with_quotes(line: str) -> str:
 
 
 def _quoted(line: str) -> str:
-    """The override with its value quoted for Hydra, and all of it for a shell."""
+    """Quotes the value of an override for Hydra and the whole override for a shell."""
     return shlex.quote(_with_quotes(line))
 
 
 def _plugin_error(override: Override, overrides: Sequence[Override]) -> str | None:
-    """A launcher or sweeper of Hydra that is not installed, or one that is needed and not chosen."""
+    """Returns an error for a launcher or sweeper that is not installed, or a sweeper that is needed but not chosen."""
     if override.is_sweep_override() and not override.is_discrete_sweep():
         if all(other.key_or_group != "hydra/sweeper" for other in overrides):
             return f"{_line(override)}: a sweep without steps needs hydra/sweeper=optuna"
@@ -144,7 +144,7 @@ def _plugin_error(override: Override, overrides: Sequence[Override]) -> str | No
 
 
 def _hydra_error(overrides: Sequence[Override], loads: bool) -> str | None:
-    """Hydra's own keys, and every value that a preset of ``conf/sweep/`` varies, beside the overrides, which win."""
+    """Checks Hydra's own keys and every value of a ``conf/sweep/`` preset. The overrides take precedence over it."""
     given = next(single_runs(overrides))
     preset = any(override.key_or_group == "sweep" for override in overrides)
     if not preset and not any(is_hydras(override) and _line(override) != JOB_MODE for override in overrides):
@@ -159,7 +159,7 @@ def _hydra_error(overrides: Sequence[Override], loads: bool) -> str | None:
 
 
 def _run_error(overrides: Sequence[Override], loads: bool) -> str | None:
-    """Of one run's overrides."""
+    """Returns the first error of the overrides of a single run."""
     ours = [override for override in overrides if not is_hydras(override)]
     chosen = [override for override in ours if is_group(override)]
     keys = [override for override in ours if override not in chosen]
@@ -179,7 +179,7 @@ def _run_error(overrides: Sequence[Override], loads: bool) -> str | None:
 
 
 def _file_error(override: Override) -> str | None:
-    """A file of one's own that is no UTF-8, or lacks the header which every file of its group in conf/ has."""
+    """Returns an error for a user's file that is not UTF-8 or lacks the header that its group has in conf/."""
     group, option, folder = override.key_or_group, override.value(), own_folder()
     path = None if folder is None else folder / group / f"{option}.yaml"
     if path is None or not path.is_file():
@@ -195,7 +195,7 @@ def _file_error(override: Override) -> str | None:
 
 
 def _composition_error(error: BaseException) -> str:
-    """The whole message of Hydra or OmegaConf in one line, with the key that it is about, and the nearest valid one."""
+    """Returns the message of Hydra or OmegaConf in one line, with the key in question and the nearest valid one."""
     if isinstance(error, MissingConfigException):
         group, _, option = (error.missing_cfg_file or "").rpartition("/")
         hint = did_you_mean(option, options(group))
@@ -218,7 +218,7 @@ def _composition_error(error: BaseException) -> str:
 
 
 def _exchange_error(chosen: Sequence[Override], whole: DictConfig) -> str | None:
-    """A value that the experiment sets in a part which was exchanged for one that has no such key."""
+    """Returns an error if the experiment sets a key that the part chosen instead of its own does not take."""
     experiment = next((_line(override) for override in chosen if override.key_or_group == "experiment"), None)
     for key in unread_keys(whole) if experiment is not None else ():
         for exchanged in (override for override in chosen if override.key_or_group == key.partition(".")[0]):
@@ -249,7 +249,7 @@ def _choice_error(override: Override) -> str | None:
 
 
 def _key_error(base: DictConfig, override: Override) -> str | None:
-    """A key that is not there, or a mapping that a value would replace; kinds of values are checked when composed."""
+    """Returns an error for an unknown key or a value in place of a mapping. Types are checked after composition."""
     key, value = override.key_or_group, override.value()
     known = dotted_keys(base)
     if key in known:

@@ -1,4 +1,4 @@
-"""The arguments of a ``_target_``, read from its source: importing it would import torch, which takes seconds."""
+"""Reads the arguments of a ``_target_`` from its source. Importing it would import torch, which takes seconds."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ class Argument:
 
 @dataclass(frozen=True, kw_only=True)
 class Signature:
-    """What a call takes by keyword."""
+    """The keyword arguments of a callable."""
 
     arguments: Mapping[str, Argument]
     any_keyword: bool
-    """Whether it takes further keywords."""
+    """Whether it takes ``**kwargs``."""
 
 
 NO_ARGUMENTS = Signature(arguments={}, any_keyword=False)
 NO_CONSTRUCTOR = {"object", "ABC", "Protocol", "Generic"}
-"""Bases of the standard library that bring no arguments; some are frozen and have no source file."""
+"""Base classes of the standard library that add no arguments. Some are frozen and have no source file."""
 Definition = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
 
 @cache
 def signature_of(target: str) -> Signature | None:
-    """What a function or a class takes; None where its source does not show it (a C extension, an alias, a name that
-    is not there)."""
+    """Returns the signature of a function or class; None if its source does not show it (a C extension, an alias, a
+    missing name)."""
     found = _locate(target)
     if found is None:
         return None
@@ -46,7 +46,7 @@ def signature_of(target: str) -> Signature | None:
 
 
 def _locate(target: str) -> tuple[str, Definition] | None:
-    """The module that defines a dotted name, and the definition there."""
+    """Returns the module that defines a dotted name, and its definition."""
     parts = target.split(".")
     for end in range(len(parts) - 1, 0, -1):
         module = ".".join(parts[:end])
@@ -56,9 +56,9 @@ def _locate(target: str) -> tuple[str, Definition] | None:
 
 
 def _defined(module: str, body: Sequence[ast.stmt], names: Sequence[str]) -> tuple[str, Definition] | None:
-    """A name defined or re-exported in a module, or a method that is called on its class."""
+    """Finds a name that a module defines or re-exports, or a method of a class."""
     name, *inner = names
-    for statement in reversed([*_statements(body)]):  # of several definitions the last one holds
+    for statement in reversed([*_statements(body)]):  # the last definition wins
         if isinstance(statement, Definition) and statement.name == name:
             if not inner:
                 return module, statement
@@ -69,13 +69,13 @@ def _defined(module: str, body: Sequence[ast.stmt], names: Sequence[str]) -> tup
 
 
 def _statements(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
-    """Those of a block, and of what stands under an ``if``: a package's lazy names are imported for type checkers."""
+    """Yields the statements of a block and of its ``if`` bodies, where packages import lazy names for type checkers."""
     for statement in body:
         yield from _statements([*statement.body, *statement.orelse]) if isinstance(statement, ast.If) else [statement]
 
 
 def _imported(module: str, statement: ast.stmt, name: str) -> str | None:
-    """The dotted name that an import statement binds to ``name``."""
+    """Returns the dotted name that an import statement binds to ``name``; None if it binds none."""
     if isinstance(statement, ast.Import):
         return next((alias.name for alias in statement.names if (alias.asname or alias.name) == name), None)
     if not isinstance(statement, ast.ImportFrom):
@@ -91,7 +91,7 @@ def _imported(module: str, statement: ast.stmt, name: str) -> str | None:
 
 
 def _of_function(function: ast.FunctionDef | ast.AsyncFunctionDef, *, skip: int) -> Signature:
-    """The first ``skip`` positional arguments are bound already."""
+    """Returns the signature of a function without its first ``skip`` positional arguments, which are already bound."""
     given = function.args
     positional = [*given.posonlyargs, *given.args]
     optional = {arg.arg for arg in positional[len(positional) - len(given.defaults) :]}
@@ -104,7 +104,7 @@ def _of_function(function: ast.FunctionDef | ast.AsyncFunctionDef, *, skip: int)
 
 
 def _of_class(module: str, definition: ast.ClassDef) -> Signature | None:
-    """By its ``__init__``, by its fields where it is a dataclass, or as its first base that has arguments."""
+    """Returns the signature of a class: of its ``__init__``, its dataclass fields or its first base with arguments."""
     for statement in definition.body:
         if isinstance(statement, ast.FunctionDef) and statement.name == "__init__":
             return _of_function(statement, skip=1)
@@ -131,7 +131,7 @@ def _of_base(module: str, base: ast.expr) -> Signature | None:
 
 
 def _fields(definition: ast.ClassDef) -> dict[str, Argument]:
-    """The fields of a dataclass that its constructor takes."""
+    """Returns the fields of a dataclass that its constructor takes."""
     fields: dict[str, Argument] = {}
     for statement in definition.body:
         if not isinstance(statement, ast.AnnAssign) or not isinstance(statement.target, ast.Name):
@@ -152,7 +152,7 @@ def _source(module: str) -> ast.Module | None:
 
 @cache
 def _origin(module: str) -> Path | None:
-    """The file of a module, found without importing the packages above it; None where it has none."""
+    """Returns the file of a module without importing the packages above it; None if it has none."""
     top, *inner = module.split(".")
     try:
         spec = find_spec(top)

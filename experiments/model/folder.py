@@ -1,7 +1,7 @@
-"""The folder of a fetched model: complete, with a record of where it comes from, or not there at all.
+"""The folder of a fetched model. It is either complete, with a record of its origin, or missing.
 
 outputs/models/smollm2-135m-q4/origin.json        {"name": …, "sha256": …, "versions": …, "files": checksums}
-outputs/models/.smollm2-135m-q4.b179c9523d0e.partial/    while it is made; renamed at the end
+outputs/models/.smollm2-135m-q4.b179c9523d0e.partial/    until it is complete; then renamed
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ LOOK_SECONDS = 0.2
 
 
 class FetchError(Exception):
-    """A model that cannot be fetched; the message is one sentence."""
+    """Raised if a model cannot be fetched; the message is one sentence."""
 
 
 def partial_of(folder: Path, mark: str) -> Path:
-    """Where a model is put together; ``mark``: of its version, so that two are never mixed."""
+    """Returns the folder of an incomplete model. ``mark`` identifies its version, so that two are never mixed."""
     return folder.with_name(f".{folder.name}.{mark[:12]}.partial")
 
 
 def finish(partial: Path, folder: Path, origin: Mapping[str, Any], *, packages: tuple[str, ...]) -> None:
-    """Record the origin, the versions of ``packages`` and the checksums; then put the folder in place.
+    """Writes the origin, the versions of ``packages`` and the checksums, then moves the folder into place.
 
-    One that is damaged is replaced, and what was begun of other versions is removed.
+    It replaces a damaged folder and removes incomplete ones of other versions.
     """
     versions = {package: version(package) for package in packages}
     write_json(partial / ORIGIN, {**origin, "versions": versions, "files": checksums(partial)})
@@ -50,10 +50,10 @@ def finish(partial: Path, folder: Path, origin: Mapping[str, Any], *, packages: 
 
 
 def flaw(folder: Path, *, revision: str | None) -> str | None:
-    """What is wrong with a model that is there already, in a sentence; None: every file is as it was fetched.
+    """Returns what is wrong with a fetched model, as one sentence; None if every file is as it was fetched.
 
     Raises:
-        FetchError: for a folder that was not fetched, or that holds another revision; neither is touched.
+        FetchError: for a folder that was not fetched, or that holds another revision. Neither is changed.
     """
     origin = read_json(folder / ORIGIN)
     if not origin:
@@ -69,7 +69,7 @@ def flaw(folder: Path, *, revision: str | None) -> str | None:
 
 @contextmanager
 def downloading(folder: Path, name: str, display: Quiet, *, megabytes: int) -> Iterator[None]:
-    """Within it the progress of a download is shown by what lies in the folder."""
+    """Shows the progress of a download within the context, by the size of the folder's files."""
     with Phase(display, stage=name, name="downloading", unit="MB", total=megabytes) as phase:
         over = threading.Event()
 
@@ -87,7 +87,7 @@ def downloading(folder: Path, name: str, display: Quiet, *, megabytes: int) -> I
 
 
 def _bytes_in(folder: Path) -> int:
-    """Of all files; those of a download come and go meanwhile."""
+    """Returns the size of all files. Those of a download may appear and disappear meanwhile."""
     size = 0
     for above, _, names in os.walk(folder):
         for name in names:

@@ -1,4 +1,4 @@
-"""A model of the Hugging Face hub, at the commit that its revision names; a download that was cut short goes on."""
+"""Fetches a model from the Hugging Face hub at the commit of a revision. An interrupted download is resumed."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from experiments.system.terminal import first_line
 
 REVISION = "main"
 ENDINGS = (".json", ".safetensors", ".model", ".txt", ".jinja", ".py", ".md")
-"""Of the files at the top of a repository that are fetched; the same weights in other formats are not."""
+"""Endings of the top-level files that are fetched. Weights in other formats are not."""
 PACKAGES = ("huggingface_hub",)
 
 
 def fetch(name: str, revision: str | None, folder: Path, display: Quiet) -> None:
-    """Download the model into ``folder``; where that fails, the next call goes on with what there is.
+    """Downloads the model into ``folder``. After a failure the next call resumes the download.
 
     Raises:
-        FetchError: without a network, for a model or revision that is not there for this account, one without
-            safetensors, or a file that is not the hub's.
+        FetchError: without a network, for a model or revision that this account cannot access, for one without
+            safetensors, or for a file that differs from the hub's.
     """
     asked = revision or REVISION
     with _answered(name, asked):
@@ -45,7 +45,7 @@ def fetch(name: str, revision: str | None, folder: Path, display: Quiet) -> None
     megabytes = sum(file.size or 0 for file in wanted.values()) // MB
     with downloading(partial, name, display, megabytes=megabytes), _answered(name, asked):
         snapshot_download(name, revision=info.sha, local_dir=partial, allow_patterns=[*wanted])
-    shutil.rmtree(partial / ".cache", ignore_errors=True)  # the hub's notes on the download
+    shutil.rmtree(partial / ".cache", ignore_errors=True)  # huggingface_hub's metadata of the download
     _check(name, wanted, partial)
     card = info.card_data
     origin = {"name": name, "revision": asked, "commit": info.sha, "licence": card.get("license") if card else None}
@@ -53,7 +53,7 @@ def fetch(name: str, revision: str | None, folder: Path, display: Quiet) -> None
 
 
 def _check(name: str, wanted: dict[str, Any], partial: Path) -> None:
-    """Every file is there and has the hub's size, and its hash where the hub names one (large files)."""
+    """Checks that every file has the hub's size, and its hash if the hub gives one (large files)."""
     found = checksums(partial)
     for file, expected in wanted.items():
         there = found.get(file, {"bytes": 0, "sha256": ""})
@@ -65,7 +65,7 @@ def _check(name: str, wanted: dict[str, Any], partial: Path) -> None:
 
 @contextmanager
 def _answered(name: str, revision: str) -> Iterator[None]:
-    """What the hub refuses, or a network that is not there, in one sentence."""
+    """Turns errors of the hub and of the network into a FetchError of one sentence."""
     try:
         yield
     except (RepositoryNotFoundError, RevisionNotFoundError) as error:
@@ -74,6 +74,6 @@ def _answered(name: str, revision: str) -> Iterator[None]:
             "its licence there and set HF_TOKEN"
         ) from error
     except (HTTPError, OSError) as error:
-        if isinstance(error, OSError) and error.errno is not None:  # of the disk
+        if isinstance(error, OSError) and error.errno is not None:  # an error of the disk
             raise
         raise FetchError(f"{name}: the hub cannot be reached ({first_line(error)})") from error

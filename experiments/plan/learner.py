@@ -1,13 +1,15 @@
-"""A model on one device: its shape, dtypes and trained weights, and how training spreads its states over the devices.
+"""A model on one device: its shape, dtypes and trained weights, and how a trainer shards its states over devices.
 
-unsharded     weights · w      gradients · g       moments · 2·g                    per parameter, w and g its bytes
-ZeRO 1        as they are      as they are         (4 + 4 + 4) / devices            fp32 weights and both moments
-ZeRO 2        as they are      g / devices, more   the same
-ZeRO 3        w / devices      g / devices         the same; fp32 weights need no copy there
+Bytes per parameter, with w bytes of a weight and g of its gradient:
 
-More: whole gradients of parameters that lie in two shares or more. Of adapters, which are small, g / devices is taken.
-ZeRO is that of arXiv:1910.02054. DeepSpeed keeps a copy of the trained weights in fp32 beside both moments, in stages 1
-and 2 also where the weights are in fp32 already.
+unsharded     weights w        gradients g         moments 2·g
+ZeRO 1        w                g                   (4 + 4 + 4) / devices            fp32 weights and both moments
+ZeRO 2        w                g / devices, more   the same
+ZeRO 3        w / devices      g / devices         the same; fp32 weights need no copy
+
+"More": a parameter that lies in two or more shares has its whole gradient on each. For adapters, which are small,
+g / devices is assumed. ZeRO is arXiv:1910.02054. DeepSpeed keeps an fp32 copy of the trained weights beside both
+moments, in stages 1 and 2 even if the weights are fp32 already.
 """
 
 from __future__ import annotations
@@ -26,37 +28,37 @@ from contrastive_reasoning.policies.sharding import most_in_a_share
 FLOAT = 4
 BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
 ADAPTER_BYTES = 4
-"""peft keeps adapters in fp32, whatever the model is kept in."""
+"""peft keeps adapters in fp32, whatever the dtype of the model."""
 BUCKET = 200_000_000
-"""Numbers that DeepSpeed exchanges at once by default: the YAML files' and Lightning's own."""
+"""Numbers that DeepSpeed exchanges at once: the default of the YAML files and of Lightning."""
 LIVE = 1_000_000_000
-"""Weights of stage 3 that are gathered at a time at most, in numbers: DeepSpeed's own default."""
+"""Most weights that stage 3 gathers at a time: DeepSpeed's default."""
 LAYERS_AT_ONCE = 3
-"""Layers of a frozen model in shards that are whole at a time: one computes, the next arrives and is laid out."""
+"""Layers of a sharded frozen model that are whole at a time: one computes while the next arrives and is laid out."""
 MILD_TO_STRONG = ("ddp", "zero1", "zero2", "zero3", "zero3_offload")
-"""Trainers over several devices, each saving more memory than the one before, and costing more exchange."""
+"""Trainers for several devices. Each saves more memory than the one before and needs more communication."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Learner:
-    """A model and how it computes; bytes are those of one number."""
+    """A model and how it computes. ``weight_bytes`` and ``compute_bytes`` are bytes of one number."""
 
     shape: ModelShape
     weight_bytes: int
     compute_bytes: int
     rank: int | None
-    """Of LoRA adapters; None: all weights are trained, or none where ``frozen``."""
+    """Rank of the LoRA adapters. None: all weights are trained, or none if ``frozen``."""
     targets: Sequence[str]
-    """The linear layers that have adapters."""
+    """Linear layers with adapters."""
     frozen: bool
     checkpointing: bool
     on_cpu: bool
     chunk: int
-    """Tokens that are projected to the vocabulary at a time."""
+    """Tokens projected to the vocabulary at a time."""
 
     @property
     def casts(self) -> bool:
-        """Whether matrices are cast to the compute dtype before they are multiplied."""
+        """Whether matrices are cast to the compute dtype before a product."""
         return self.compute_bytes != self.weight_bytes
 
     @property
@@ -79,12 +81,12 @@ class Learner:
 
     @property
     def trained_bytes(self) -> int:
-        """Of each trained parameter, its gradient and each of AdamW's two moments."""
+        """Bytes of each trained parameter, of its gradient and of each of AdamW's two moments."""
         return self.weight_bytes if self.full else ADAPTER_BYTES
 
     @property
     def decoder_size(self) -> DecoderSize:
-        """The input of the formulas of ``policies.pass_cost``."""
+        """The size for the formulas of ``policies.pass_cost``."""
         layers, head = self.shape.num_hidden_layers * self.shape.layer_weights, self.shape.vocabulary_matrix
         return DecoderSize(
             layers=Weights(total=layers + self.adapters, trained=layers if self.full else self.adapters),
@@ -94,10 +96,10 @@ class Learner:
 
 
 def learner_of(policy: Any, *, on_cpu: bool) -> tuple[Learner, str]:
-    """The learner that a policy's node describes, and where its shape comes from.
+    """Returns the learner of a policy's configuration node, and the source of its shape.
 
     Raises:
-        ValueError: for a model whose shape is not known, an unknown dtype or an adapter on no linear layer.
+        ValueError: for a model of unknown shape, an unknown dtype or an adapter on no linear layer.
     """
     found, lora = _shape(policy), policy.lora
     named = None if lora is None else lora.target_modules
@@ -120,14 +122,14 @@ def _computed_in(dtype: str, *, on_cpu: bool) -> str:
     if dtype != "auto":
         return dtype
     if not on_cpu:
-        return "bfloat16"  # of a GPU that this machine need not have
+        return "bfloat16"  # the planned GPU need not be in this machine
     from contrastive_reasoning.policies.load import native_dtype  # imports torch and transformers
 
     return native_dtype()
 
 
 def encoder_learner(encoder: Any, policy: Learner) -> Learner:
-    """The learner of a text critic's encoder, on the device of ``policy``. Raises as :func:`learner_of`."""
+    """Returns the learner of a text critic's encoder, on the device of ``policy``. Raises like :func:`learner_of`."""
     shape, size = find_shape(encoder.pretrained).shape, size_of("critic.encoder.dtype", encoder.dtype)
     rank = encoder.training.get("rank")
     return replace(
@@ -143,7 +145,7 @@ def encoder_learner(encoder: Any, policy: Learner) -> Learner:
 
 
 def size_of(key: str, dtype: str) -> int:
-    """Bytes of a number. Raises ValueError for an unknown dtype."""
+    """Returns the bytes of one number. Raises ValueError for an unknown dtype."""
     if dtype not in BYTES:
         raise ValueError(f"{key} must be one of {', '.join(BYTES)}, got {dtype!r}")
     return BYTES[dtype]
@@ -172,13 +174,13 @@ def _shape(policy: Any) -> FoundShape:
 
 @dataclass(frozen=True, kw_only=True)
 class Sharding:
-    """The trainer's way of spreading states. Raises ValueError for fewer than one device or an unknown stage."""
+    """How a trainer shards states. Raises ValueError for fewer than one device or an unknown stage."""
 
     trainer: str
     """The choice of the group ``trainer``."""
     devices: int
     stage: int
-    """Of ZeRO; 0: every device keeps all states."""
+    """Stage of ZeRO; 0: every device keeps all states."""
     offload_optimizer: bool
     offload_parameters: bool
     bucket_elements: int
@@ -192,10 +194,10 @@ class Sharding:
 
 
 def sharding_of(trainer: str, config: Mapping[str, Any], *, gpus: int | None) -> Sharding:
-    """The sharding of the choice ``trainer`` and its node; ``gpus`` replaces their number of devices where given.
+    """Returns the sharding of a ``trainer`` choice and its node. ``gpus`` replaces their number of devices if given.
 
-    A strategy that is a node of its own may set ``stage``, ``offload_optimizer``, ``offload_parameters`` and
-    ``bucket_elements``; else the name of the choice decides.
+    A strategy that is a mapping may set ``stage``, ``offload_optimizer``, ``offload_parameters`` and
+    ``bucket_elements``; the name of the choice sets the others.
     """
     named = by_name(trainer, gpus or _count(config.get("devices", 1)) * _count(config.get("num_nodes", 1)))
     strategy = config.get("strategy")
@@ -206,7 +208,7 @@ def sharding_of(trainer: str, config: Mapping[str, Any], *, gpus: int | None) ->
 
 
 def by_name(trainer: str, devices: int) -> Sharding:
-    """A trainer called ``zero2`` or ``zero3_offload``; any other name is unsharded."""
+    """Returns the sharding of a trainer such as ``zero2`` or ``zero3_offload``; any other name is unsharded."""
     found = re.match(r"zero(\d)(_offload)?", trainer)
     offload = found is not None and found[2] is not None
     return Sharding(
@@ -220,7 +222,7 @@ def by_name(trainer: str, devices: int) -> Sharding:
 
 
 def _count(value: Any) -> int:
-    """A number of devices; ``auto`` and -1, which depend on the machine, count as one."""
+    """Returns a number of devices; ``auto`` and -1, which depend on the machine, count as one."""
     if isinstance(value, list | tuple):
         return len(value)
     if isinstance(value, str) and "," in value:
@@ -233,17 +235,17 @@ class States(NamedTuple):
 
     weights: int
     gathered: int
-    """Weights of the other devices that are gathered while a step passes through them."""
+    """Weights of other devices that a training pass gathers."""
     all_gathered: int
-    """The same while rollouts are drawn, for which stage 3 gathers the whole policy once."""
+    """Weights of other devices during sampling, for which stage 3 gathers the whole policy once."""
     gradients: int
     optimizer: int
     exchange: int
-    """Buffers in which gradients pass between the devices."""
+    """Buffers for the exchange of gradients between devices."""
 
 
 def states(learner: Learner, sharding: Sharding) -> States:
-    """The states of a learner on one of the devices; of one that is not trained only the weights."""
+    """Returns the states of a learner on one device; only the weights if it is not trained."""
     stage, devices, trained, each = sharding.stage, sharding.devices, learner.trained, learner.trained_bytes
     whole = learner.weights_in_bytes
     spread = stage == 3 and trained > 0
@@ -253,7 +255,7 @@ def states(learner: Learner, sharding: Sharding) -> States:
     optimizer = 2 * gradients  # AdamW's moments
     exchange = gradients if devices > 1 else 0  # DDP copies all gradients into buckets
     if stage:
-        # DeepSpeed has two buckets of a size, one filling while the other is sent
+        # DeepSpeed has two buckets of equal size: one fills while the other is sent
         exchange = 2 * min(sharding.bucket_elements, trained) * each
         copied = not (spread and each == FLOAT)
         optimizer = trained * FLOAT * (2 + copied) // devices
@@ -275,7 +277,7 @@ def states(learner: Learner, sharding: Sharding) -> States:
 
 
 def sharded_layers(learner: Learner, devices: int) -> tuple[int, int]:
-    """Bytes of a frozen model whose layers are cut into shares: what one device keeps, and fetches while it reads."""
+    """Returns the bytes of a frozen model with sharded layers that a device keeps, and those it fetches in a pass."""
     shape, matrices = learner.shape, 1 if learner.shape.tie_word_embeddings else 2
     ends = (matrices * shape.vocabulary_matrix + shape.hidden_size) * learner.weight_bytes
     layers, count = learner.weights_in_bytes - ends, shape.num_hidden_layers

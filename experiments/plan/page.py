@@ -1,13 +1,14 @@
-"""The page of a plan: moments side by side, what does not fit and what would, the work of a step and its hours.
+"""Prints a plan: a memory table by moment, whether it fits and what would fit, the work of a step and its hours.
 
-    rollout    reading every prompt once and every completion
-    scoring    reading again: by the reference, and by the policy of all mini-batches but the first
+    rollout    a forward pass over every prompt, once, and every completion
+    scoring    more forward passes: of the reference, and of the policy on all mini-batches but the first
     update     forward and backward, for each update
 
     hours = steps · operations / (devices · peak · mfu)
 
-The formulas are those of ``policies.pass_cost``, so ``mfu`` is ``train/throughput/step_utilisation`` of a run: true
-tokens once, nothing for padding or for what is recomputed in the backward pass. Validation and evaluation are left out.
+The formulas are those of ``policies.pass_cost``, so ``mfu`` is ``train/throughput/step_utilisation`` of a run. They
+count each true token once, and neither padding nor recomputation in the backward pass. Validation and evaluation are
+left out.
 """
 
 from __future__ import annotations
@@ -29,31 +30,31 @@ if TYPE_CHECKING:
 
 GIB, TERA, MILLION = 2**30, 1e12, 1e6
 H100 = 989.0
-"""10¹² operations a second in bfloat16, dense, by its data sheet."""
+"""Peak of an H100 in 10¹² operations per second: bfloat16, dense, from its data sheet."""
 MFU = 0.4
-"""Share of the peak that a step is taken to use."""
+"""Share of the peak that a step is assumed to reach."""
 PYTHON = 1.0
-"""GiB of a process before any tensor: Python and its libraries."""
+"""GiB of a process before it allocates tensors: Python and its libraries."""
 PARTS = (
     *("weights", "gathered", "gradients", "optimizer", "exchange", "reference", "critic", "head", "server"),
     *("activations", "passing", "loss", "cache", "logits", "weight copies"),
 )
-"""The rows of the table, in this order; one that is empty is left out."""
+"""The rows of the table, in this order; an empty row is left out."""
 WIDE = 160
 
 
 def show(console: Console, config: Any, trainer: str, node: Mapping[str, Any], options: Options) -> None:
-    """Print the whole plan; outside a terminal no line is folded.
+    """Prints the whole plan. Outside a terminal, lines are not wrapped.
 
     Args:
-        console: where to.
-        config: of the experiment, composed.
-        trainer: the choice of that group.
-        node: its content, resolved.
+        console: prints the plan.
+        config: the composed configuration of the experiment.
+        trainer: the choice of the group ``trainer``.
+        node: the resolved content of that choice.
         options: the plan's own arguments.
 
     Raises:
-        ValueError: where the shape of a model is not known, or an argument is out of range.
+        ValueError: if the shape of a model is unknown, or an argument is out of range.
     """
     if not console.is_terminal:
         console.width = WIDE
@@ -92,12 +93,12 @@ def _page(config: Any, trainer: str, node: Mapping[str, Any], options: Options) 
 
 
 def _millions(parameters: int) -> str:
-    """``8,030 million``, or ``1.2 million``."""
+    """Formats a count as ``8,030 million`` or ``1.2 million``."""
     return f"{parameters / MILLION:{',.0f' if parameters >= 100 * MILLION else '.2g'}} million"
 
 
 def _memory_table(moments: Sequence[Moment], *, on_cpu: bool) -> Table:
-    """Parts by moment, in GiB on one device."""
+    """Returns a table of parts by moment, in GiB on one device."""
     rows = {part: [moment.parts.get(part, 0) for moment in moments] for part in PARTS}
     totals = [moment.total(on_cpu=on_cpu) for moment in moments]
     rows["context, slack"] = [total - moment.tensors for total, moment in zip(totals, moments, strict=True)]
@@ -114,13 +115,13 @@ def _memory_table(moments: Sequence[Moment], *, on_cpu: bool) -> Table:
 
 
 def _gib(size: int) -> str:
-    """Three digits, so that a laptop's megabytes are not nothing."""
+    """Formats bytes in GiB; small values get more decimals, so that a laptop's megabytes are not shown as 0."""
     value = size / GIB
     return f"{value:.1f}" if value >= 10 else f"{value:.2f}" if value >= 0.1 else f"{value:.4f}"
 
 
 def _verdict(plan: Experiment, sharding: Sharding, memory: float) -> str:
-    """Whether the fullest moment fits, and where it does not the mildest trainer under which it would."""
+    """Returns whether the fullest moment fits and, if not, the mildest trainer with which it would."""
 
     def fullest(spread: Sharding) -> tuple[Moment, float]:
         worst = max(plan.moments(spread), key=lambda moment: moment.tensors)
@@ -141,7 +142,7 @@ def _verdict(plan: Experiment, sharding: Sharding, memory: float) -> str:
 
 
 def _host_verdict(plan: Experiment, sharding: Sharding) -> str:
-    """Whether the fullest moment fits into the memory of this machine, which all its processes share."""
+    """Returns whether the fullest moment fits into the memory of this machine, which all its processes share."""
     worst, needs = fullest_on_host(plan, sharding)
     has, where = host_memory(), f"{worst.stage} {worst.name}"
     of = f"needs {needs:.1f} of the {has:.1f} GiB of this machine, in {where}, 1 GiB of Python and libraries included"
@@ -149,13 +150,13 @@ def _host_verdict(plan: Experiment, sharding: Sharding) -> str:
 
 
 def fullest_on_host(plan: Experiment, sharding: Sharding) -> tuple[Moment, float]:
-    """The fullest moment of CPU processes, and GiB of all of them with Python; of a plan that has moments."""
+    """Returns the fullest moment and the GiB of all CPU processes, Python included. The plan must have moments."""
     worst = max(plan.moments(sharding), key=lambda moment: moment.tensors)
     return worst, sharding.devices * (worst.total(on_cpu=True) / GIB + PYTHON)
 
 
 def setting_behind(moment: Moment) -> str:
-    """The setting behind the largest part of a moment."""
+    """Returns the setting that determines the largest part of a moment."""
     largest = max(moment.parts, key=lambda part: moment.parts[part])
     if largest in ("cache", "logits"):
         return "rollout.engine.max_batch_tokens"
@@ -171,19 +172,19 @@ def setting_behind(moment: Moment) -> str:
 
 
 class StepWork(NamedTuple):
-    """Of one GRPO step, over all devices: floating-point operations of its phases, and tokens of completions."""
+    """Floating-point operations of the phases of one GRPO step, and its completion tokens, over all devices."""
 
     rollout: int
     scoring: int
     update: int
     generated: int
-    """Tokens of completions."""
+    """Completion tokens."""
 
 
 def step_work(
     size: DecoderSize, rollouts: Rollouts, *, updates: int, minibatches: int, reference: bool, full_kl: bool
 ) -> StepWork:
-    """Where every rollout teaches; groups of equal rewards, which need no update, make it less."""
+    """Returns the work of a step in which every rollout is trained on. Groups of equal rewards need no update."""
     rows = rollouts.problems * rollouts.group_size
     owner = [row // rollouts.group_size for row in range(rows)]
     work = work_of([rollouts.prompt_tokens] * rollouts.problems, [rollouts.mean_tokens] * rows, owner)
@@ -198,7 +199,7 @@ def step_work(
 
 
 def work_of_step(plan: Experiment) -> StepWork:
-    """Of one GRPO step of an experiment."""
+    """Returns the work of one GRPO step of an experiment."""
     budget = plan.config.budget.grpo
     return step_work(
         plan.learner.decoder_size,
@@ -211,13 +212,13 @@ def work_of_step(plan: Experiment) -> StepWork:
 
 
 def hours_of(plan: Experiment, work: StepWork, *, devices: int, tflops: float) -> float:
-    """Of all GRPO steps, at so many 10¹² operations a second of each device."""
+    """Returns the hours of all GRPO steps if each device runs ``tflops`` · 10¹² operations per second."""
     flops = work.rollout + work.scoring + work.update
     return plan.config.budget.grpo.steps * flops / (devices * tflops * TERA) / 3600
 
 
 def _work_lines(plan: Experiment, sharding: Sharding, options: Options) -> Iterator[str]:
-    """Tokens and operations of a step, and the hours of all steps."""
+    """Yields the tokens and operations of a step, and the hours of all steps."""
     budget, rollouts, steps = plan.config.budget.grpo, plan.rollouts, plan.config.budget.grpo.steps
     work = work_of_step(plan)
     phases = {"rollout": work.rollout, "scoring": work.scoring, "update": work.update}

@@ -1,8 +1,8 @@
-"""The rollouts of a step on one device, every one at its longest, and the cache that drawing them takes.
+"""The rollouts of a step on one device, each at its maximum length, and the key-value cache for sampling them.
 
     shared  =  prompts held · (longest + 1)      own  =  rows · longest completion      keys and values, in tokens
 
-While rows come or go the old and the new block are both there for a moment, so the larger of the two counts twice.
+While rows come or go, the old and the new block exist together for a moment, so the larger of the two counts twice.
 """
 
 from __future__ import annotations
@@ -15,31 +15,31 @@ from contrastive_reasoning.policies.shape import ModelShape
 from experiments.plan.learner import FLOAT, Learner
 
 ASSUMED_PROMPT = 512
-"""Tokens of a prompt where neither the budget nor an argument limits prompts."""
+"""Tokens of a prompt if neither the budget nor an argument sets its length."""
 DRAWING = 20
-"""Bytes of one logit while a token is drawn: logits, probabilities and their running sum, which is in fp64."""
+"""Bytes per logit while a token is sampled: logits, probabilities and their cumulative sum in fp64."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Rollouts:
-    """A step's rollouts, of all devices together, and one device's micro-batch."""
+    """The rollouts of a step over all devices, and the micro-batch of one device."""
 
     problems: int
     group_size: int
     prompt_tokens: int
     completion_tokens: int
-    """At most."""
+    """Longest completion."""
     mean_tokens: int
-    """Of a completion, for work."""
+    """Average length of a completion, for the work of a step."""
     microbatch_tokens: int
     assumed: bool
-    """Whether the length of prompts is an assumption."""
+    """Whether the prompt length is ``ASSUMED_PROMPT``."""
 
 
 def rollouts_of(
     config: Any, shape: ModelShape, *, prompt_tokens: int | None, completion_tokens: int | None
 ) -> Rollouts:
-    """From the configuration's budget of GRPO, and the lengths that were given."""
+    """Reads the rollouts from the configuration's GRPO budget and the given lengths."""
     budget, limit = config.budget.grpo, int(config.rollout.sampling.max_tokens)
     given = prompt_tokens or budget.max_prompt_tokens
     return Rollouts(
@@ -54,20 +54,21 @@ def rollouts_of(
 
 
 def even_lengths(groups: int, size: int, *, prompt: int, completion: int) -> Lengths:
-    """So many groups of completions, all prompts and all completions of one length."""
+    """Returns lengths of ``groups`` groups of ``size`` completions, with one prompt and one completion length."""
     owner = [row // size for row in range(groups * size)]
     return Lengths(prompts=[prompt] * groups, completions=[completion] * len(owner), owner=owner)
 
 
 def fullest_microbatch(rollouts: Rollouts, shape: ModelShape, *, problems: int) -> Lengths:
-    """The lengths of a micro-batch as full as one can be: whole groups, or rows of one, or a row above the budget.
+    """Returns the lengths of the fullest micro-batch: whole groups, rows of one group, or one row above the budget.
 
-    Completions are at their longest, or so much shorter that one group (or row) more fits: the one with more tokens.
+    Completions have their maximum length, or are just short enough for one more group (or row) to fit, whichever
+    gives more tokens.
 
     Args:
-        rollouts: of the step.
-        shape: of the model, which decides whether a prompt is shared.
-        problems: whose groups there are on one device.
+        rollouts: the rollouts of the step.
+        shape: the shape of the model, which decides whether a prompt is shared.
+        problems: the number of problems, and so of groups, on one device.
     """
     budget, size, longest = rollouts.microbatch_tokens, rollouts.group_size, rollouts.completion_tokens
 
@@ -77,7 +78,7 @@ def fullest_microbatch(rollouts: Rollouts, shape: ModelShape, *, problems: int) 
     def filled(groups: int, rows: int, completion: int) -> Lengths:
         return even_lengths(groups, rows, prompt=rollouts.prompt_tokens, completion=completion)
 
-    # counted in groups, each with its prompt, or in rows of one group, which share it
+    # counted in groups, each with its prompt, or in rows of one group, which share a prompt
     whole = tokens(filled(1, size, longest)) <= budget
     extents = [(count, size) if whole else (1, count) for count in range(1, (problems if whole else size) + 1)]
     count = 1
@@ -95,18 +96,18 @@ def fullest_microbatch(rollouts: Rollouts, shape: ModelShape, *, problems: int) 
 
 @dataclass(frozen=True, kw_only=True)
 class Rows:
-    """How many rows are drawn at once, and how many prompts are held for them."""
+    """The rows that are sampled at once and the prompts that are held for them."""
 
     prompts: int
     rows: int
     prompt_tokens: int
     completion_tokens: int
     waiting: bool
-    """Whether other rows wait until one of these is done."""
+    """Whether further rows wait until one of these is finished."""
 
 
 def first_rows(engine: Any, rollouts: Rollouts, *, prompts: int, group_size: int | None = None) -> Rows:
-    """The rows that an engine begins with: in order, while prompts and completions stay within its token budget."""
+    """Returns the rows an engine starts with: in order, while prompts and completions fit its token budget."""
     size = group_size or rollouts.group_size
     rows, total = 1, prompts * size
     while rows < total:
@@ -124,28 +125,28 @@ def first_rows(engine: Any, rollouts: Rollouts, *, prompts: int, group_size: int
 
 
 def cache_blocks(learner: Learner, rows: Rows) -> tuple[int, int]:
-    """Bytes of the block of the prompts and of the rows' own."""
+    """Returns the bytes of the shared block of the prompts and of the rows' own block."""
     shape = learner.shape
     token = 2 * shape.num_hidden_layers * shape.key_width * (FLOAT if learner.on_cpu else learner.compute_bytes)
     return rows.prompts * (rows.prompt_tokens + 1) * token, rows.rows * rows.completion_tokens * token
 
 
 def cache_bytes(learner: Learner, rows: Rows) -> int:
-    """The most that keys and values take."""
+    """Returns the peak bytes of keys and values."""
     shared, own = cache_blocks(learner, rows)
     return shared + max(shared, own) + (own if rows.waiting else 0)
 
 
 def drawing_bytes(learner: Learner, rows: Rows) -> int:
-    """The next token's logits of every row, and the first ones of every prompt."""
+    """Returns the bytes of the next token's logits of every row and the first logits of every prompt."""
     vocabulary = learner.shape.vocab_size
     return vocabulary * (rows.rows * (DRAWING + learner.compute_bytes) + rows.prompts * learner.compute_bytes)
 
 
 def decoder_copies(learner: Learner) -> int:
-    """The decoder's own matrices in the compute dtype while rollouts are drawn from weights in another one.
+    """Returns the bytes of the decoder's matrices cast to the compute dtype for sampling; 0 if no cast is needed.
 
-    Modules with adapters are called as they are.
+    Modules with adapters are called as they are, without a copy.
     """
     if not learner.casts:
         return 0
@@ -155,11 +156,11 @@ def decoder_copies(learner: Learner) -> int:
 
 
 def policy_copy(learner: Learner) -> int:
-    """The copy of a policy in shards: linear layers in the compute dtype, embedding and norms as they are."""
+    """Returns the bytes of a sharded policy's copy: linear layers in the compute dtype, embedding and norms as is."""
     shape = learner.shape
     kept = shape.vocabulary_matrix + (2 * shape.num_hidden_layers + 1) * shape.hidden_size
     each = min(learner.weight_bytes, learner.compute_bytes)
     linear = shape.parameters - kept
-    if shape.tie_word_embeddings and each != learner.weight_bytes:  # two dtypes are two matrices
+    if shape.tie_word_embeddings and each != learner.weight_bytes:  # a tied matrix is copied in both dtypes
         linear += shape.vocabulary_matrix
     return kept * learner.weight_bytes + linear * each + learner.adapters * learner.compute_bytes

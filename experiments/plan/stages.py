@@ -1,14 +1,15 @@
-"""The moments of every stage at which memory can be fullest, each with its parts in bytes on one device.
+"""The moments of each stage at which memory use can peak, each with its parts in bytes on one device.
 
-    start      the policy whole, before it is cut into shards: validation; keys and values, logits
-    copying    the policy, its optimizer, the copy that rollouts are drawn from, the parameter that is copied
+    start      the whole policy before it is sharded, in validation: keys and values, logits
+    copying    the policy, its optimizer, the copy that rollouts are sampled from, the parameter being copied
     rollout    the policy, its optimizer, keys and values, logits
     scoring    the policy, its optimizer, the reference's pass
-    forward    gradients of earlier micro-batches, what is kept so far, copies of weights
-    loss       the same, all that is kept, and the chunks of logits
-    backward   the same, all that is kept, and one layer's own work
+    forward    gradients of earlier micro-batches, kept activations, copies of weights
+    loss       the same gradients and activations, and the chunks of logits
+    backward   the same gradients and activations, and the workspace of one layer
 
-What lies on the device all the time (weights, optimizer, a reference that stays) is in every one of them.
+Every moment includes what else is on the device: the weights, the optimizer (not at ``start`` or in evaluation), and
+in GRPO a reference that is not offloaded.
 """
 
 from __future__ import annotations
@@ -46,18 +47,18 @@ from experiments.plan.rollouts import (
 )
 
 CONTEXT = int(0.8 * 2**30)
-"""Of a GPU, before any tensor: the CUDA context and the libraries' workspaces, 0.5 to 1 GiB on recent cards."""
+"""Bytes of a GPU in use before any tensor: CUDA context and library workspaces, 0.5 to 1 GiB on recent cards."""
 SLACK = 0.05
-"""Share of tensors that the caching allocator holds and cannot use: blocks of other sizes than those asked for."""
+"""Share of the tensors' bytes that the caching allocator holds but cannot use, in blocks of unsuitable sizes."""
 TRAINED = 4 * (1 + 1 + 2)
-"""Bytes of a parameter in fp32 with its gradient and AdamW's moments."""
+"""Bytes of an fp32 parameter with its gradient and AdamW's two moments."""
 
 Parts = Mapping[str, int]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Moment:
-    """One moment of a stage; parts of 0 bytes are not shown."""
+    """One moment of a stage. Parts of 0 bytes are not shown."""
 
     stage: str
     name: str
@@ -68,30 +69,30 @@ class Moment:
         return sum(self.parts.values())
 
     def total(self, *, on_cpu: bool) -> int:
-        """Tensors and what a GPU takes besides."""
+        """Returns the bytes of the tensors and, on a GPU, of slack and context."""
         return self.tensors if on_cpu else int(self.tensors * (1 + SLACK)) + CONTEXT
 
 
 @dataclass(frozen=True, kw_only=True)
 class Experiment:
-    """What the cost of an experiment is a function of."""
+    """The inputs of the cost formulas for one experiment."""
 
     config: Any
     learner: Learner
     source: str
-    """Where the shape of the policy comes from."""
+    """Where the policy's shape was read."""
     rollouts: Rollouts
     rows: Rows
     reference: Learner | None
     full_kl: bool
-    """Whether the reference computes in every update too."""
+    """Whether the reference also runs in every update."""
     critic: int
-    """Bytes of a text critic beside the policy; other critics are some MiB, and count as nothing."""
+    """Bytes of a text critic beside the policy. Other critics take a few MiB and count as 0."""
     server: int
-    """The least bytes of a vLLM server on the same card; 0: there is none.
+    """Least bytes of a vLLM server on the same card; 0: no server.
 
-    Weights in the compute dtype, and keys and values of the rows that are requested at a time. A server takes what
-    ``--gpu-memory-utilization`` gives it, and uses the rest for more rows.
+    They hold the weights in the compute dtype, and keys and values of the rows requested at a time. A server takes
+    the share given by ``--gpu-memory-utilization`` and uses the rest of it for more rows.
     """
 
     def moments(self, sharding: Sharding) -> list[Moment]:
@@ -101,10 +102,10 @@ class Experiment:
 def experiment_of(
     config: Any, *, on_cpu: bool, devices: int, prompt_tokens: int | None, completion_tokens: int | None
 ) -> Experiment:
-    """Read the configuration.
+    """Reads the inputs of the cost formulas from the configuration.
 
     Raises:
-        ValueError: where the shape of a model is not known, or a dtype is none.
+        ValueError: if the shape of a model or a dtype is unknown.
     """
     learner, source = learner_of(config.policy, on_cpu=on_cpu)
     lengths = {"prompt_tokens": prompt_tokens, "completion_tokens": completion_tokens}
@@ -136,7 +137,7 @@ def _uses_server(engine: Any) -> bool:
 
 
 def update_moments(stage: str, learner: Learner, lengths: Lengths, sharding: Sharding, beside: Parts) -> list[Moment]:
-    """Of learning from a micro-batch, when an earlier one has left its gradients."""
+    """Returns the moments of an update by a micro-batch, with the gradients of an earlier one in memory."""
     own, kept = states(learner, sharding), activations(learner, lengths)
     parts = ("weights", "optimizer", "gradients", "gathered", "exchange")
     standing = {part: getattr(own, part) for part in parts} | dict(beside) | {"activations": kept.kept}
@@ -149,7 +150,7 @@ def update_moments(stage: str, learner: Learner, lengths: Lengths, sharding: Sha
 
 
 def _rollout_parts(learner: Learner, rows: Rows, sharding: Sharding, *, copied: bool) -> Parts:
-    """Of drawing completions, the policy's own weights and optimizer left out."""
+    """Returns the parts of sampling completions, without the policy's weights and optimizer."""
     return {
         "gathered": 0 if copied else states(learner, sharding).all_gathered,
         "cache": cache_bytes(learner, rows),
@@ -159,7 +160,7 @@ def _rollout_parts(learner: Learner, rows: Rows, sharding: Sharding, *, copied: 
 
 
 def _warm_start(plan: Experiment, sharding: Sharding) -> list[Moment]:
-    """A whole batch passes at once; a policy that is taken as it is costs nothing."""
+    """Returns the moments of a warm start, which passes a whole batch at once; none if the policy is not trained."""
     if not teaches(plan.config) or plan.config.warm_start.module is None:
         return []
     rows, rollouts = -(-plan.config.budget.warm_start.batch_size // sharding.devices), plan.rollouts
@@ -168,7 +169,7 @@ def _warm_start(plan: Experiment, sharding: Sharding) -> list[Moment]:
 
 
 def _critic(plan: Experiment, sharding: Sharding) -> list[Moment]:
-    """A text critic reads a batch of steps and a batch of goals; other critics are small and not counted."""
+    """Returns the moment of a text critic, which encodes a batch of steps and one of goals; other critics have none."""
     encoder = plan.config.critic.get("encoder")
     if encoder is None:
         return []
@@ -179,7 +180,7 @@ def _critic(plan: Experiment, sharding: Sharding) -> list[Moment]:
 
 def _grpo(plan: Experiment, sharding: Sharding) -> list[Moment]:
     learner, reference, server, config = plan.learner, plan.reference, plan.server, plan.config
-    problems = -(-plan.rollouts.problems // sharding.devices)  # the batch is the budget's, over any number of devices
+    problems = -(-plan.rollouts.problems // sharding.devices)  # the budget's batch is split over all devices
     lengths = fullest_microbatch(plan.rollouts, learner.shape, problems=problems)
     own = states(learner, sharding)
     standing = {"weights": own.weights, "optimizer": own.optimizer, "exchange": own.exchange}
@@ -213,7 +214,7 @@ def _grpo(plan: Experiment, sharding: Sharding) -> list[Moment]:
 
 
 def _head_bytes(reward: Any, hidden: int) -> int:
-    """Of CLIPO's head: a matrix to its dimension, and a square one before it where it has two layers."""
+    """Returns the bytes of CLIPO's head: hidden × dimension, preceded by hidden × hidden if it has two layers."""
     if (head := reward.get("head")) is None:
         return 0
     square = hidden**2 if str(head._target_).endswith("MLPHead") else 0
@@ -221,7 +222,7 @@ def _head_bytes(reward: Any, hidden: int) -> int:
 
 
 def _evaluate(plan: Experiment, _: Sharding) -> list[Moment]:
-    """The policy alone, with as many greedy rows as the engine draws at a time, as long as in training."""
+    """Returns the moment of evaluation: the policy alone, greedy rows up to the engine's limit, training lengths."""
     engine, learner, alone = plan.config.suite.engine, plan.learner, by_name("gpu", 1)
     if _uses_server(engine):
         return []
@@ -239,7 +240,7 @@ MOMENTS: dict[str, Callable[[Experiment, Sharding], list[Moment]]] = {
 
 
 def uncounted(plan: Experiment) -> Iterator[str]:
-    """What the figures leave out or assume of this experiment, in sentences."""
+    """Yields one sentence for each thing that the figures leave out or assume."""
     config = plan.config
     if plan.rollouts.assumed:
         yield f"prompts of {plan.rollouts.prompt_tokens} tokens are an assumption: set prompt_tokens=NUMBER"

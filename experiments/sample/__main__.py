@@ -1,14 +1,14 @@
-"""Let a policy write on one problem, and see what the rules, the oracle and a critic say of each step:  make sample
+"""Sample completions of one problem, with the judgement of rules, oracle and critic on each step:  make sample
 
 python -m experiments.sample [the sample's own arguments] [overrides]
 
-model=embedded:qwen_countdown         or a hub name, or the folder of a model, stage or run; else the configuration's
-prompt='numbers=3,5,8 target=23'      a problem of Countdown, or any text; else a validation problem, by seed=1 another
-answer=42                             the answer to a text: it is then judged
-critic=FOLDER                         of a trained critic, of its stage, or of a run
-n=3  temperature=1.0  max_tokens=48   completions, how they are drawn (0: greedy), tokens of each at most
+model=embedded:qwen_countdown         a hub name, or the folder of a model, stage or run; default: the configuration's
+prompt='numbers=3,5,8 target=23'      a Countdown problem or any text; default: a validation problem, chosen by seed=1
+answer=42                             the correct answer to a text prompt; completions are then verified
+critic=FOLDER                         folder of a trained critic, of its stage, or of a run
+n=3  temperature=1.0  max_tokens=48   number of completions, sampling temperature (0: greedy), most tokens of each
 
-Overrides choose the task and the rest: task=arithmetic, task.style=longproc, policy.compute_dtype=float32.
+Overrides choose the task and other settings: task=arithmetic, task.style=longproc, policy.compute_dtype=float32.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ from experiments.schema import Root, register
 from experiments.system.terminal import be_quiet, protect_output
 
 BASE = ("name=sample", "stages=[evaluate]")
-"""No experiment is needed, and none of its stages is run."""
+"""Overrides in place of an experiment. Its stages are not run."""
 SHORT = {
     "model": ("policy.pretrained={}", "policy.chat_template=null"),
     "temperature": ("rollout.sampling.temperature={}",),
     "max_tokens": ("rollout.sampling.max_tokens={}",),
 }
-"""Short name → the overrides that it stands for. A model brings its own chat template, where it has one."""
+"""Short name → its overrides. A model uses its own chat template, if it has one."""
 EXAMPLE = "prompt='numbers=3,5,8 target=23'"
 MOST_DIGITS = 6
 MOST_NUMBERS = 6
-"""The exact oracle takes a tenth of a second for six, some seconds for seven."""
+"""The exact oracle takes a tenth of a second for six numbers and some seconds for seven."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,17 +61,19 @@ class Options:
 
 
 def parse_arguments(arguments: Sequence[str]) -> tuple[Options, list[str]]:
-    """The sample's own arguments, and the overrides, of which later ones win: short names come first.
+    """Splits the arguments into the sample's own and the overrides.
+
+    Later overrides win; those of short names come first.
 
     Raises:
-        ValueError: for a mistyped name, a problem without its quotes, or an invalid number of completions.
+        ValueError: for a mistyped name, a problem without quotes, or an invalid number of completions.
     """
     if loose := next((argument for argument in arguments if argument.startswith(("numbers=", "target="))), None):
         raise ValueError(f"{loose}: a problem is one word, {EXAMPLE}")
     own = [field.name for field in fields(Options)]
     given, overrides = split_own_keys(arguments, [*own, *SHORT], keys=[field.name for field in fields(Root)])
     given = {key: value for key, value in given.items() if value}
-    if "model" in given:  # which may have any name, with spaces and commas in it, too
+    if "model" in given:  # its name may hold spaces and commas
         given["model"] = QuotedString(text=given["model"], quote=Quote.single).with_quotes()
     short = [override.format(value) for key, value in given.items() for override in SHORT.get(key, ())]
     return Options(**{key: value for key, value in given.items() if key in own}), [*short, *overrides]
@@ -79,25 +81,31 @@ def parse_arguments(arguments: Sequence[str]) -> tuple[Options, list[str]]:
 
 @dataclass(frozen=True, kw_only=True)
 class Question:
-    """A problem, with what reads its completions."""
+    """A problem, with the functions that parse and verify its completions."""
 
     problem: Problem
     steps: Callable[[str], list[Step]]
     verify: Callable[[str], Verdict] | None
-    """None where no answer is known."""
+    """None if no answer is known."""
 
 
 def question(task: Task, *, prompt: str | None, answer: str | None, seed: int) -> Question:
-    """``prompt`` is ``numbers=… target=…`` for Countdown, or a text; None: the validation problem number ``seed``.
+    """Returns the problem of a prompt.
+
+    Args:
+        task: the task of the configuration.
+        prompt: ``numbers=… target=…`` for Countdown, or a text; None: validation problem number ``seed``.
+        answer: the correct answer to a text; None: unknown.
+        seed: number of the validation problem, modulo their count.
 
     Raises:
-        ValueError: for invalid numbers, an answer where there is one already, or a task without problems.
+        ValueError: for invalid numbers, an answer to a problem that has one, or a task without problems.
     """
     if prompt is not None and not prompt.startswith(("numbers=", "target=")):
         problem = Problem(id="given", prompt=prompt, answer=answer or "")
         return Question(
             problem=problem,
-            # Countdown's moves have no meaning without numbers to play them from
+            # moves of Countdown cannot be parsed without its numbers
             steps=(lambda _: []) if isinstance(task, CountdownTask) else partial(task.parse_steps, problem),
             verify=None if answer is None else partial(verify_answer, answer),
         )
@@ -108,7 +116,7 @@ def question(task: Task, *, prompt: str | None, answer: str | None, seed: int) -
     else:
         try:
             problems = task.problems("validation")
-        except (ValueError, OSError) as error:  # a file that is missing or holds no problems
+        except (ValueError, OSError) as error:  # a file that is missing or has no problems
             raise ValueError(f"{task.name}: {error}") from error
         if not problems:
             raise ValueError(f"{task.name} has no validation problems: give a prompt")
@@ -117,7 +125,7 @@ def question(task: Task, *, prompt: str | None, answer: str | None, seed: int) -
 
 
 def _countdown(task: Task, words: str) -> Problem:
-    """The problem that ``numbers=3,5,8 target=23`` names, posed as the task poses it."""
+    """Returns the problem of ``numbers=3,5,8 target=23``, with the prompt of the task."""
     if not isinstance(task, CountdownTask):
         raise ValueError(f"prompt={words}: such problems are Countdown's, and the task is {task.name}")
     given = {name: value for name, _, value in (part.partition("=") for part in words.split())}
@@ -137,7 +145,7 @@ def _is_whole(text: str) -> bool:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Answer a mistake in a sentence, else draw completions and show them."""
+    """Samples completions and shows them, or prints one sentence for an invalid argument. Returns the exit code."""
     if {"-h", "--help"} & set(arguments):
         print(__doc__)
         return 0
@@ -149,7 +157,7 @@ def main(arguments: Sequence[str]) -> int:
         with initialize_config_module("conf", version_base="1.3"):
             config = composed(*BASE, *overrides)
         asked = question(build(config, "task"), prompt=options.prompt, answer=options.answer, seed=config.seed)
-        from experiments.sample.completions import draw_and_show  # heavy: after what the arguments alone show
+        from experiments.sample.completions import draw_and_show  # slow import, after the checks
 
         draw_and_show(config, asked, critic=options.critic, count=int(options.n))
     except ValueError as error:

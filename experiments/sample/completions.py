@@ -1,7 +1,7 @@
-"""Completions of one problem for a person: drawn, judged step by step by rules, oracle and critic, and printed.
+"""Samples completions of one problem, judges each step by rules, oracle and critic, and prints them.
 
-Colours only repeat what words say; outside a terminal there are none. Nothing that a model wrote moves the cursor,
-changes colours or reverses the line.
+Colours only repeat the text; outside a terminal there are none. Invisible characters of a model's text are escaped, so
+it cannot move the cursor, change colours or reverse the line.
 """
 
 from __future__ import annotations
@@ -37,44 +37,45 @@ if TYPE_CHECKING:
 
 CRITICS, ENCODER = "contrastive_reasoning.critics", "load_encoder"
 PARTS = (CRITICS, "contrastive_reasoning.losses", "contrastive_reasoning.policies.pooling")
-"""The packages from which a saved critic may name parts; of the functions of critics, which write folders too, one."""
+"""Packages whose parts a saved critic may name. Functions of ``CRITICS``, some of which write folders, are excluded
+but for ``ENCODER``."""
 OURS = "contrastive_reasoning."
 PAIRS = 16384
-"""In one forward pass."""
+"""Pairs in one forward pass."""
 GOOD, BAD, UNSURE, QUIET = "bold cyan", "bold red", "yellow", "dim"
 MOST_CHARACTERS, MOST_STEPS = 4000, 60
-"""Of a completion that are shown."""
+"""The most characters and steps of a completion that are shown."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Judged:
-    """One step, judged."""
+    """One step with its judgements."""
 
     step: Step
     reachable: bool | None
-    """Whether the target can still be reached after it, exactly; None for an illegal step, and outside Countdown."""
+    """Whether the target can still be reached after it, computed exactly; None if illegal or outside Countdown."""
     value: float | None
-    """The critic's, σ(f/τ); None for an illegal step, and without a critic."""
+    """The critic's value σ(f/τ); None for an illegal step and without a critic."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Reading:
-    """One completion."""
+    """One completion with its judged steps and verdict."""
 
     text: str
     tokens: int
     finished: bool
-    """False where the length limit ended it."""
+    """False if the length limit ended it."""
     steps: Sequence[Judged]
     verdict: Verdict | None
-    """None where no answer is known."""
+    """None if no answer is known."""
 
 
 def draw_and_show(config: DictConfig, asked: Question, *, critic: str | None, count: int) -> None:
-    """Draw ``count`` completions and print them, their steps valued by the critic in that folder.
+    """Samples ``count`` completions and prints them; the critic in that folder gives the values of their steps.
 
     Raises:
-        ValueError: for a model or a critic that is not found or does not fit, or a prompt that leaves no tokens for a
+        ValueError: for a model or a critic that is missing or does not fit, or a prompt that leaves no tokens for a
             completion.
     """
     valued_by = None if critic is None else trained_critic(Path(critic).expanduser(), config)
@@ -87,7 +88,7 @@ def draw_and_show(config: DictConfig, asked: Question, *, critic: str | None, co
 
 
 def readings(asked: Question, rollouts: RolloutBatch, critic: CriticReward | None) -> list[Reading]:
-    """Every completion of the one problem of ``rollouts``."""
+    """Returns a reading of every completion of ``rollouts``, which have one problem."""
     steps = [asked.steps(text) for text in rollouts.texts]
     valued = [dict[int, float]() for _ in steps]
     if critic is not None:
@@ -109,14 +110,14 @@ def readings(asked: Question, rollouts: RolloutBatch, critic: CriticReward | Non
 
 
 def trained_critic(folder: Path, config: DictConfig) -> CriticReward:
-    """A reward with the critic that lies in ``folder``, or was trained by the stage or run there.
+    """Returns a reward with the critic in ``folder``, which may also be the folder of its stage or run.
 
-    The folder is data: its description may name nothing but parts of this package. ``config`` names the task, and τ
-    where no stage beside the critic has the one that it was trained with.
+    The folder is untrusted data: its description may only name parts of this package. τ is that of the critic's stage,
+    else that of ``config``, which also gives the task.
 
     Raises:
-        ValueError: no critic there, one that names anything but the package's own parts, or files that are damaged,
-            do not fit each other or are refused by its class.
+        ValueError: if there is no critic, it names anything but the package's own parts, or its files are damaged, do
+            not fit each other or are rejected by its class.
     """
     stages = (place / CRITIC for stage, place, _ in stage_folders(folder) if stage == CRITIC)
     place = next((path for path in (folder, folder / CRITIC, *stages) if (path / DESCRIPTION).is_file()), None)
@@ -138,7 +139,7 @@ def trained_critic(folder: Path, config: DictConfig) -> CriticReward:
 
 
 def foreign_parts(node: Any) -> Iterator[str]:
-    """Whatever would call or load more than the package's own parts when the node is built."""
+    """Yields everything in a node that would call or load more than the package's own parts when it is built."""
     if isinstance(node, dict):
         target = node.get("_target_")
         if target is not None and not _is_part(str(target)):
@@ -150,7 +151,10 @@ def foreign_parts(node: Any) -> Iterator[str]:
 
 
 def _is_part(target: str) -> bool:
-    """Whether it is defined by a package of ``PARTS``: they import functions of others, such as ``import_module``."""
+    """Returns whether a package of ``PARTS`` offers this target, defined in this package.
+
+    The packages also import functions from elsewhere, such as ``import_module``, which must not be called.
+    """
     package, _, name = target.rpartition(".")
     found = getattr(import_module(package), name, None) if package in PARTS else None
     made_here = str(getattr(found, "__module__", "")).startswith(OURS)
@@ -158,7 +162,7 @@ def _is_part(target: str) -> bool:
 
 
 def show(console: Console, problem: Problem, found: Sequence[Reading], *, start: float | None) -> None:
-    """Print everything. ``start`` is the critic's value of the problem before any step, where it has one."""
+    """Prints everything. ``start`` is the critic's value of the problem before any step; None without one."""
     head = Text.assemble(("Problem ", "bold"), visible(problem.id))
     if (target := problem.fields.get("target")) is not None:
         head.append(" · the target is ").append(*_reach(reachable(problem.fields["numbers"], target)))
@@ -183,7 +187,7 @@ def show(console: Console, problem: Problem, found: Sequence[Reading], *, start:
 
 
 def _text(reading: Reading) -> Text:
-    """The completion, its steps coloured where they stand."""
+    """Returns the completion with its steps coloured in place."""
     shown, place = Text(), 0
     for judged in reading.steps:
         shown.append(visible(reading.text[place : judged.step.start]), style=QUIET)
@@ -215,7 +219,7 @@ def _steps(reading: Reading) -> Table:
 
 
 def _style(judged: Judged) -> str:
-    """Of the step's own text: by the rules first, then by the oracle."""
+    """Returns the style of a step's text: by the rules first, then by the oracle."""
     if not judged.step.legal:
         return BAD
     return UNSURE if judged.reachable is False else GOOD
@@ -256,7 +260,7 @@ def _indented(what: RenderableType) -> Padding:
 
 
 def visible(text: str) -> str:
-    r"""``text`` with every invisible character as Python writes it, ``\x1b``; line ends and tabs stay."""
+    r"""Returns ``text`` with invisible characters as Python escapes, ``\x1b``; line ends and tabs stay."""
     return "".join(
         character
         if character in "\n\t" or unicodedata.category(character)[0] != "C"

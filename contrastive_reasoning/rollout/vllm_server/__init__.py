@@ -1,1 +1,1 @@
-"""What runs inside vLLM's own environment: one file that needs torch and safetensors, and nothing of this package."""
+"""Code for vLLM's own environment: one file that needs torch and safetensors, and nothing else of this package."""

@@ -1,8 +1,8 @@
-"""The trainer's weights inside a vLLM worker, and the fingerprint by which both sides know that they are the same.
+"""Loads the trainer's weights inside a vLLM worker, and computes the fingerprint by which both sides compare them.
 
-vLLM fuses and shards what it loads, so its own tensors cannot be compared with ours. What it was given can: each tensor
-is checked on its way from the file into the model. A checksum of integers, not a cryptographic hash: it finds lost,
-stale, truncated and exchanged weights, at the speed of a sum on the device that holds them.
+vLLM fuses and shards what it loads, so its own tensors cannot be compared with the trainer's. Its input can: each
+tensor is checked on its way from the file into the model. The fingerprint is a checksum of integers, not a
+cryptographic hash. It detects lost, stale, truncated and exchanged weights, at the speed of a sum on their device.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from safetensors import safe_open
 from torch import Tensor
 
 WIDTH = 4096
-"""Columns of the table that a tensor's values are summed over; the shorter last row counts too."""
+"""Columns of the table over which a tensor's values are summed; the shorter last row counts too."""
 INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
-"""By bytes of a value: the integers that its bits are read as."""
+"""By bytes of a value: the integer dtype as which its bits are read."""
 ARCHITECTURE = (
     *("model_type", "vocab_size", "hidden_size", "intermediate_size"),
     *("num_hidden_layers", "num_attention_heads", "num_key_value_heads"),
 )
-"""Config fields that server and policy must share: vLLM keeps layers for which nothing comes, without an error."""
+"""Config fields that server and policy must share: vLLM keeps layers that receive no weights, without an error."""
 
 
 class WeightSync:
     """Methods that vLLM adds to its workers:  ``vllm serve … --worker-extension-cls weight_sync.WeightSync``."""
 
     def load_policy(self: Any, folder: str) -> dict[str, Any]:
-        """Load every ``*.safetensors`` of a folder into the model; what is now held, as ``policy_report`` says it."""
+        """Loads every ``*.safetensors`` of a folder into the model; returns the new state as ``policy_report``."""
         lines: list[str] = []
         self.policy_fingerprint = None
         self.reload_weights(weights_iterator=_noting(stored_tensors(Path(folder), str(self.device)), lines))
@@ -40,8 +40,9 @@ class WeightSync:
         return self.policy_report()
 
     def policy_report(self: Any) -> dict[str, Any]:
-        """The fingerprint of the weights loaded last (None: none were), what this server's log-probs are of, and its
-        model's architecture."""
+        """The fingerprint of the weights loaded last (None: none were), the mode of this server's log-probs, and its
+        model's architecture.
+        """
         model = self.vllm_config.model_config
         return {
             "fingerprint": getattr(self, "policy_fingerprint", None),
@@ -51,10 +52,10 @@ class WeightSync:
 
 
 def pack_tied_head(model: Any) -> None:
-    """Pack the weights of a head that is tied to the embeddings once more.
+    """Packs the weights of a head that is tied to the embeddings again.
 
     On a CPU vLLM (0.32) multiplies by packed copies. It packs a layer when tensors arrive for it, and none arrive for a
-    tied head: new layers would be read out through the old head.
+    tied head: without this, new layers would be used with the old head.
     """
     head = getattr(model, "lm_head", None)
     if head is not None and hasattr(head, "cpu_linear"):
@@ -62,7 +63,7 @@ def pack_tied_head(model: Any) -> None:
 
 
 def architecture(config: Any) -> dict[str, Any]:
-    """The fields of a Hugging Face config named by ``ARCHITECTURE``, None for one that it does not have."""
+    """The fields of a Hugging Face config named by ``ARCHITECTURE``, None for a missing one."""
     return {name: getattr(config, name, None) for name in ARCHITECTURE}
 
 
@@ -72,9 +73,9 @@ def fingerprint(tensors: Iterable[tuple[str, Tensor]]) -> str:
 
 
 def stored_tensors(folder: Path, device: str) -> Iterator[tuple[str, Tensor]]:
-    """Name and tensor of all that the safetensors files of a folder hold, one tensor in memory at a time.
+    """Name and tensor for all tensors in the safetensors files of a folder, one tensor in memory at a time.
 
-    Raises FileNotFoundError where there is no such file.
+    Raises FileNotFoundError if there is no such file.
     """
     files = sorted(folder.glob("*.safetensors"))
     if not files:
@@ -88,7 +89,7 @@ def stored_tensors(folder: Path, device: str) -> Iterator[tuple[str, Tensor]]:
 def checksum(tensor: Tensor) -> tuple[int, int]:
     """Sums of the values' bits by column and by row, each times the weight of its place, modulo 2⁶⁴.
 
-    A value that changes moves both sums, as all weights are odd; two that exchange places move at least one.
+    A changed value changes both sums, as all weights are odd; two exchanged values change at least one.
     """
     bits = tensor.detach().contiguous().reshape(-1).view(INTEGERS[tensor.element_size()])
     whole = len(bits) // WIDTH * WIDTH
@@ -119,7 +120,7 @@ def _digest(lines: Iterable[str]) -> str:
 
 
 def _noting(tensors: Iterable[tuple[str, Tensor]], lines: list[str]) -> Iterator[tuple[str, Tensor]]:
-    """The tensors as they are; ``lines`` gains one for each that was taken."""
+    """Yields the tensors unchanged; appends a line to ``lines`` for each."""
     for name, tensor in tensors:
         lines.append(_line(name, tensor))
         yield name, tensor

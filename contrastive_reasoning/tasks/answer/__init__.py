@@ -1,18 +1,18 @@
-r"""Answers: is what a completion gives as its answer equal to the gold one?
+r"""Answers: compares the answer of a completion with the gold answer.
 
-Only the answer counts, in whatever form it is written, and only one: ``0.5``, ``\frac{2}{4}`` and ``x = \frac12`` are
-the same, ``0.5 or 7`` is wrong. What a model wrote is data: read by bounded grammars, refused by length and by what
-working it out would cost, never evaluated. Numbers are compared as exact fractions here; formulas are left to
-math-verify, within a budget of steps. From text to verdict:
+Only the answer counts, in any notation, and there may be only one: ``0.5``, ``\frac{2}{4}`` and ``x = \frac12`` are
+the same, ``0.5 or 7`` is wrong. Model text is data: it is read by bounded grammars, rejected if it is too long or too
+costly to evaluate, and never executed. Numbers are compared as exact fractions; formulas are compared by math-verify
+within a budget of steps. From text to verdict:
 
-    extract.extract      completion → the answer as it is written: the last box, else what the last line states
-    spelling.plain       → the one spelling that is compared
+    extract.extract      completion → the answer as written: the last box, else the statement in the last line
+    spelling.plain       → the plain spelling, in which answers are compared
     compare.compare      gold and answer by number, words, units, collection or equation; else as formulas:
-    limits.objection         refused where working it out would cost too much
+    limits.objection         rejects formulas that would cost too much
     symbolic.same_formula    math-verify
 
-``verify.verify_answer`` is the whole of it; ``pose`` all but math-verify, ``settle`` the rest. ``measure`` gives a
-second chance to an answer in the measure that the question asked for.
+``verify.verify_answer`` runs all of it; ``pose`` runs all but math-verify, ``settle`` the rest. ``measure`` enables a
+second comparison, in the measure that the question asks for.
 """
 
 from contrastive_reasoning.tasks.answer.extract import NO_BOX, extract_answer, has_box

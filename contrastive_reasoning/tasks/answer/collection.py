@@ -1,8 +1,8 @@
-r"""Several values in one answer: ``1, -2``, ``(3, \pi/2)``, ``\{1, 2\}``, ``[0, 1)``, a matrix, taken apart here.
+r"""Splits an answer with several values, ``1, -2``, ``(3, \pi/2)``, ``\{1, 2\}``, ``[0, 1)`` or a matrix, into items.
 
-What a comma separates is found by counting brackets, not by parsing mathematics. ``or``, ``and`` and ``±`` separate
-too, so an answer that offers several values at once is several values here and nothing else. Whether the order counts
-when two lists are compared depends on their brackets.
+The items between commas are found by counting brackets, not by parsing mathematics. ``or``, ``and`` and ``±`` separate
+too, so an answer that offers several values always counts as several values. The brackets of two lists determine
+whether the order matters when they are compared.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from contrastive_reasoning.tasks.base import OK, Verdict, wrong
 
 MAX_ITEMS = 64
 MAX_DEPTH = 12
-"""Brackets in brackets."""
+"""Maximum nesting depth of brackets."""
 
 _TOKENS = re.compile(
     r"(?P<open>\\begin ?\{[A-Za-z*]{1,12}\}|\\\{|\\langle(?![A-Za-z])|[(\[{])"
@@ -27,7 +27,7 @@ _TOKENS = re.compile(
 _MATRIX = re.compile(r"\\begin ?\{([pbB]?(?:small)?matrix|array)\}(?: ?\{[lcr| ]{0,12}\})?(.*)\\end ?\{\1\}", re.DOTALL)
 _PAIRED = {"(": ")]", "[": ")]", r"\{": r"\}", r"\langle": r"\rangle", "{": "}"}
 _WIDE = re.compile(r", |;| (?:or|and) ")
-"""Separators that a comma within a number is not mistaken for."""
+"""Separators that cannot be confused with a comma within a number."""
 _THOUSANDS = re.compile(r"(?<![0-9,.])[1-9][0-9]{0,2}(?:,[0-9]{3})+(?![0-9])")
 _TIGHT = re.compile(r"(?<=[0-9]),(?=[0-9])")
 _SIGN_OF_TWO = re.compile(r"\\(?:pm|mp)(?![A-Za-z])")
@@ -38,10 +38,10 @@ _PAIRS = ("()", "")
 
 
 class Collection(NamedTuple):
-    """The items of an answer, as they stand between the separators."""
+    """The items of an answer, as written between the separators."""
 
     brackets: str
-    """The opening and the closing one, ``2x1`` for a matrix of two rows, empty for a bare list."""
+    """The opening and the closing bracket; ``2x1`` for a matrix of two rows and one column; empty for a bare list."""
     items: tuple[str, ...]
 
     @property
@@ -50,7 +50,7 @@ class Collection(NamedTuple):
 
 
 def read_collection(text: str) -> Collection | None:
-    """The items of a text in its plain spelling; None if it is one value, or the brackets do not match."""
+    """The items of a text in plain spelling; None if it is a single value, or the brackets do not match."""
     matrix = _MATRIX.fullmatch(text)
     if matrix:
         return _matrix(matrix[2])
@@ -63,10 +63,10 @@ def read_collection(text: str) -> Collection | None:
 
 
 def compare_lists(gold: Collection, answer: Collection, compare: Compare) -> Verdict | None:
-    r"""Item by item; in any order if both are sets or bare lists.
+    r"""Compares two lists item by item; in any order if both are sets or bare lists.
 
-    A bare list may stand for a pair ``(a, b)``. Other brackets around two items are another thing: ``[a, b]`` is an
-    interval, ``\{a, b\}`` a set. Around more than two items they can only be a list again.
+    A bare list may stand for a pair ``(a, b)``. Other brackets around two items have another meaning: ``[a, b]`` is an
+    interval, ``\{a, b\}`` a set. Around more than two items, any brackets just denote a list.
     """
     if len(gold.items) != len(answer.items):
         return wrong(f"number of answers: {len(answer.items)} instead of {len(gold.items)}")
@@ -78,7 +78,7 @@ def compare_lists(gold: Collection, answer: Collection, compare: Compare) -> Ver
 
 
 def every(verdicts: Iterable[Verdict | None]) -> Verdict | None:
-    """The first verdict against the answer; else None if one is open; else ok."""
+    """Returns the first negative verdict; else None if one is open; else ok."""
     open_question = False
     for verdict in verdicts:
         if verdict is None:
@@ -89,7 +89,7 @@ def every(verdicts: Iterable[Verdict | None]) -> Verdict | None:
 
 
 def any_of(verdicts: Iterable[Verdict | None]) -> Verdict | None:
-    """Ok if one verdict is; else None if one is open; else the first."""
+    """Returns ok if one verdict is ok; else None if one is open; else the first verdict."""
     found = list(verdicts)
     if any(verdict is not None and verdict.correct for verdict in found):
         return OK
@@ -97,7 +97,7 @@ def any_of(verdicts: Iterable[Verdict | None]) -> Verdict | None:
 
 
 def peel(text: str) -> tuple[str, str]:
-    """What stands in the brackets around the whole of a text, and the brackets; the text itself if there are none."""
+    """The content of brackets around the whole text, and the brackets; the text and "" if there are none."""
     depth, opener = 0, ""
     for token in _TOKENS.finditer(text):
         if token["open"]:
@@ -112,7 +112,7 @@ def peel(text: str) -> tuple[str, str]:
 
 
 def split(text: str) -> list[str]:
-    """The parts of a text between semicolons, else between commas, outside of all brackets; ``or`` separates always."""
+    """The parts of a text between semicolons, else between commas, outside all brackets; also at ``or`` and ``and``."""
     found = list(_separators(text))
     kind = ";" if any(separator == ";" for _, _, separator in found) else ","
     parts, start = [], 0
@@ -121,7 +121,7 @@ def split(text: str) -> list[str]:
             parts.append(text[start:begin].strip())
             start = end
     parts.append(text[start:].strip())
-    # "2, 3, and 4" has nothing between its last comma and the word behind it
+    # "2, 3, and 4" has an empty part between its last comma and "and"
     return [part for part in parts if part] if len(parts) > 1 else parts
 
 
@@ -154,10 +154,10 @@ def _matrix(inside: str) -> Collection | None:
 
 
 def _whole_thousands(text: str) -> str:
-    """``1,000, 2,000`` and ``0 or 1,000`` without the commas in the numbers; ``100,101`` are two numbers.
+    """Removes the commas within numbers in ``1,000, 2,000`` and ``0 or 1,000``; ``100,101`` stays two numbers.
 
-    Only outside of all brackets, and only where every comma between digits stands in a whole number: of
-    ``1,7,103, 105`` none does.
+    This applies only outside all brackets, and only if every comma between digits is a thousands separator. The text
+    ``1,7,103, 105``, for example, stays as it is.
     """
     if not _WIDE.search(text):
         return text
@@ -183,7 +183,7 @@ def _comparable(gold: Collection, answer: Collection) -> bool:
 
 
 def _in_any_order(gold: Sequence[str], answer: Sequence[str], compare: Compare) -> Verdict | None:
-    """Each gold item takes the first item left that equals it; that no other choice is better rests on transitivity."""
+    """Matches each gold item with the first remaining item that equals it; optimal because equality is transitive."""
     left, is_open = list(answer), False
     for item in gold:
         verdicts = [compare(item, candidate) for candidate in left]

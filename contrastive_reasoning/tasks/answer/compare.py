@@ -1,7 +1,7 @@
-"""Whether an answer is the gold one, in this order: labels, number, words, units, list, equation, else formula.
+"""Compares an answer with the gold answer, in this order: labels, number, words, units, list, equation, else formula.
 
-Every comparison gives a verdict, or None where only the symbolic comparison can tell. So the same walk serves twice:
-quickly in the process of the caller, and in full where time and memory are watched.
+Every comparison gives a verdict, or None if only the symbolic comparison can decide. The same code therefore runs
+twice: quickly in the caller's process, and in full where time and memory are limited.
 """
 
 from __future__ import annotations
@@ -38,37 +38,37 @@ from contrastive_reasoning.tasks.answer.units import other_unit, split_unit
 from contrastive_reasoning.tasks.base import OK, Verdict, unparsed, wrong
 
 MAX_DEPTH = 6
-"""Equations and lists in lists."""
+"""Maximum nesting depth of equations and lists."""
 MAX_SIDES = 8
-"""Sides of an equation, ``x = … = 7``."""
+"""Maximum number of sides of an equation, ``x = … = 7``."""
 LETTERS = 3
-"""Letters of a gold answer that may be a product, ``CD``; more of them are a word."""
+"""Maximum number of letters of a gold answer that may be a product, ``CD``; a longer one is a word."""
 Formula = Callable[[str, str], Verdict | None]
-"""Decides one formula against another, both in plain spelling, or leaves it open."""
+"""Compares a gold formula with another one, both in plain spelling; returns None if it cannot decide."""
 
 _SHORT_WORDS = frozenset(
     "no on or is it me we he do go so to of if in at by up us am an as be my odd one two six ten yes red".split()  # noqa: SIM905
 )
-"""What is no product of letters."""
+"""Short words that are not products of letters."""
 _SET = re.compile(r"\\(?:cup|infty|setminus|le)(?![A-Za-z])|[(\[].*,.*[)\]]|<")
 _SQUARE = re.compile(r"(?i)\b(?:sq|square[ds]?|cubic|cubed|cu)\b|per")
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _TIME = re.compile(r"(?P<hour>[0-9]{1,2}) ?: ?(?P<minutes>[0-5][0-9])(?: ?(?P<half>[ap])m)?")
 _RATIO = re.compile("[0-9] ?: ?[0-9]")
-"""What has no unit."""
+"""A ratio, which has no unit."""
 _WORKED_OUT = re.compile(r"\\(?:cup|cap|setminus|mathbb)(?![A-Za-z])|matrix")
-"""What makes a set or a matrix out of several ones."""
+"""Operations on sets and matrices, which have to be evaluated."""
 
 
 def compare(gold: str, answer: str, formula: Formula, depth: int = 0, *, as_text: bool = True) -> Verdict | None:
-    """The verdict on an answer, both in their plain spelling, or None where ``formula`` leaves it open.
+    """The verdict on an answer, with both texts in plain spelling; None if ``formula`` cannot decide.
 
     Args:
         gold: the gold answer.
-        answer: the other one.
-        formula: compares what is neither number, words, list nor equation.
-        depth: equations and lists around these two.
-        as_text: whether the same text is right in any case, also where it cannot be read.
+        answer: the answer to verify.
+        formula: compares texts that are neither number, words, list nor equation.
+        depth: the number of equations and lists around these two texts.
+        as_text: whether an identical text is always correct, even if it cannot be read.
     """
     gold, answer = (bare(condition_of_set(text)) for text in (gold, answer))
     if as_text and compact(gold) == compact(answer):
@@ -90,7 +90,7 @@ def compare(gold: str, answer: str, formula: Formula, depth: int = 0, *, as_text
 
 
 def _one(gold: str, answer: str, formula: Formula, deeper: Callable[[str, str], Verdict | None]) -> Verdict | None:
-    """The verdict on an answer without anything beside it."""
+    """The verdict on an answer without label, modulus, condition or approximate value."""
     if _DATE.fullmatch(gold) and _DATE.fullmatch(answer):
         return OK if gold == answer else wrong("another date")
     plain_verdict = _times(gold, answer) or _numbers(gold, answer) or _words(gold, answer)
@@ -123,7 +123,7 @@ def _one(gold: str, answer: str, formula: Formula, deeper: Callable[[str, str], 
 
 
 def _times(gold: str, answer: str) -> Verdict | None:
-    """Of two times of the day, ``05:00 pm``, of which one may leave out the half; ``3:10`` without it is a ratio."""
+    """The verdict on two times of day, ``05:00 pm``; one may omit am or pm. ``3:10`` without it is a ratio."""
     wanted, given = _TIME.fullmatch(gold), _TIME.fullmatch(answer)
     if (
         wanted is None
@@ -137,7 +137,7 @@ def _times(gold: str, answer: str) -> Verdict | None:
 
 
 def _beside(wanted: Value, given: Value) -> Verdict | None:
-    """The verdict against an answer whose label, modulus or domain is another than the gold one's."""
+    """A negative verdict if label, modulus or domain of the answer differs from that of the gold answer; else None."""
     if wanted.label and given.label and wanted.label != given.label:
         return wrong("another label")
     if wanted.modulus and given.modulus and compact(wanted.modulus) != compact(given.modulus):
@@ -148,13 +148,13 @@ def _beside(wanted: Value, given: Value) -> Verdict | None:
 
 
 def _far_apart(values: list[str]) -> bool:
-    r"""Whether numbers that are said to be nearly equal are not: ``5 \approx 6``."""
+    r"""Whether numbers written as approximately equal are far apart: ``5 \approx 6``."""
     numbers = [number.value for number in map(read_number, values) if number]
     return bool(numbers) and max(numbers) - min(numbers) >= max(1, max(map(abs, numbers)) / 20)
 
 
 def _as_sets(gold: str, answer: str) -> tuple[str, str] | None:
-    """Both as sets where one is ``x < 2 or x > 3``, and the other such inequalities or intervals."""
+    """Both texts as sets, if one is ``x < 2 or x > 3`` and the other consists of such inequalities or intervals."""
     wanted, given = as_union(gold), as_union(answer)
     if wanted is None and given is None:
         return None
@@ -163,7 +163,8 @@ def _as_sets(gold: str, answer: str) -> tuple[str, str] | None:
 
 
 def _items(text: str) -> Collection | None:
-    """The items of a list; ``2,125`` is a number. What has units, ``4 hours and 8 minutes``, is in an order."""
+    """The items of a list; None for ``2,125``, a number. Items with different units, ``4 hours and 8 minutes``, are
+    ordered."""
     items = None if read_number(text) else read_collection(text)
     if items is not None and not items.brackets and len({split_unit(item)[1] for item in items.items} - {""}) > 1:
         return Collection("()", items.items)
@@ -171,12 +172,12 @@ def _items(text: str) -> Collection | None:
 
 
 def _and_or(text: str) -> set[str]:
-    """The words between inequalities, ``x < 2 or x > 3``."""
+    """The words ``and`` and ``or`` between inequalities, ``x < 2 or x > 3``."""
     return set(re.findall(r" (and|or) ", text)) if order_signs(text) > 1 else set()
 
 
 def _counted(gold: str, answer: str) -> list[tuple[str, str]]:
-    """The values of ``2 boys and 3 girls`` beside those of the same words, in any order; empty for anything else."""
+    """Pairs the values of ``2 boys and 3 girls`` with those of the same words, in any order; empty for other texts."""
     wanted, given = ([split_unit(item) for item in _listed(text)] for text in (gold, answer))
     units = [sorted(unit for _, unit in items) for items in (wanted, given)]
     if len(set(units[0])) != len(wanted) or units[0] != units[1] or len(wanted) < 2 or "" in units[0]:
@@ -191,7 +192,7 @@ def _listed(text: str) -> tuple[str, ...]:
 
 
 def _named_in_order(gold: Collection, answer: Collection) -> bool:
-    """Whether values of several names, ``x = 1, y = 2``, are answered by values without names: ``1, 2``."""
+    """Whether the gold answer names its values, ``x = 1, y = 2``, and the answer does not: ``1, 2``."""
     names = {letters(sides(item)[0]) for item in gold.items if len(sides(item)) == 2 and is_name(sides(item)[0])}
     without = all(len(sides(item)) == 1 for item in answer.items)
     return not gold.brackets and not answer.brackets and len(names) == len(gold.items) and without
@@ -216,7 +217,7 @@ def _in_a_base(gold: str, answer: str) -> Verdict | None:
 
 
 def _is_hexadecimal(*texts: str) -> bool:
-    """Whether all have both digits and letters, ``2A``."""
+    """Whether no text consists only of digits or only of letters: ``2A``."""
     return not any(text.isdigit() or text.isalpha() for text in texts)
 
 
@@ -239,7 +240,10 @@ def _is_product(text: str) -> bool:
 def _equations(
     gold: str, answer: str, formula: Formula, deeper: Callable[[str, str], Verdict | None]
 ) -> Verdict | None:
-    """A name before an answer is left out, so is one before the gold answer where the answer has none or the same."""
+    """The verdict if the gold answer or the answer is an equation.
+
+    A name before the answer is ignored. A name before the gold answer is ignored if the answer has none or the same.
+    """
     if len(sides(answer)) > MAX_SIDES:
         return unparsed(f"more than {MAX_SIDES} sides of an equation")
     if (same := same_numeric_equation(gold, answer)) is not None:
@@ -275,7 +279,7 @@ def _without_units(gold: str, answer: str, deeper: Callable[[str, str], Verdict 
 
 
 def _other_power(gold: str, answer: str) -> bool:
-    """Whether the same unit has different powers, ``cm^2`` and ``cm``, and neither is written in words."""
+    """Whether a unit has different powers in two texts, ``cm^2`` and ``cm``, and neither power is written in words."""
     return _powered(gold) != _powered(answer) and not any(_SQUARE.search(text) for text in (gold, answer))
 
 
@@ -290,7 +294,7 @@ def _in_radians(degrees: str) -> str:
 
 
 def _one_value(gold: str, given: Collection, deeper: Callable[[str, str], Verdict | None]) -> Verdict | None:
-    """Of several answers where one is wanted: right if all of them are it, ``1/2 or 0.5``."""
+    """The verdict on several answers if one is expected: correct if all of them equal it, ``1/2 or 0.5``."""
     verdict = every(deeper(gold, item) for item in given.items)
     return verdict if verdict is None or verdict.correct else wrong(_count(given, None))
 

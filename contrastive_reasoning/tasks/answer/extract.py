@@ -1,11 +1,11 @@
-r"""Where a completion gives its answer: the last box, else what its last line states.
+r"""Extracts the answer of a completion: the last box, else the statement in the last line.
 
-Only the text after the last end of thoughts counts, where there is one (``</think>``, ``[/THINK]`` and those of other
-model families). A box is ``\boxed{…}`` or ``\fbox{…}`` (LaTeX draws the same frame) with balanced braces, or
-``\boxed …`` up to the end of the formula. The last box counts whatever is in it: an empty or an unclosed one is no
-answer, and no earlier box is taken instead. Boxes that only a comma, a word or a name separates, ``x=\boxed{2} or
-x=\boxed{3}``, are one answer. A box in a box is a part of the outer one.
-Without any box, the completion may state its answer: in ``<answer>42</answer>``, behind ``####``, or in its last line
+If the completion contains an end of thoughts (``</think>``, ``[/THINK]`` and those of other model families), only the
+text after the last one counts. A box is ``\boxed{…}`` or ``\fbox{…}`` (LaTeX draws the same frame) with balanced
+braces, or ``\boxed …`` up to the end of the formula. The last box always counts. If it is empty or not closed, there is
+no answer, and no earlier box is used instead. Boxes separated only by a comma, a word or a name, ``x=\boxed{2} or
+x=\boxed{3}``, are one answer. A box inside a box is part of the outer one.
+Without any box, the completion may state its answer: in ``<answer>42</answer>``, after ``####``, or in its last line
 as ``Answer: 42``, ``the answer is $42$``, ``42 is the answer``.
 """
 
@@ -16,13 +16,13 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 MAX_ANSWER = 512
-"""Characters of an answer; the longest gold answer of the sets in use has 159."""
+"""Maximum number of characters of an answer; the longest gold answer of the sets in use has 159."""
 NO_BOX = "no boxed answer"
 """The reason of a verdict on a text without a box."""
 MAX_BOXES = 8
-"""Boxes in boxes, or side by side, that are looked through."""
+"""Maximum number of boxes before the last one that are examined, nested or side by side."""
 MAX_GAP = 60
-"""Characters between two boxes of one answer."""
+"""Maximum number of characters between two boxes of one answer."""
 
 THOUGHT_ENDS = (
     "</think>",
@@ -43,7 +43,7 @@ THOUGHT_ENDS = (
     "<|end_of_thought|>",
     "<|channel|>final<|message|>",
 )
-"""What ends the thoughts of a completion, by model family, in any case; a completion has at most one kind in use."""
+"""Tags that end the thoughts of a completion, by model family, in upper or lower case; a completion uses one kind."""
 _BOX = re.compile(r"\\(?:boxed|fbox)(?![A-Za-z])")
 _BRACES = re.compile(r"\\.|[{}]", re.DOTALL)
 _BARE_END = re.compile(r"(?<!\\)\$|\\\)|\\\]|\n")
@@ -65,14 +65,14 @@ _TAGGED = re.compile(r"<answer>((?:(?!</?answer>).){0,600}?)</answer>", re.IGNOR
 _MATH = re.compile(r"\$|\\[()\[\]]|\\(?:text|mbox)(?![A-Za-z])|\\(?:quad|qquad)(?![A-Za-z])|\\[,;: ]|[{}]")
 _NAMED = r"(?:[A-Za-z](?: ?_ ?[0-9A-Za-z])? ?= ?)"
 _ONE_ANSWER = re.compile(rf"\s*(?:[,;]|[,;]?\s*\b(?:and|or)\b)\s*(?P<name>{_NAMED})?\s*", re.IGNORECASE)
-"""What may stand between two boxes of one answer, the signs that open and close formulas left out."""
+"""The text allowed between two boxes of one answer, after the signs that open and close formulas are removed."""
 _NAME_BEFORE = re.compile(rf"(?<![A-Za-z0-9_+*/^=-])(?P<name>{_NAMED})\s*$")
 _VALUE = re.compile(rf"\s*{_NAMED}?[^=]*[^=\s][^=]*")
 _NEXT_SENTENCE = re.compile(r"\.\s+[A-Z]")
 
 
 class Extraction(NamedTuple):
-    """An answer as it was written, or the reason why there is none."""
+    """An answer as written, or the reason why there is none."""
 
     answer: str | None
     reason: str
@@ -80,17 +80,17 @@ class Extraction(NamedTuple):
 
 
 def extract_answer(completion: str) -> str | None:
-    """The answer of a completion as written, without its box; None where it gives none."""
+    """The answer of a completion as written, without its box; None if there is none."""
     return extract(completion).answer
 
 
 def has_box(completion: str) -> bool:
-    """Whether the answer of a completion, if it gives one, stands in a box."""
+    """Whether the answer of a completion, if there is one, is in a box; also true for an empty or unclosed box."""
     return extract(completion).boxed
 
 
 def extract(completion: str) -> Extraction:
-    """The answer of a completion, and whether it stood in a box."""
+    """The answer of a completion, and whether it is in a box."""
     text = without_thoughts(completion)
     inside = last_box(text)
     if inside is not None:
@@ -101,9 +101,9 @@ def extract(completion: str) -> Extraction:
 
 
 def without_thoughts(completion: str, ends: Sequence[str] = THOUGHT_ENDS) -> str:
-    """What follows the last end of thoughts, in any case; all of a completion that has none."""
+    """The text after the last end of thoughts, matched in any letter case; the whole completion if there is none."""
     lower = completion.lower()
-    if len(lower) != len(completion):  # a letter whose small form is longer: places would not be the same
+    if len(lower) != len(completion):  # a letter with a longer lower-case form would shift the positions
         lower = completion
     places = (lower.rfind(tag.lower()) + len(tag) for tag in ends if tag.lower() in lower)
     return completion[max(places, default=0) :]
@@ -118,7 +118,7 @@ def _checked(answer: str, *, missing: str, boxed: bool) -> Extraction:
 
 
 def last_box(text: str) -> str | None:
-    """What stands in the last box, or in the outermost one around it; None if there is none or it is not closed."""
+    """The content of the last box, or of the outermost one around it; None if there is none or it is not closed."""
     boxes = list(_BOX.finditer(text))
     if not boxes:
         return None
@@ -139,29 +139,29 @@ def last_box(text: str) -> str | None:
             names.insert(0, _name_before(text[:start]))
             first = start
             found.insert(0, text[begin:end])
-    if len(set(names)) == len(names) and all(names):  # x = 1, y = 2 are in an order
+    if len(set(names)) == len(names) and all(names):  # x = 1, y = 2: the order matters, so the names are kept
         found = [name + value for name, value in zip(names, found, strict=True)]
     return found[0] if len(set(found)) == 1 else ", ".join(found)
 
 
 def _value(inside: str) -> bool:
-    """Whether a box holds a value, or one with a name, ``x = 2``, rather than nothing or an equation."""
+    """Whether a box holds a value, possibly with a name, ``x = 2``, and is not empty or another equation."""
     return bool(_VALUE.fullmatch(inside))
 
 
 def _gap(gap: str) -> re.Match[str] | None:
-    """What stands between the end of a box and the next one, if it is no more than a comma, a word and a name."""
+    """Matches the text between a box and the next one if it is only a comma, a word and a name; else None."""
     return _ONE_ANSWER.fullmatch(_MATH.sub(" ", gap)) if len(gap) <= MAX_GAP and gap.startswith("}") else None
 
 
 def _name_before(text: str) -> str:
-    """The name ``x =`` at the end of what stands before a box."""
+    """The name ``x =`` at the end of the text before a box; empty if there is none."""
     found = _NAME_BEFORE.search(_MATH.sub(" ", text[-MAX_GAP:]))
     return found["name"] if found else ""
 
 
 def _span(text: str, start: int) -> tuple[int, int]:
-    """Begin and end of what a box command that ends at ``start`` holds, cut where no answer is that long.
+    """Start and end of the content of a box whose command ends at ``start``, limited to little over ``MAX_ANSWER``.
 
     The end is -1 if the box is not closed.
     """
@@ -177,7 +177,7 @@ def _span(text: str, start: int) -> tuple[int, int]:
 
 
 def closing_brace(text: str) -> int:
-    r"""Where the brace closes that ``text`` opens with; -1 if it does not. ``\{`` and ``\}`` are no braces."""
+    r"""Position at which the first brace of ``text`` closes; -1 if it does not. ``\{`` and ``\}`` are not braces."""
     depth = 0
     for token in _BRACES.finditer(text):
         if token.group() == "{":
@@ -190,7 +190,7 @@ def closing_brace(text: str) -> int:
 
 
 def stated(text: str) -> str:
-    """The answer that a text states without a box: in tags, in its last line, else behind ``####``; else empty."""
+    """The answer that a text states without a box: in tags, in its last line, else after ``####``; else empty."""
     tail = text[-8 * MAX_ANSWER :].rstrip()
     if tagged := _TAGGED.findall(tail):
         return tagged[-1].strip()

@@ -1,7 +1,7 @@
-r"""Gold answers as data sets write them: found in whole solutions, repaired where an escape was lost, and checked.
+r"""Gold answers as data sets write them: extracted from whole solutions, and repaired if an escape was lost.
 
-A gold answer may be damaged: ``"\frac"`` written without a second backslash is a form feed and ``rac``. What a lost
-escape left behind is put back where no other reading makes sense.
+A gold answer may be damaged: ``"\frac"`` written without a second backslash is a form feed and ``rac``. Such damage is
+repaired if no other reading makes sense.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _LOST = {
     "\r": ("right", "rho", "rangle", "rightarrow", "rfloor", "rceil"),
     "\n": ("neq", "nabla", "notin"),
 }
-"""Escape of Python and JSON → commands of LaTeX that begin with its letter."""
+"""Maps an escape of Python and JSON to the LaTeX commands that begin with its letter."""
 _DAMAGES = [
     (re.compile(rf"{escape}(?={'|'.join(name[1:] for name in names)}(?![a-z]))"), rf"\\{names[0][0]}")
     for escape, names in _LOST.items()
@@ -30,11 +30,11 @@ _HEADLESS = re.compile(r"(?<![A-Za-z\\])(?P<rest>rac(?= ?\{)|ext(?= ?\{)|qrt(?= 
 _HEADS = {"rac": r"\f", "ext": r"\t", "qrt": r"\s", "imes": r"\t"}
 _DOUBLED = re.compile(r"\\\\(?=[A-Za-z]{2,})")
 MISSING = frozenset(("nan", "null", "n/a", "<na>"))
-"""What programs write for a value that there is not, in small letters."""
+"""Texts that programs write for a missing value, in lower case."""
 
 
 def gold_text(gold: str) -> str:
-    """The answer in a gold text: the last box of a whole solution, what it states, else the text itself; repaired."""
+    """The answer in a gold text, repaired: the last box of a solution, else its stated answer, else the whole text."""
     gold = repaired(gold)
     inside = last_box(gold)
     if inside is None:
@@ -44,11 +44,14 @@ def gold_text(gold: str) -> str:
 
 
 def repaired(text: str) -> str:
-    r"""The text with the backslashes that it lost: form feed and ``rac{1}{2}`` are ``\frac{1}{2}``."""
+    r"""Restores lost backslashes (a form feed and ``rac{1}{2}`` become ``\frac{1}{2}``) and one missing closing brace.
+
+    Also removes superfluous backslashes, control characters and one superfluous closing brace.
+    """
     for damage, whole in _DAMAGES:
         text = damage.sub(whole, text)
     text = _HEADLESS.sub(lambda found: _HEADS[found["rest"]] + found["rest"], text)
-    if r"\begin" not in text:  # else two backslashes end a row
+    if r"\begin" not in text:  # in an environment two backslashes end a row
         text = _DOUBLED.sub(lambda _: "\\", text)
     text = _CONTROL.sub(" ", text).strip().rstrip("^_ ")
     depth = len(re.findall(r"(?<!\\)\{", text)) - len(re.findall(r"(?<!\\)\}", text))
@@ -58,7 +61,7 @@ def repaired(text: str) -> str:
 
 
 def _from_json(text: str) -> str:
-    """A list of values that was written as JSON, ``["2"]``, with commas."""
+    """Converts a list of texts written as JSON, ``["2"]``, to a comma-separated list; returns other texts unchanged."""
     if not text.startswith('["'):
         return text
     try:

@@ -1,8 +1,8 @@
-r"""What is refused before a formula that a model wrote meets the symbolic comparison.
+r"""Limits that a formula written by a model must satisfy before the symbolic comparison.
 
-A short text can ask for endless work: ``9^{9^{9^9}}``, ``(10^{9})!``, ``(a+b+c)^{10^6}``, an integral. So a formula
-passes only if it is built from known commands, and if the numbers in it stay small when everything is worked out:
-with the limits below no integer has more than about two million bits.
+A short text can require unbounded work: ``9^{9^{9^9}}``, ``(10^{9})!``, ``(a+b+c)^{10^6}``, an integral. A formula
+therefore passes only if it consists of known commands, and if its numbers stay small when it is evaluated. With the
+limits below no integer has more than about two million bits.
 """
 
 from __future__ import annotations
@@ -11,17 +11,17 @@ import re
 from math import prod
 
 MAX_FORMULA = 300
-"""Characters; the grammar's parser takes more time for each one the longer the formula is."""
+"""Maximum number of characters; the parser's time per character grows with the length of the formula."""
 MAX_DEPTH = 12
 MAX_DIGITS = 60
 MAX_POWERS = 10_000
-"""The largest exponent times those of all groups, because these may stand on each other: ``((2^a)^b)^c``."""
+"""Maximum of the largest exponent times the exponents of all groups, which may be nested: ``((2^a)^b)^c``."""
 MAX_SYMBOLIC_POWER = 100
-"""An exponent of anything but a number: the expansion of ``(a+b+c)^n`` has about n² terms."""
+"""Maximum exponent of anything but a number: the expansion of ``(a+b+c)^n`` has about n² terms."""
 MAX_FACTORIAL = 200
 MAX_BINOMIAL = 10_000
 
-# not \exp and its kin, which stand on each other without a ^, nor \gamma, which is read as the factorial of anything
+# without \exp and similar functions, which can be nested without a ^, and \gamma, which is read as a factorial
 _KNOWN_COMMANDS = r"""
     frac sqrt pi infty cdot times div pm mp cup cap setminus in notin emptyset le ge ne approx mathbb binom
     max min sin cos tan cot sec csc arcsin arccos arctan log ln lg
@@ -42,7 +42,7 @@ _WORD = re.compile(r"(?<![A-Za-z\\])(?:[A-Za-z]{4,}|or|and|not|if)(?![A-Za-z])")
 
 
 def objection(text: str) -> str | None:
-    """Why a formula in its plain spelling is not compared, or None. Runs in time linear in the text."""
+    """The reason why a formula in plain spelling is rejected, or None. Runs in time linear in the text."""
     if len(text) > MAX_FORMULA:
         return f"formula longer than {MAX_FORMULA} characters"
     if not text.replace("°", "").isascii():
@@ -62,7 +62,7 @@ def objection(text: str) -> str | None:
 
 
 def _deep(text: str) -> str | None:
-    """Brackets that do not match, or too many in each other."""
+    """The reason if brackets do not match or are nested too deep, else None."""
     depth, deepest = 0, 0
     for token in re.findall(r"\\.|[(\[{}\])]", text):
         depth += token in ("(", "[", "{", r"\{")
@@ -74,7 +74,7 @@ def _deep(text: str) -> str | None:
 
 
 def _large(text: str) -> str | None:
-    """Numbers whose value, or whose road to it, is out of reach."""
+    """The reason if a number, or a number in its evaluation, would be too large, else None."""
     if _LONG_NUMBER.search(text):
         return f"number longer than {MAX_DIGITS} digits"
     factorials = _FACTORIAL.findall(text)
@@ -97,7 +97,8 @@ def _large(text: str) -> str | None:
 
 
 def _argument(text: str) -> str:
-    """What an exponent holds: a letter, digits or a group in brackets, with a power of it; else all that follows."""
+    """The exponent at the start of a text: a letter, digits or a bracketed group, with a power sign after it; else the
+    whole text."""
     simple = re.match(r"[-+]?(?:[0-9]+|[A-Za-z])", text)
     end = simple.end() if simple else _group(text)
     behind = _POWER.match(text, end)
@@ -105,7 +106,7 @@ def _argument(text: str) -> str:
 
 
 def _group(text: str) -> int:
-    """Where the bracket closes that a text opens with; the end of the text if it opens with something else."""
+    """One past the position at which the first bracket of a text closes; the text's length without such a bracket."""
     depth = 0
     for place, sign in enumerate(text):
         depth += (sign in "([{") - (sign in ")]}")
@@ -115,6 +116,6 @@ def _group(text: str) -> int:
 
 
 def _largest(exponent: str) -> int:
-    """The product of the whole numbers in an exponent, at least 1: no value of it is larger than that and a sum."""
+    """An upper bound of an exponent, at least 1: the product of (n + 1) over its whole numbers n."""
     numbers = [int(number[:MAX_DIGITS]) for number in re.findall("[0-9]+", exponent)]
     return max(1, prod(number + 1 for number in numbers)) if numbers else 1

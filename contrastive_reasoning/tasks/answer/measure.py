@@ -1,7 +1,8 @@
-r"""What a question asks its number in: "what percent", "how many dozen". There ``20\%`` is the 20 that is asked for.
+r"""The measure in which a question asks for a number: "what percent", "how many dozen". There ``20\%`` equals 20.
 
-Elsewhere a percentage is its value, and 20% is not 20. Data sets write golds of such questions without the sign, and
-some with it, so it is taken off both sides: digits are compared, in the measure that was asked for.
+In other questions a percentage is its value, and 20% is not 20. Data sets write the gold answers of such questions
+with or without the sign. The sign is therefore removed on both sides, and the numbers are compared in the measure of
+the question.
 """
 
 from __future__ import annotations
@@ -18,19 +19,19 @@ _NUMBER_WORD = (
     r"(?:one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|hundred|half|[a-z]*(?:teen|ty)(?:-[a-z]+)?)\b"
 )
 _FEW = rf"(?: (?!{_NUMBER_WORD})[a-z]+){{0,3}}"
-"""Words of small letters that are no numbers: "what is twenty percent of 50" asks for no percentage."""
+"""Up to three lower-case words that are not numbers: "what is twenty percent of 50" does not ask for a percentage."""
 
 _SPACE = r"(?<!\s)\s*+"
-"""From its first sign on and without a way back, so that a text of spaces takes no longer than it is long."""
+"""All whitespace from its first character on, without backtracking, so that a text of spaces takes linear time."""
 _ENDS = r"(?![a-z]|\s*+(?:[.,/]?+\s*+\d|\\[dt]?frac))"
-r"""No number or command goes on behind: out of "2%0" or "\f%rac" the sign would leave another than was written."""
+r"""No number or command continues after the sign: removing it from "2%0" or "\f%rac" would create a new one."""
 
 
 class _Measure(NamedTuple):
     asked: re.Pattern[str]
-    """In the question."""
+    """The measure in a question."""
     written: re.Pattern[str]
-    """In an answer."""
+    """The measure in an answer."""
 
 
 _MEASURES = (
@@ -51,9 +52,10 @@ _MEASURES = (
 
 
 def in_asked_measure(question: str, gold: str, completion: str) -> tuple[str, str] | None:
-    """Gold and completion to be compared instead, without the measure that is asked for.
+    """Gold answer and completion without the measure that the question asks for, to be compared instead.
 
-    None where none is asked for, where neither names it, or both do, or where the gold is no number.
+    None if the question asks for no measure, the completion has no answer, neither or both of the answers name the
+    measure, or the gold answer is not a number.
     """
     measure = next((one for one in _MEASURES if one.asked.search(question)), None)
     answer = extract_answer(completion)

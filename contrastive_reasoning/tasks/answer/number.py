@@ -1,8 +1,8 @@
 r"""Ordinary numbers as exact fractions: ``1,234.50``, ``\frac{-3}{4}``, ``1\frac12``, ``2 million``, ``9\%``, ``4e-7``.
 
-Read by a bounded grammar over ASCII digits; nothing is evaluated and no float is involved, so 0.1 is 1/10 and 2.999 is
-not 3. A percentage is its value: 40% is 2/5, and not 40. Of a number in a base, ``2516_8``, the digits must be the
-same, and the base where the answer names one too.
+A bounded grammar over ASCII digits reads them without evaluation and without floats, so 0.1 is 1/10 and 2.999 is not 3.
+A percentage is its value: 40% is 2/5, and not 40. Numbers in a base, ``2516_8``, are equal if their digits are, and
+their bases if both name one.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import NamedTuple
 from contrastive_reasoning.tasks.answer.units import split_unit
 
 MAX_DIGITS = 60
-"""Digits before or after the point of an ordinary number."""
+"""Maximum number of digits before or after the point of an ordinary number."""
 MAX_POWER = 400
 """The largest power of ten in ``a \\times 10^b``."""
 SCALES = {"hundred": 2, "thousand": 3, "million": 6, "billion": 9, "trillion": 12, "quadrillion": 15}
@@ -56,21 +56,21 @@ _BASE_NAMES: dict[str, str] = {
 
 
 class Quantity(NamedTuple):
-    """A number, and the unit behind it, empty for none."""
+    """A number and the unit after it; the unit is empty if there is none."""
 
     value: Fraction
     unit: str
 
 
 class Based(NamedTuple):
-    """The digits without leading zeros, and the base, empty where none is named."""
+    """The digits without leading zeros, and the base, which is empty if none is named."""
 
     digits: str
     base: str
 
 
 def read_number(text: str) -> Quantity | None:
-    """The number that a text in its plain spelling is, or None if it is anything else."""
+    """Reads a text in plain spelling as a number; returns None if it is anything else."""
     scaled = _SCALED.fullmatch(text)
     if scaled:
         value, unit, power = scaled["value"], scaled["unit"] or "", SCALES[scaled["scale"]]
@@ -84,14 +84,14 @@ def read_number(text: str) -> Quantity | None:
 
 
 def read_based(text: str) -> Based | None:
-    """The number in a base that a text in its plain spelling is, or None."""
+    """Reads a text in plain spelling as a number in a base; returns None if it is anything else."""
     match = _BASED.fullmatch(text)
     if match is None:
         return None
     base = _BASE_NAMES.get(match["base"] or "", match["base"] or "")
     largest = int(max(match["digits"]), 16)  # "9" < "A"
     if (largest >= int(base)) if base.isdigit() else match["digits"].isalpha():
-        return None  # ABC is a name, and so is what is no number in its base, A_{7}
+        return None  # ABC is a name, and so is A_{7}, which is not a number in its base
     return Based(match["sign"] + (match["digits"].lstrip("0") or "0"), base)
 
 
@@ -101,9 +101,9 @@ def is_decimal(text: str) -> bool:
 
 
 def rounds_to(gold: str, value: Fraction) -> bool:
-    """Whether a decimal gold answer is what a fraction without an end, such as 542/3, was rounded to: ``180.67``.
+    """Whether a decimal gold answer, ``180.67``, is the rounding of a value with a repeating decimal, such as 542/3.
 
-    Only of three significant digits and two decimals or more: ``0.5`` may be the rounding of much.
+    The gold answer must have three or more significant digits and two or more decimals: many values round to ``0.5``.
     """
     number, rest = read_number(gold), value.denominator
     for prime in (2, 5):
@@ -117,7 +117,7 @@ def rounds_to(gold: str, value: Fraction) -> bool:
 
 
 def same_based(gold: Based, answer: Based) -> bool:
-    """Whether the digits are the same; a base that only one of them names is the one that the question wants."""
+    """Whether digits and bases are the same; if only one names its base, that is taken to be the requested one."""
     return gold.digits == answer.digits and (gold.base == answer.base or not (gold.base and answer.base))
 
 
@@ -147,5 +147,5 @@ def _signed(match: re.Match[str], value: Fraction) -> Fraction:
 
 
 def _decimal(text: str) -> Fraction:
-    """A decimal number, with the braces, blanks and commas that the grammar lets stand."""
+    """Reads a decimal number, ignoring the braces, blanks and commas that the grammar allows."""
     return Fraction(re.sub(r"[{}, ]", "", text))

@@ -1,6 +1,6 @@
-r"""Answers that say what something is: ``x = 5``, ``x \approx 1.3``, ``2 < x \le 3``, ``n \equiv 4 \pmod 9``.
+r"""Answers in the form of a relation: ``x = 5``, ``x \approx 1.3``, ``2 < x \le 3``, ``n \equiv 4 \pmod 9``.
 
-A name before a value is no part of the value, nor is a condition behind it, ``k\pi`` for all integers ``k``.
+A name before a value is not part of the value. Neither is a condition after it, as in ``k\pi`` for all integers ``k``.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from contrastive_reasoning.tasks.answer.number import read_number
 from contrastive_reasoning.tasks.answer.spelling import read_words
 
 MAX_CONDITION = 120
-"""Characters of a condition behind a formula."""
+"""Maximum number of characters of a condition after a formula."""
 
 _EQUALS = re.compile(r"(?<![<>!\\=])=(?!=)|\\equiv(?![A-Za-z])")
 _APPROXIMATELY = re.compile(r"\\approx(?![A-Za-z])")
@@ -68,7 +68,7 @@ _OPTION = re.compile(r"^\(?[A-E] ?[.)] (?=[^ ])")
 
 
 class Value(NamedTuple):
-    """A value, and what stands beside it: a label before it, a modulus or the domain of its condition behind it."""
+    """A value with its context: the label before it, and the modulus and the domain of the condition after it."""
 
     text: str
     label: str
@@ -77,7 +77,7 @@ class Value(NamedTuple):
 
 
 def read_value(text: str) -> Value:
-    """An answer in its plain spelling without its label, its modulus and its condition."""
+    """Separates an answer in plain spelling from its label, its modulus and its condition."""
     label = _LABEL.match(text) if len(_LABELS.findall(text)) == 1 else None
     if label:
         text = text[label.end() :]
@@ -94,7 +94,7 @@ def read_value(text: str) -> Value:
 
 
 def _is_operation(text: str, modulus: re.Match[str]) -> bool:
-    r"""Whether the modulus of a text is to be worked out: ``7 \bmod 4`` is 3, and ``7 mod 5`` not 7."""
+    r"""Whether the modulus is an operation to be evaluated: ``7 \bmod 4`` is 3, and ``7 mod 5`` is not 7."""
     value, of = (
         read_number(sides(modulus["value"])[-1]),
         read_number((modulus["inner"] or modulus["outer"]).strip(" {}")),
@@ -105,18 +105,18 @@ def _is_operation(text: str, modulus: re.Match[str]) -> bool:
 
 
 def condition_of_set(text: str) -> str:
-    r"""What the members of a set fulfil, ``-2 < x`` of ``\{x \mid -2 < x\}``; any other text as it is."""
+    r"""The condition in set-builder notation, ``-2 < x`` in ``\{x \mid -2 < x\}``; any other text unchanged."""
     found = _SET_BUILDER.fullmatch(text)
     return found["condition"].strip() if found and found["name"] in letters(found["condition"]) else text
 
 
 def without_option(text: str) -> str:
-    """Without the letter of an option before it: ``A. 2``."""
+    """Removes the letter of an option before a text: ``A. 2``."""
     return _OPTION.sub("", text)
 
 
 def claims(text: str) -> list[str]:
-    r"""The values of ``a \approx b``: ``b`` alone where ``a`` is a name, else both; of another text itself."""
+    r"""The values of ``a \approx b``: only ``b`` if ``a`` is a name, else both; for any other text, the text itself."""
     first, *rest = [side.strip() for side in _APPROXIMATELY.split(text)]
     if not rest or len(split(text)) > 1:
         return [text]
@@ -127,26 +127,26 @@ def claims(text: str) -> list[str]:
 
 
 def sides(text: str) -> list[str]:
-    """What stands on the sides of the equals signs; the text itself where there is none.
+    """The sides of an equation; the text itself if there is no equals sign.
 
-    That of ``P(X=2)`` is a part of the name.
+    The equals sign in ``P(X=2)`` is part of the name.
     """
     text = _EVENT.sub(lambda event: event[0].replace("=", "\0"), text)
     return [side.strip().replace("\0", "=") for side in _EQUALS.split(text)]
 
 
 def is_relation(text: str) -> bool:
-    """Whether a text says that something is equal to, less than or in something."""
+    """Whether a text is a relation: an equation, an inequality, an approximation or a membership."""
     return len(sides(text)) > 1 or bool(_ORDER.search(text))
 
 
 def order_signs(text: str) -> int:
-    """How many signs say that something is less than, not equal to or in something."""
+    """The number of relation signs other than equals signs."""
     return len(_ORDER.findall(text))
 
 
 def letters(text: str) -> frozenset[str]:
-    """The variables of a formula: every letter and every Greek one, but e and i; words fall into their letters."""
+    """The variables of a formula: all Latin and Greek letters except e and i; words are split into their letters."""
     found: set[str] = set()
     for name in _LETTER.findall(_COMMAND.sub(_keep_letters, _INDEX.sub("", text))):
         found |= {name} if name.startswith("\\") else set(name)
@@ -154,7 +154,7 @@ def letters(text: str) -> frozenset[str]:
 
 
 def wanted_side(gold: str) -> str | None:
-    """The value that a gold equation gives: the last side behind a name, or of equal numbers; None if it is neither."""
+    """The value of a gold equation: its last side, if the first side is a name or there are no variables; else None."""
     first, *_, last = sides(gold)
     if is_name(first) or not letters(_FUNCTION_VALUE.sub("", gold)):
         return last
@@ -162,10 +162,10 @@ def wanted_side(gold: str) -> str | None:
 
 
 def value_sides(answer: str, gold: str) -> list[str] | None:
-    """The sides of an answer that claim a value; all of them must be right. None for an equation left open, ``x-1=5``.
+    """The sides of an answer that state a value; all of them must be correct. None for an unsolved one, ``x-1=5``.
 
-    Not a claim is a name, ``f(x)``, or what holds variables that the gold answer does not have: ``2a + b = 5``. The
-    last side always counts.
+    A name, ``f(x)``, does not state a value. Neither does a side with variables that the gold answer does not have:
+    ``2a + b = 5``. The last side always counts.
     """
     *named, last = sides(answer)
     claimed = [side for side in named if not is_name(side)]
@@ -177,7 +177,7 @@ def value_sides(answer: str, gold: str) -> list[str] | None:
 def same_numeric_equation(gold: str, answer: str) -> bool | None:
     r"""Whether two equations without variables have the same sides: ``\log_3 27 = 3`` is not ``\log_6 216 = 3``.
 
-    None where one of them is no such equation.
+    None if one of them is not such an equation, or the gold answer has a number on every side.
     """
     wanted, given = sides(gold), sides(answer)
     if len(wanted) < 2 or len(given) < 2 or letters(gold) or letters(answer):
@@ -188,12 +188,12 @@ def same_numeric_equation(gold: str, answer: str) -> bool | None:
 
 
 def same_name(gold: str, answer: str) -> bool:
-    """Whether the first sides of two equations are the same but for blanks."""
+    """Whether the first sides of two equations are the same up to blanks, braces and parentheses."""
     return _squeezed(sides(gold)[0]) == _squeezed(sides(answer)[0])
 
 
 def in_variable_of(gold: str, answer: str) -> str:
-    """The answer ``f(x) = x + 1`` with the variable of a gold ``f(n) = n + 1``, which is free to be called anything."""
+    """Renames the variable of an answer ``f(x) = x + 1`` to that of a gold ``f(n) = n + 1``, since its name is free."""
     wanted, given = (_FUNCTION.fullmatch(sides(text)[0]) for text in (gold, answer))
     if not wanted or not given or wanted["name"] != given["name"] or wanted["variable"] in letters(answer):
         return answer
@@ -201,7 +201,7 @@ def in_variable_of(gold: str, answer: str) -> str:
 
 
 def ordered(text: str) -> str:
-    """``3 > x > -1`` as ``-1 < x < 3``; any other text as it is."""
+    """Rewrites ``3 > x > -1`` as ``-1 < x < 3``; any other text is unchanged."""
     if _LESS.search(text) or not _GREATER.search(text):
         return text
     parts = re.split(rf"({_GREATER.pattern})", text)
@@ -219,7 +219,7 @@ def as_interval(text: str) -> str | None:
 
 
 def as_union(text: str) -> str | None:
-    r"""The union that ``x < 2 or x > 3`` or ``x \ne 2`` allows; None for what is no inequality of one variable."""
+    r"""The union of intervals for ``x < 2 or x > 3`` or ``x \ne 2``; None for other texts."""
     if (but := _ALL_BUT.fullmatch(text)) and not letters(but["value"]):
         return rf"(-\infty, {but['value']}) \cup ({but['value']}, \infty)"
     parts = re.split(r",? or ", text)
@@ -230,7 +230,7 @@ def as_union(text: str) -> str | None:
 
 
 def at_constant(side: str) -> tuple[str, str] | None:
-    r"""The name and the argument of ``g(\frac{\pi}{6})``; None for what is no function at a place without letters."""
+    r"""The name and the argument of ``g(\frac{\pi}{6})``; None if it is not a function of a constant."""
     found = _AT.fullmatch(side)
     return (found["name"], found["place"]) if found and not letters(found["place"]) else None
 

@@ -1,8 +1,8 @@
-r"""One spelling for what LaTeX writes in many ways: ``\dfrac34\text{ cm}.`` and ``\frac34 cm`` become the same text.
+r"""The plain spelling, one for the many notations of LaTeX: ``\dfrac34\text{ cm}.`` and ``\frac34 cm`` become equal.
 
-Only what a reader would not notice is changed: spacing, sizes of brackets, fonts, a full stop at the end. Text that is
-set with ``\text{…}`` stays as words, so that nothing a completion states is lost on the way to the comparison. Of an
-answer in words (a name, a day, True or False) capitals and an article before it do not matter.
+Only details without meaning change: spacing, sizes of brackets, fonts, a full stop at the end. Text in ``\text{…}`` is
+kept as words, so that the comparison sees everything that a completion states. For an answer in words (a name, a day,
+True or False), capitals and a leading article do not matter.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from contrastive_reasoning.tasks.answer.collection import peel, split
 from contrastive_reasoning.tasks.answer.extract import closing_brace
 
 MAX_WRAPS = 16
-"""Fonts, boxes and braces that are taken off around or inside of an answer."""
+"""Maximum number of fonts, boxes and braces that are removed around or inside an answer."""
 
 _GREEK = (
     "alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu"
@@ -108,7 +108,7 @@ _TRUTH = {"yes": "true", "no": "false"}
 
 
 def plain(text: str) -> str:
-    """The text in the one spelling that is compared; at most as long as what is read, ``extract.MAX_ANSWER``."""
+    """Converts a text, usually of at most ``extract.MAX_ANSWER`` characters, to the plain spelling."""
     text = _THOUSANDS.sub("", _in_ascii(_MONEY.sub(_money, text)))
     text = _BEHIND_EQUALS.sub(lambda number: number[0].replace(",", ""), text)
     for pattern, words in _SYNONYM:
@@ -119,7 +119,7 @@ def plain(text: str) -> str:
 
 
 def _in_ascii(text: str) -> str:
-    """Signs of Unicode as LaTeX writes them: ``2√3``, ``x⁴``, ``⅓``, ``α``, digits of full width."""
+    """Converts Unicode characters to LaTeX or ASCII: ``2√3``, ``x⁴``, ``⅓``, ``α``, full-width digits."""
     if text.isascii():
         return text
     for command, scripts, digits in _SCRIPTS:
@@ -144,14 +144,14 @@ def _root(found: re.Match[str]) -> str:
 
 
 def compact(text: str) -> str:
-    """Without blanks, except between two digits, where they tell ``1 1/2`` from ``11/2``."""
+    """Removes blanks, except between two digits, where they distinguish ``1 1/2`` from ``11/2``."""
     return _BETWEEN_DIGITS.sub("", text)
 
 
 def bare(text: str) -> str:
-    r"""Without ``x \in`` before it, brackets around one value, a neutral 0 or 1.
+    r"""Removes a leading ``x \in``, brackets around a single value, and a neutral 0 or 1.
 
-    Commas between the digits of a factor, ``1,600\pi``, go, too.
+    Also removes the commas between the digits of a factor, ``1,600\pi``.
     """
     text = _THOUSANDS_OF.sub(lambda number: number[1].replace(",", ""), text)
     text = _NEUTRAL.sub("", text) or text
@@ -165,7 +165,7 @@ def bare(text: str) -> str:
 
 
 def respelled(text: str) -> str:
-    r"""A text in another spelling: blanks around signs, ``1/2`` for ``\frac{1}{2}``, a set in reversed order."""
+    r"""Writes a text in another way: blanks around signs, ``1/2`` for ``\frac{1}{2}``, a set in reversed order."""
     if _PLAIN_FRACTION.match(text):
         return _PLAIN_FRACTION.sub(r"\1/\2", text)
     if re.fullmatch(r"[-+0-9.,e]+|[A-Za-z' -]+", text):
@@ -177,7 +177,7 @@ def respelled(text: str) -> str:
 
 
 def read_words(text: str) -> str | None:
-    """The words that a text in its plain spelling is, in small letters, or None if it is more than words."""
+    """Returns a text in plain spelling in lower case, without a leading article, if it consists of words; else None."""
     if not _WORDS.fullmatch(text):
         return None
     words = _ARTICLE.sub("", text.lower(), count=1).strip(". ")
@@ -185,14 +185,14 @@ def read_words(text: str) -> str | None:
 
 
 def same_words(gold: str, answer: str) -> bool:
-    """Whether two readings are the same; to a gold True or False, yes and no are answers too."""
+    """Whether two results of ``read_words`` are the same; yes and no also match a gold True and False."""
     if gold in _TRUTH.values():
         answer = _TRUTH.get(answer, answer)
     return gold == answer
 
 
 def _trim(text: str) -> str:
-    """Without what stands around an answer: blanks, a full stop, braces, a second box, ``=`` or ``≈`` before it."""
+    """Removes the surroundings of an answer: blanks, a full stop, braces, a second box, a leading ``=`` or ``≈``."""
     for _ in range(MAX_WRAPS):
         before = text
         text = text.strip().rstrip(".,;:\\ ").strip()
@@ -206,7 +206,7 @@ def _trim(text: str) -> str:
 
 
 def _without_fonts(text: str) -> str:
-    r"""``\text{ cm}`` and the like as plain words with a blank on both sides."""
+    r"""Replaces ``\text{ cm}`` and similar commands by their content with a blank on both sides."""
     for _ in range(MAX_WRAPS):
         font = _FONT.search(text)
         end = closing_brace(text[font.end() :]) if font else -1
@@ -217,7 +217,7 @@ def _without_fonts(text: str) -> str:
 
 
 def _braced(text: str) -> str:
-    r"""``\frac12`` and ``\sqrt2`` with the braces that TeX thinks in: ``\frac{1}{2}``, ``\sqrt{2}``."""
+    r"""Adds the braces that TeX implies in ``\frac12`` and ``\sqrt2``: ``\frac{1}{2}``, ``\sqrt{2}``."""
     text = _INDEX.sub(r"_{\1}", _ROOT_OF.sub(r"\1{\2}", text))
     for fraction in reversed(list(_FRACTION.finditer(text))):
         head, tail = text[: fraction.end()].rstrip(), text[fraction.end() :]

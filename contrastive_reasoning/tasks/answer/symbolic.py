@@ -1,8 +1,8 @@
-r"""Whether two formulas mean the same, by math-verify. No other module of this package imports it, or sympy.
+r"""Whether two formulas are equal, by math-verify. No other module of this package imports math-verify or sympy.
 
-Its own time-outs are off, because they need the alarm signal of the main thread; the budget of steps around a call and
-the wall clock of the pool stand in for them. A step is the call of a function. Only formulas that passed
-``limits.objection`` may come here. The libraries are imported at the first call: most answers are numbers.
+Its own time-outs are off, because they need the alarm signal of the main thread. They are replaced by a budget of steps
+for each call and the wall-clock limit of the pool. A step is one function call. The formulas must have passed
+``limits.objection``. The libraries are imported on the first call, because most answers are numbers.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from contrastive_reasoning.tasks.answer.number import is_decimal, read_number
 
 T = TypeVar("T")
 PLACES = 6
-"""Decimals that are compared where one side is a decimal number and the other is not a number."""
+"""Decimal places that are compared if one side is a decimal number and the other is not a number."""
 MAX_PLACES = 40
 _DEGREES = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?°")
 _DECIMAL = re.compile(r"(?<![0-9.])[0-9]+\.[0-9]{1,60}(?![0-9.]| ?\\(?:overline|bar))")
@@ -28,7 +28,7 @@ _TENS = re.compile(r"(?<=[0-9])[eE]([-+]?[0-9]{1,3})(?![0-9])")
 _COMMANDS = re.compile(r"\\mathbb ?\{? ?[A-Z]|\\[A-Za-z]+")
 _SEPARATE = re.compile(rf"({_COMMANDS.pattern})|[^\\]+")
 _SPARE = "abchjklmnopqrstuvwxyz"
-"""Letters that mean nothing by themselves, as d, e, f, g and i may."""
+"""Letters without a meaning of their own, unlike d, e, f, g and i."""
 POINTS = (
     ("731/1000", "1873/10000", "5219/10000"),
     ("317/1000", "8419/10000", "2741/10000"),
@@ -36,21 +36,21 @@ POINTS = (
     ("-4713/1000", "23571/10000", "-8127/10000"),
     ("3517/1000", "-18127/10000", "7389/1000"),
 )
-"""Values for the variables, in turn: between 0 and 1, above 1, and with other signs."""
+"""Values for the variables, in order: between 0 and 1, above 1, and with other signs."""
 STEPPED_POINTS = (
     *POINTS,
     *((f"{n}", f"{n + 3}", f"{2 * n + 1}") for n in (1, 2, 3, 4, 5, 6, 8, 15, 16, 24, 99, 100, 101, 1000, 1005, 9999)),
     *((f"{n}999999999999/1000000000000", f"{n + 2}/2", f"{n}1/10") for n in (0, 1, 2, 8, 99)),
 )
-"""For steps, such as those of the floor, also whole numbers and what is just below them."""
+"""Points for step functions such as the floor: also whole numbers and values just below them."""
 WHOLE = frozenset("klmnNKM")
-"""Letters that stand for whole numbers where a formula has steps."""
+"""Letters that stand for whole numbers in formulas with step functions."""
 DIGITS, MAX_DIGITS = 60, 3_000
-"""At least and at most so many are worked out; formulas that would need more are equal to none but themselves."""
+"""Minimum and maximum number of digits evaluated; a formula that needs more equals only an identical one."""
 LOST = 20
-"""Digits that working a value out may lose: values are the same if they have all others in common."""
+"""Digits that an evaluation may lose: two values are equal if all other digits agree."""
 FACTORS = ("frac", "dfrac", "tfrac", "sqrt", "binom", "dbinom", "tbinom")
-"""Commands that make a number of the groups behind them."""
+"""Commands that form a number from the groups after them."""
 TIMES = r" \cdot "
 _NEXT_FACTOR = re.compile(r"(?:\\left *)?\(|\\(?P<command>" + "|".join(FACTORS) + r")(?![a-zA-Z])|(?P<digit>[0-9])")
 _DIGITS_BEFORE = re.compile(r"(?P<before>.?)(?<![0-9.])[0-9]+(?:\.[0-9]+)?$", re.S)
@@ -59,22 +59,22 @@ _OPENING = {")": "(", "}": "{"}
 
 
 class GoldUnread(ValueError):
-    """The gold answer cannot be read, so no answer can be compared with it."""
+    """Raised if the gold answer cannot be read, so that no answer can be compared with it."""
 
 
 class OutOfSteps(BaseException):
-    """The budget is spent. No ``Exception``: code in between that catches those does not swallow it."""
+    """Raised if the budget is exceeded. It is not an ``Exception``, so that library code does not catch it."""
 
 
 def load() -> None:
-    """Import the libraries now rather than at the first question."""
+    """Imports the libraries now rather than on the first question."""
     _library()
 
 
 def same_formula(gold: str, answer: str) -> bool | None:
-    """Whether two formulas in their plain spelling are equal; None if the answer cannot be read.
+    """Whether two formulas in plain spelling are equal; None if the answer cannot be read.
 
-    Decimals are read as exact fractions. Only a rounded value is compared with a tolerance (``_tolerance``).
+    Decimals are read as exact fractions. Only rounded values are compared with a tolerance (``_tolerance``).
 
     Raises:
         GoldUnread: if the gold answer cannot be read.
@@ -101,9 +101,9 @@ def same_formula(gold: str, answer: str) -> bool | None:
 
 
 def in_one_case(*texts: str) -> tuple[str, ...]:
-    r"""The texts with another letter for each capital whose small letter they have, too.
+    r"""Replaces each capital letter that also occurs in lower case by an unused letter.
 
-    math-verify takes ``R`` for ``r``, so that ``\frac{R}{r}`` would be ``\frac{r}{R}``, and 1.
+    math-verify reads ``R`` as ``r``, so that ``\frac{R}{r}`` would equal ``\frac{r}{R}``, and 1.
     """
     used = {letter for text in texts for letter in _COMMANDS.sub("", text) if letter.isalpha()}
     both = sorted(letter for letter in used if letter.isupper() and letter.lower() in used)
@@ -114,7 +114,7 @@ def in_one_case(*texts: str) -> tuple[str, ...]:
 
 @lru_cache(maxsize=2048)
 def parsed(text: str) -> Any | None:
-    """The sympy object of a formula, or None."""
+    """The sympy object of a formula, or None if it cannot be read."""
     library = _library()
     config = library.LatexExtractionConfig(
         boxed_match_priority=0, try_extract_without_anchor=False, normalization_config=_as_it_is()
@@ -130,10 +130,10 @@ def parsed(text: str) -> Any | None:
 
 
 def with_signs(text: str) -> str:
-    r"""The text with ``\cdot`` between factors that stand side by side: ``2(3)``, ``\binom{5}{2}\binom{4}{1}``.
+    r"""Inserts ``\cdot`` between adjacent factors: ``2(3)``, ``\binom{5}{2}\binom{4}{1}``.
 
-    math-verify reads a whole number and a positive number behind it as a mixed number, and adds them: 5 and 14. Only
-    digits directly in front of a fraction are one.
+    math-verify reads a whole number and a positive number after it as a mixed number, and adds them: 5 and 14. Only
+    digits directly before a fraction are a mixed number.
     """
     places = [found.start() for found in _NEXT_FACTOR.finditer(text) if _is_product(text[: found.start()], found)]
     pieces = (text[first:last] for first, last in zip([0, *places], [*places, len(text)], strict=True))
@@ -141,17 +141,16 @@ def with_signs(text: str) -> str:
 
 
 def within(steps: int, compute: Callable[[], T]) -> T:
-    """``compute()``, stopped after ``steps`` calls of Python functions in this thread.
+    """Runs ``compute()`` and stops it after ``steps`` calls of Python functions in this thread.
 
-    Unlike an alarm it needs no signal, so it works in every thread; and it stops the same work on a slow and on a busy
-    machine.
+    Unlike an alarm, it needs no signal and works in every thread. It stops at the same point on a slow or busy machine.
 
     Raises:
-        OutOfSteps: if the budget did not suffice.
+        OutOfSteps: if the budget is exceeded.
     """
     budget = _budget(steps)
     tracer = sys.gettrace()
-    # Python calls the tracer at each call of a function; None: the lines within need no tracing
+    # Python calls the tracer at each function call; it returns None, so that lines within are not traced
     sys.settrace(lambda frame, event, argument: next(budget))
     try:
         return compute()
@@ -163,21 +162,21 @@ def within(steps: int, compute: Callable[[], T]) -> T:
 def _library() -> Any:
     import math_verify
 
-    # it warns once that its time-outs are off
+    # suppresses its warning that the time-outs are off
     logging.getLogger("math_verify").setLevel(logging.ERROR)
     return math_verify
 
 
 @lru_cache(maxsize=1)
 def _as_it_is() -> Any:
-    """No rewriting but for the box: it takes the ``c`` of ``a + b + c`` for a unit, and ``or`` for a comma."""
+    """Disables all rewriting except for the box: it would read ``c`` in ``a + b + c`` as a unit, ``or`` as a comma."""
     from latex2sympy2_extended.math_normalization import NormalizationConfig
 
     return NormalizationConfig(basic_latex=False, units=False, malformed_operators=False, nits=False, boxed="last")
 
 
 def _as_latex(text: str) -> str:
-    """As math-verify reads it: numbers without ``e``, commas and units, degrees in radians."""
+    """Converts a text for math-verify: numbers without ``e``, commas and units, degrees in radians."""
     number = read_number(text)
     if number is None:
         text = _TENS.sub(r" \\cdot 10^{\1}", _DEGREES.sub(r"\\frac{\1 \\pi}{180}", text))
@@ -188,10 +187,10 @@ def _as_latex(text: str) -> str:
 
 
 def _tolerance(gold: str, answer: str, wanted: Any) -> Any:
-    """How far a rounded value may be from an exact one; zero where none of the two is rounded.
+    """The tolerance between a rounded and an exact value; zero if neither value is rounded.
 
-    A decimal gold number counts to six places, a small one to six of its digits. To an exact gold value that no
-    decimal number can be, such as a root, a decimal answer of six places or more is right.
+    A decimal gold number counts to six decimal places, a small one to six of its digits. If the exact gold value is
+    irrational, such as a root, a decimal answer with six or more places is compared to six places.
     """
     from sympy import Rational
 
@@ -208,9 +207,9 @@ def _tolerance(gold: str, answer: str, wanted: Any) -> Any:
 
 
 def _same_expression(gold: Any, answer: Any, tolerance: Any) -> bool:
-    """Whether two expressions have the same values, at points where both are real; else where they are complex.
+    """Whether two expressions have the same values at the points where both are real, or if none, where complex.
 
-    Two different formulas agree to so many digits at none of the points that a policy could know of.
+    Different formulas that a policy can plausibly write do not agree to so many digits at these points.
     """
     from sympy import Rational, nan, zoo
 
@@ -239,7 +238,7 @@ def _same_expression(gold: Any, answer: Any, tolerance: Any) -> bool:
 
 
 def _points(names: Sequence[Any], *expressions: Any) -> Sequence[Sequence[str]]:
-    """Where formulas are compared: anywhere for one without variables, at whole numbers for steps of whole numbers."""
+    """The points of comparison: one for formulas without variables, whole numbers for steps in whole variables."""
     from sympy import Mod, ceiling, floor
 
     if not names:
@@ -251,7 +250,7 @@ def _points(names: Sequence[Any], *expressions: Any) -> Sequence[Sequence[str]]:
 
 
 def _digits(*expressions: Any) -> int:
-    """Digits in which a difference as small or as large as the numbers in the expressions is seen."""
+    """Number of digits that resolves differences of the magnitude of the numbers in the expressions."""
     from sympy import Pow, Rational, exp, preorder_traversal
 
     sizes = []
@@ -269,7 +268,7 @@ def _digits(*expressions: Any) -> int:
 
 
 def _value_at(expression: Any, names: Sequence[Any], point: Sequence[str], digits: int) -> Any | None:
-    """The number that an expression is at a point; None where it has none."""
+    """The value of an expression at a point; None if it has no finite value there."""
     from sympy import I, Rational, nan, oo, zoo
 
     places = {
@@ -284,15 +283,15 @@ def _value_at(expression: Any, names: Sequence[Any], point: Sequence[str], digit
 
 
 def _rationals(*expressions: Any) -> tuple[Any, ...] | None:
-    """The exact values of expressions that are fractions; None where one is none."""
+    """The exact values of expressions that are fractions; None if one is not a fraction."""
     exact = tuple(expression.doit() for expression in expressions)
     return exact if all(value.is_Rational for value in exact) else None
 
 
 def _same_equation(gold: Any, answer: Any) -> bool:
-    r"""Whether one equation is the other but for a factor: ``y = -3x - 3`` is ``3x + y + 3 = 0``.
+    r"""Whether two equations are the same up to a factor: ``y = -3x - 3`` is ``3x + y + 3 = 0``.
 
-    An identity, which is zero for all values, is the same only where its sides are.
+    An identity, which holds for all values, is the same only if its sides are.
     """
     from sympy import Expr, together
 
@@ -304,7 +303,7 @@ def _same_equation(gold: Any, answer: Any) -> bool:
     wholes: list[Any] = [together(equation.lhs - equation.rhs) for equation in (gold, answer)]
     differences = [whole.as_numer_denom()[0] for whole in wholes]
     if not all(difference.free_symbols for difference in differences):
-        return False  # x + 1 = x and x + 2 = x are no more alike than 0 = 1 and 0 = 2
+        return False  # x + 1 = x and x + 2 = x differ, just as 0 = 1 and 0 = 2 do
     return _constant_ratio(*differences) is not None
 
 
@@ -314,7 +313,7 @@ def _same_sides(gold: Any, answer: Any) -> bool:
 
 
 def _constant_ratio(first: Any, second: Any) -> Any | None:
-    """The number by which two expressions differ at every point; None where there is none, or it is zero."""
+    """The constant ratio of two expressions at all points; None if there is none, or a value is zero."""
     from sympy import Rational
 
     if first.free_symbols != second.free_symbols:
@@ -334,7 +333,7 @@ def _constant_ratio(first: Any, second: Any) -> Any | None:
 
 
 def _same_inequality(gold: Any, answer: Any) -> bool:
-    """Whether one inequality is the other but for a factor and the side that things stand on."""
+    """Whether two inequalities are the same up to a factor and the sides of their terms."""
     from sympy import Expr, GreaterThan, LessThan, StrictGreaterThan, StrictLessThan
 
     if not all(isinstance(side, Expr) for side in (*gold.args, *answer.args)):
@@ -347,7 +346,7 @@ def _same_inequality(gold: Any, answer: Any) -> bool:
 
 
 def _solutions(relation: Any) -> Any | None:
-    """The real numbers that an inequality of one variable allows; None where there are none, or it allows all."""
+    """The set of real solutions of an inequality in one variable; None if it is empty, all reals, or not computable."""
     from sympy import Reals
 
     try:
@@ -358,7 +357,7 @@ def _solutions(relation: Any) -> Any | None:
 
 
 def _without_functions(*relations: Any) -> tuple[Any, ...]:
-    """With one variable for each value of a function that is not known, ``f(2)``: of which no more is said."""
+    """Replaces each value of an undefined function, such as ``f(2)``, by a variable."""
     from sympy import Dummy
     from sympy.core.function import AppliedUndef
 
@@ -383,7 +382,7 @@ def _is_product(before: str, following: re.Match[str]) -> bool:
 
 
 def _ends_with_factor(before: str) -> bool:
-    """Whether the group at the end of ``before`` is a factor: no exponent, index, argument, pair or interval."""
+    """Whether the group at the end of ``before`` is a factor, not an exponent, index, argument, pair or interval."""
     rest = _without_group(before)
     if rest is None:
         return False
@@ -399,12 +398,12 @@ def _ends_with_factor(before: str) -> bool:
 
 
 def _is_factor_behind(before: str) -> bool:
-    """Whether what follows ``before`` is a factor: an exponent is part of one where its base is a number."""
+    """Whether the text after ``before`` is part of a factor; an exponent is, if its base is a number."""
     return before[:-1].rstrip()[-1:].isdigit() if before.endswith("^") else not before.endswith("_")
 
 
 def _without_group(text: str) -> str | None:
-    """What stands before the bracket that the last one closes; None where there is no such bracket."""
+    """The text before the opening bracket that matches the last character; None if there is none."""
     closing = text[-1]
     opening = _OPENING.get(closing, "[")
     depth = 0

@@ -1,7 +1,7 @@
-r"""The unit behind a quantity: ``3 apples``, ``9 cm^2``, ``12\pi`` feet, ``145°``. It is left out of the comparison.
+r"""The unit after a quantity: ``3 apples``, ``9 cm^2``, ``12\pi`` feet, ``145°``. The comparison of values excludes it.
 
-The question says in which unit the answer is wanted, so a missing unit is no mistake; metres for centimetres are one.
-Words that change the value (``million``, ``or``) are no units.
+The question specifies the unit of the answer. A missing unit is therefore allowed, but metres for centimetres are
+wrong. Words that change the value (``million``, ``or``) are not units.
 """
 
 from __future__ import annotations
@@ -65,11 +65,11 @@ _NAMES = {
     "ac": "acre",
 }
 _CAPITALS = frozenset("njwvak")
-"""Units of one letter that are capitals: 5 N are newtons, 5 n is a product."""
+"""Units of one capital letter: 5 N is in newtons, 5 n is a product."""
 _UNITS = frozenset(part for unit in _NAMES for part in unit.split("/"))
 _SAME = ({"deg", "°F"}, {"deg", "°C"})
 KNOWN = {name: unit for unit, names in _NAMES.items() for name in (unit, *names.split())}
-"""Each name in the singular, and the unit it means."""
+"""Maps each name in the singular to its unit."""
 _OTHER_WORDS = """
     or and to not no if else otherwise maybe plus minus times over divided by mod base pi sqrt sin cos tan cot csc log
     ln exp inf infinity undefined none zero one two three four five six seven eight nine ten eleven twelve twenty
@@ -82,9 +82,9 @@ _NO_UNIT = frozenset(_OTHER_WORDS.split())
 _FRACTION_WORD = re.compile(
     r"(?:[a-z]+(?:teen|elf|tie|illion|hundred|thousand)|ten|eleven|twenty|half)ths?|[a-z]+illions?|gross|scores?"
 )
-"""Twelfths, twentieths, quadrillions: these change the value, too."""
+"""Further words that change the value: twelfths, twentieths, quadrillions."""
 _PARTS = frozenset(("third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth"))
-"""Not the last word of a unit: 2 third graders, but 2 thirds."""
+"""Words that a unit cannot end with: "2 third graders" has a unit, "2 third" does not."""
 _BEHIND = re.compile(
     r"(?P<value>.*?)(?:(?<=[0-9}°])(?P<near>[A-Za-z]+)"
     r"|(?<=[0-9}°A-Za-z)\]]) (?P<far>(?:(?:sq|cu)\. ?)?[A-Za-z]+(?:(?: | ?/ ?)[A-Za-z]+){0,3}))"
@@ -97,11 +97,11 @@ _ANY_UNIT = re.compile(
 )
 _RATE = re.compile(r" per | ?/ ?")
 _ANGLE_OF = re.compile(r"\\(?:sin|cos|tan|cot|sec|csc)(?![A-Za-z])")
-"""Degrees behind these belong to the formula."""
+"""Functions whose degrees belong to the formula and are not a unit."""
 
 
 def split_unit(text: str) -> tuple[str, str]:
-    """What stands before the unit, and the unit: a known one by its short name, else its words; empty without one."""
+    """The text before the unit, and the unit: the short name of a known one, else its words; empty without a unit."""
     if _ANGLE_OF.search(text):
         return text, ""
     if temperature := _TEMPERATURE.fullmatch(text):
@@ -114,12 +114,12 @@ def split_unit(text: str) -> tuple[str, str]:
 
 
 def unit_of(words: str, *, alone: bool, number: bool) -> str:
-    r"""The unit that the words name, or an empty text; ``mi/h`` for miles per hour.
+    r"""The unit that the words name, ``mi/h`` for miles per hour; empty if they name none.
 
     Args:
-        words: what stands behind the value.
-        alone: whether a blank stands before them; only a known unit may follow its value without one.
-        number: whether the value is a mere number; ``\pi h`` is a product, ``3 h`` are hours.
+        words: the words after the value.
+        alone: whether a blank precedes them; only a known unit may follow its value without a blank.
+        number: whether the value is just a number; ``\pi h`` is a product, ``3 h`` are hours.
     """
     parts = re.findall(r"[A-Za-z]+", words)
     if (
@@ -135,9 +135,9 @@ def unit_of(words: str, *, alone: bool, number: bool) -> str:
 
 
 def other_unit(a: str, b: str) -> bool:
-    """Whether both are units, one of them a known one, and not the same.
+    """Whether both are units, at least one of them is known, and they differ.
 
-    A price may go without ``per hour``, degrees without F; "units" and words that say how much are as good as none.
+    A price may omit ``per hour``, and degrees may omit F. "units" and words for an extent count as no unit.
     """
     if a and b and ("/" in a) != ("/" in b) and {a, b} & set(_NAMES) - _UNITS:
         return True

@@ -1,10 +1,10 @@
-r"""The verdict on a mathematical answer: extract it, compare it, and hand what is a formula to the symbolic comparison.
+r"""The verdict on a mathematical answer: extracts it, compares it, and compares formulas symbolically.
 
-    question = pose(gold, completion)          a verdict, or what is still open; milliseconds at most
+    question = pose(gold, completion)          a verdict, or an open question; milliseconds at most
     settle(question)                           the rest, within a budget of steps
 
-``verify_answer`` does both in this process. The pool in ``rewards`` does the first there and the second in a worker.
-``verify_choice`` is the verdict on a letter: ``B``, ``(b)``, ``\text{B}``, ``B. a bank``, ``Option B``.
+``verify_answer`` runs both in this process. The pool in ``rewards`` runs the first in its own process and the second in
+a worker. ``verify_choice`` gives the verdict on a letter: ``B``, ``(b)``, ``\text{B}``, ``B. a bank``, ``Option B``.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from contrastive_reasoning.tasks.answer.symbolic import GoldUnread, OutOfSteps, 
 from contrastive_reasoning.tasks.base import OK, Verdict, unparsed, wrong
 
 STEPS = 2_000_000
-"""Function calls that one comparison may take: some seconds, and four times what the slowest ordinary pair takes."""
+"""Maximum number of function calls for one comparison: a few seconds, and four times the slowest ordinary pair."""
 GOLD_UNREAD = "gold answer does not parse"
 
 _BRACKETED = re.compile(r"[(\[].*[)\]]", re.DOTALL)
@@ -37,11 +37,11 @@ _LETTER = re.compile(
 _ANOTHER = re.compile(
     r"(?:[,;/&]|\b(?:or|and))\s*[(\[]?[A-HJ-Za-k](?![A-Za-z])|(?<![A-Za-z])(?:[A-HJ-Z][.:)\]]|[(\[][A-Za-k][)\]])"
 )
-"""A second letter, behind a comma or a word, or before another text. ``C. vitamin C`` has none."""
+"""A second letter, after a comma or a word, or before another text. ``C. vitamin C`` has none."""
 
 
 class Question(NamedTuple):
-    """An answer that only the symbolic comparison can judge, both in their plain spelling."""
+    """A gold answer and an answer, in plain spelling, that only the symbolic comparison can decide."""
 
     gold: str
     answer: str
@@ -52,12 +52,12 @@ def verify_answer(gold: str, completion: str, question: str | None = None) -> Ve
 
     Args:
         gold: the gold answer, or a whole solution whose last box holds it.
-        completion: what the model wrote, of any length.
-        question: the text of the problem, where it is known: a percentage that it asks for may go without its sign.
+        completion: the model's text, of any length.
+        question: the text of the problem, if known: if it asks for a percentage, the sign may be omitted.
 
     Returns:
-        ``ok`` or ``wrong``; ``unparsed`` where there is no answer, or one that is refused unread or that the comparison
-        ends in an exception on; ``timeout`` where the budget of steps did not suffice; ``error`` where the gold answer
+        ``ok`` or ``wrong``; ``unparsed`` if there is no answer, the answer is rejected or cannot be read, or its
+        comparison raises an exception; ``timeout`` if the budget of steps is exceeded; ``error`` if the gold answer
         cannot be read. Nothing is raised.
     """
     verdict = _verdict(gold, completion)
@@ -73,7 +73,7 @@ def _verdict(gold: str, completion: str) -> Verdict:
 
 
 def pose(gold: str, completion: str) -> Verdict | Question:
-    """The verdict where no symbolic comparison is needed, else the question for it."""
+    """Returns the verdict if no symbolic comparison is needed, else the question for it."""
     wanted = gold_text(gold)
     if not wanted or len(wanted) > MAX_ANSWER:
         return Verdict(status="error", reason="no gold answer")
@@ -87,22 +87,22 @@ def pose(gold: str, completion: str) -> Verdict | Question:
 
 
 def settle(question: Question, steps: int = STEPS) -> Verdict:
-    """The verdict on a question within a budget of steps."""
+    """Returns the verdict on a question, computed within a budget of steps."""
     try:
         return within(steps, lambda: compare(*question, _symbolic)) or unparsed("does not parse")
     except OutOfSteps:
         return Verdict(status="timeout", reason=f"comparison of more than {steps} steps")
     except GoldUnread:
         return Verdict(status="error", reason=GOLD_UNREAD)
-    except Exception as error:  # what a computer algebra system raises on a text that a model wrote: anything
-        # the completion's own doing: left out of its group, a text that breaks the comparison would cost nothing
+    except Exception as error:  # a computer algebra system may raise anything on model text
+        # not ``error``: the completion would be left out of its group, and breaking the comparison would cost nothing
         return unparsed(f"comparison ends in {type(error).__name__}")
 
 
 def verify_choice(gold_letter: str, completion: str, *, boxed_only: bool = False) -> Verdict:
-    """The verdict on the letter that a completion gives; several letters are wrong, whatever they are.
+    """The verdict on the letter that a completion gives; several letters are never correct.
 
-    With ``boxed_only`` a letter counts in a box alone.
+    With ``boxed_only`` only a letter in a box counts.
     """
     gold = _read_letter(gold_letter)
     if gold is None:
@@ -112,7 +112,7 @@ def verify_choice(gold_letter: str, completion: str, *, boxed_only: bool = False
         return unparsed(NO_BOX)
     letter = None if found.answer is None else _read_letter(found.answer)
     if letter is None and found.boxed and not boxed_only:
-        # the box may be a part of the reasoning: the last line names the letter
+        # the box may be part of the reasoning, and the last line may state the letter
         letter = _read_letter(stated(without_thoughts(completion)))
     if letter is None:
         return unparsed("no single letter" if found.answer else found.reason)
@@ -120,7 +120,7 @@ def verify_choice(gold_letter: str, completion: str, *, boxed_only: bool = False
 
 
 def _read_letter(text: str) -> str | None:
-    """The letter that a text chooses, as a capital; None if it is none, or more than one."""
+    """The letter that a text chooses, as a capital; None if it chooses none, or more than one."""
     match = _LETTER.fullmatch(plain(text))
     if match is None or _ANOTHER.search(match["rest"] or ""):
         return None
@@ -133,16 +133,17 @@ def check_golds(
     *,
     other_spellings: bool = True,
 ) -> list[tuple[int, str]]:
-    r"""The gold answers that no completion, or none but one of the very same text, could satisfy.
+    r"""Finds gold answers that no completion could match, or only a completion with exactly the same text.
 
     Args:
         golds: gold answers, or whole solutions.
         verify: ``verify_answer``, or ``verify_choice`` for letters.
-        other_spellings: whether a gold answer has to be read in another spelling than its own, too. A damaged formula
-            is not, nor is ``nan``: in training no policy would earn it; an evaluation keeps all of its problems.
+        other_spellings: whether a gold answer must also match in a spelling other than its own (``verify_answer``
+            only). A damaged formula or ``nan`` does not. No policy would earn its reward in training; an evaluation
+            keeps all of its problems.
 
     Returns:
-        The row and the reason for each gold answer that ``\boxed{gold}`` is not right for, or that is not read so.
+        The row and the reason of each gold answer that ``\boxed{gold}`` or its other spelling does not match.
     """
     found = []
     for row, gold in enumerate(golds):
@@ -155,7 +156,7 @@ def check_golds(
 
 
 def _in_another_spelling(gold: str) -> Verdict:
-    """The verdict on a gold answer, in its plain spelling, that is written in another way."""
+    """The verdict on a gold answer, in plain spelling, compared with itself in another spelling."""
     if gold.lower() in MISSING:
         return Verdict(status="error", reason="no gold answer")
     try:
@@ -163,14 +164,14 @@ def _in_another_spelling(gold: str) -> Verdict:
     except GoldUnread:
         return Verdict(status="error", reason=GOLD_UNREAD)
     except OutOfSteps:
-        return OK  # what takes long to compare can be right
-    except Exception as error:  # what a computer algebra system raises on a text, as in ``settle``
+        return OK  # a slow comparison does not mean that the gold answer is at fault
+    except Exception as error:  # a computer algebra system may raise anything, as in ``settle``
         return unparsed(f"comparison ends in {type(error).__name__}")
     return verdict or unparsed("does not parse")
 
 
 def _quick_look(gold: str, answer: str) -> Verdict | None:
-    """What can be said of a formula without working it out: refused, or about other variables."""
+    """The verdict on a formula that needs no symbolic work (rejected, or other variables, for example); else None."""
     reason = objection(answer)
     if reason:
         return unparsed(reason)
@@ -188,7 +189,7 @@ def _quick_look(gold: str, answer: str) -> Verdict | None:
 
 
 def _is_interval(text: str) -> bool:
-    r"""Whether a text in its plain spelling is one, or several joined; ``(1, 2)`` may as well be a point."""
+    r"""Whether a text in plain spelling is an interval or a union of several; not ``(1, 2)``, which may be a point."""
     return bool(_BRACKETED.fullmatch(text) and _NO_POINT.search(text)) and not letters(text)
 
 

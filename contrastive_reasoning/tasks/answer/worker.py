@@ -1,7 +1,7 @@
 """The process that settles symbolic answers: ``python -m contrastive_reasoning.tasks.answer.worker BYTES``.
 
-A request is JSON, ``[gold, answer]``, its reply ``[status, reason]``. No torch, nothing of the parent's main module, no
-pickle, and no more memory than it was given.
+A request is JSON, ``[gold, answer]``, and the reply is ``[status, reason]``. The process uses neither torch nor pickle
+nor the parent's main module, and at most BYTES of memory.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from contrastive_reasoning.tasks.worker_pool import FATAL, READY, Connection, li
 
 
 def main(memory: int) -> None:
-    """Settle questions until the input ends."""
+    """Settles questions until the input ends."""
     parent = Connection()
     limit_memory(memory)
     load()
     parent.send(READY, "")
     while True:
         verdict = settle(Question(*json.loads(parent.receive())))
-        # out of memory, perhaps: only a gold answer that does not parse is no fault of this process
+        # the process may be out of memory; only an unreadable gold answer is not its fault
         fatal = not verdict.judged and verdict.reason != GOLD_UNREAD
         parent.send(FATAL if fatal else verdict.status, verdict.reason)
 

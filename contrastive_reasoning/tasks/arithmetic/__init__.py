@@ -1,4 +1,4 @@
-"""Generated word-and-number arithmetic: short stories, one equation a step, and words learnt from the outcome alone."""
+"""Generated arithmetic word problems: short stories, one equation per step, and words learnt only from outcomes."""
 
 from contrastive_reasoning.tasks.arithmetic.equations import Equation, parse_steps, same_plan, scores, verify
 from contrastive_reasoning.tasks.arithmetic.generator import StorySpace, shown_meanings, split_of

@@ -1,8 +1,8 @@
 r"""The equations of a completion, ``a op b = c`` on whole numbers, and the verdict on it.
 
-Only the number in the last ``\boxed{}`` decides. ``fields["right_plan"]`` of the verdict tells whether the equations
-are the plan's, so that an answer that is right by chance (two misread words that cancel) can be counted. Equations are
-read by a pattern that is linear in the text.
+Only the number in the last ``\boxed{}`` determines the verdict. Its ``fields["right_plan"]`` is true if the equations
+are those of the plan. Answers that are right by chance (two misread words that cancel) can thus be counted. The pattern
+that reads the equations takes time linear in the length of the text.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from contrastive_reasoning.tasks.answer.extract import last_box
 from contrastive_reasoning.tasks.base import Problem, Step, Verdict, unparsed
 
 MAX_STEPS = 1_000
-"""Equations that are read; what follows them has none."""
+"""Maximum number of equations that are read; the rest of the text is ignored."""
 
 _SIGNS = {"×": "*", "÷": "/", "−": "-"}
 _BEFORE = r"(?<![0-9.,])(?<![-+*/×÷−=])(?<![-+*/×÷−=] )"
@@ -30,7 +30,7 @@ _EQUATION = re.compile(
 
 
 class Equation(NamedTuple):
-    """``a op b = result`` as it is written, true or not."""
+    """``a op b = result`` as written, true or not."""
 
     a: int
     op: str
@@ -39,7 +39,7 @@ class Equation(NamedTuple):
 
     @classmethod
     def of(cls, a: int, op: str, b: int) -> Equation | None:
-        """The true equation; None where the result would be no whole number ≥ 0."""
+        """The true equation; None if the result is not a whole number ≥ 0."""
         quotient = a // b if b and a % b == 0 else -1
         result = {"+": a + b, "-": a - b, "*": a * b, "/": quotient}[op]
         return cls(a, op, b, result) if result >= 0 else None
@@ -50,7 +50,7 @@ class Equation(NamedTuple):
 
     @property
     def canonical(self) -> Equation:
-        """The same for both orders of a sum or a product."""
+        """The equation in a form that is the same for both orders of a sum or a product."""
         return self._replace(a=self.b, b=self.a) if self.op in "+*" and self.a > self.b else self
 
     def __str__(self) -> str:
@@ -58,7 +58,7 @@ class Equation(NamedTuple):
 
 
 def parse_steps(problem: Problem, completion: str) -> list[Step]:
-    """One step per equation; ``state`` is the tuple of results of the true ones so far. Never raises on any text."""
+    """Returns one step per equation; ``state`` holds the results of the true ones so far. No text makes it raise."""
     steps: list[Step] = []
     state: tuple[int, ...] = ()
     for start, end, equation in _written(completion):
@@ -69,17 +69,17 @@ def parse_steps(problem: Problem, completion: str) -> list[Step]:
 
 
 def same_plan(equations: Iterable[Equation], plan: Iterable[Equation]) -> bool:
-    """Whether they are the same equations, in any order."""
+    """Whether both have the same equations, in any order."""
     return Counter(equation.canonical for equation in equations) == Counter(equation.canonical for equation in plan)
 
 
 def verify(problem: Problem, completion: str) -> Verdict:
-    """Judge a completion by its last box; never raises on any text."""
+    """Verifies a completion by its last box; no text makes it raise."""
     return _judged(problem, completion, [equation for _, _, equation in _written(completion)])
 
 
 def scores(problem: Problem, completion: str) -> Mapping[str, float]:
-    """Shares in [0, 1]: true equations, the plan's equations and no others, right answers by another plan."""
+    """Scores in [0, 1]: the share of true equations; exactly the plan's equations; a right answer by another plan."""
     equations = [equation for _, _, equation in _written(completion)]
     verdict = _judged(problem, completion, equations)
     right_plan = bool(verdict.fields["right_plan"])
@@ -91,7 +91,7 @@ def scores(problem: Problem, completion: str) -> Mapping[str, float]:
 
 
 def _written(completion: str) -> list[tuple[int, int, Equation]]:
-    """The equations of a completion, each with its first character and one past its last."""
+    """The equations of a completion, each with its span: the first character and one past the last."""
     written = []
     for match in islice(_EQUATION.finditer(completion), MAX_STEPS):
         a, op, b, result = match.groups()
@@ -101,9 +101,9 @@ def _written(completion: str) -> list[tuple[int, int, Equation]]:
 
 def _judged(problem: Problem, completion: str, equations: Iterable[Equation]) -> Verdict:
     start = completion.rfind(r"\boxed{")
-    inside = last_box(completion[start:])  # alone: what follows it is no answer, behind an end of thoughts either
+    inside = last_box(completion[start:])  # text after the box is ignored, even after an end-of-thoughts tag
     text = completion[start:] if inside is None else rf"\boxed{{{inside}}}"
     verdict = unparsed("no boxed answer") if start < 0 else pose(problem.answer, text)
-    if not isinstance(verdict, Verdict):  # what is left open would have to be worked out: the answer is a number
+    if not isinstance(verdict, Verdict):  # a symbolic comparison would be needed, but the answer is a number
         verdict = unparsed("formula instead of a number")
     return replace(verdict, fields={"right_plan": same_plan(equations, problem.fields["plan"])})

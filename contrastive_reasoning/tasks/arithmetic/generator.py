@@ -1,9 +1,9 @@
-"""Seeded stories, and perturbed ones: a draw is a function of (seed, split, index), a situation is in one split alone.
+"""Generates stories and perturbed stories: a draw is a function of (seed, split, index), a situation is in one split.
 
-Perturbed stories follow MATH-Perturb (arXiv:2502.06453): the same plan on other words, or another plan. A simple
-variant keeps the structure: other numbers, one of them at least in no training story, other names and another thing,
-also new. A hard variant keeps names, numbers and nearly all words, but another question is asked, one word is replaced
-by one that does something else, or one thing more happens: its plan and its answer are others.
+Perturbed stories follow MATH-Perturb (arXiv:2502.06453): the same plan with other words, or another plan. A simple
+variant keeps the structure and has other numbers, at least one of them in no training story; its names and its thing
+are new too. A hard variant keeps names, numbers and nearly all words. It asks another question, replaces one word by
+one with another effect, or adds one event, so that both its plan and its answer differ.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ from contrastive_reasoning.tasks.arithmetic.story import (
 from contrastive_reasoning.tasks.base import Split
 
 _ATTEMPTS = 100_000
-"""Attempts at one draw."""
+"""Maximum number of attempts for one draw."""
 _VARIANTS = 400
-"""Attempts at one perturbation of one story."""
+"""Maximum number of attempts to perturb one story."""
 _ALONE = 0.15
 """Share of stories with one person."""
 _FORMS: Sequence[Form] = ("solo", "transfer", "scale")
@@ -53,19 +53,19 @@ class StorySpace:
     """Draws stories whose plan has a number of equations within ``steps``; ranges are [lowest, highest]."""
 
     steps: Sequence[int]
-    """Fewest and most equations of a plan."""
+    """Minimum and maximum number of equations in a plan."""
     clauses: Sequence[int]
-    """Fewest and most things that happen, those of no consequence included."""
+    """Minimum and maximum number of events, including those without an effect."""
     number_range: Sequence[int]
     new_numbers: Sequence[int]
-    """Numbers of the range that stand in no training story."""
+    """Numbers of the range that occur in no training story."""
     limit: int
     taught_share: float
-    """How often a word is a taught one."""
+    """Probability that a word is a taught one."""
     first_share: float
-    """How often the first person is asked about, where a person is."""
+    """Probability that the question is about the first person, given that it is about one of two persons."""
     both_share: float
-    """How often both persons are asked about, where there are two."""
+    """Probability that the question is about both persons, given that there are two."""
 
     def __post_init__(self) -> None:
         for name in ("steps", "clauses", "number_range", "new_numbers"):
@@ -87,12 +87,12 @@ class StorySpace:
                 raise ValueError(f"{name} must lie in [0, 1], got {getattr(self, name)}")
 
     def numbers(self, *, new: bool) -> tuple[int, ...]:
-        """The numbers that a story may hold; the new ones only where asked for."""
+        """The numbers that a story may contain; the new ones only if ``new`` is true."""
         every = range(self.number_range[0], self.number_range[1] + 1)
         return tuple([number for number in every if new or number not in self.new_numbers])
 
     def sample(self, rng: random.Random) -> Story:
-        """Any story, with an answer or without."""
+        """Draws a story, which may have no answer."""
         two = rng.random() >= _ALONE
         opening: Opening = rng.choices(_OPENINGS, _OPENING_WEIGHTS)[0] if two else "alone"
         skeleton = Story(
@@ -107,7 +107,7 @@ class StorySpace:
         return self.renumbered(skeleton, rng, new=False)
 
     def renumbered(self, story: Story, rng: random.Random, *, new: bool) -> Story:
-        """The story with other numbers, the rest as it is."""
+        """The story with newly drawn numbers, otherwise unchanged."""
         every = self.numbers(new=new)
         small = [number for number in every if number <= max(_SMALL, every[0])]
         second = 0 if story.opening == "alone" else rng.choice(small if story.opening == "times" else every)
@@ -120,12 +120,12 @@ class StorySpace:
         return replace(story, start=rng.choice(every), second=second, clauses=clauses)
 
     def word(self, rng: random.Random, form: Form) -> str:
-        """A word of a form, taught or learnt."""
+        """Draws a word of a form, taught or learnt."""
         taught = rng.random() < self.taught_share or not words_of(form, taught=False)
         return rng.choice(words_of(form, taught=taught))
 
     def plan(self, story: Story, meanings: Mapping[str, Meaning]) -> tuple[PlanStep, ...] | None:
-        """The story's plan with these meanings, if it is of an allowed length; else None."""
+        """The story's plan with these meanings if its length is allowed, else None."""
         plan = plan_of(story, meanings, limit=self.limit)
         return plan if plan and self.steps[0] <= len(plan) <= self.steps[1] else None
 
@@ -144,7 +144,7 @@ class StorySpace:
 
 
 def shown_meanings(story: Story, rng: random.Random) -> dict[str, Meaning]:
-    """What a warm start says that the words mean: of a taught word the truth, of a learnt one a meaning of chance."""
+    """The word meanings that a warm start shows: the true one for a taught word, a random one for a learnt word."""
     return {
         text: WORDS[text].meaning if WORDS[text].taught else rng.choice(CHOICES[WORDS[text].form])
         for text in dict.fromkeys(story.words)
@@ -157,15 +157,15 @@ def _pair(rng: random.Random, names: Sequence[str]) -> tuple[str, str]:
 
 
 def split_of(story: Story) -> Split:
-    """The split of a situation, whatever the names and the thing, with all its questions."""
+    """The split of a story's situation: the same for all names, things and questions."""
     return base.split_of(story.situation)
 
 
 def draw(space: StorySpace, *, seed: int, split: Split, index: int) -> Story:
-    """Draw number ``index`` of a split, a story with a true plan. Two indices may draw the same one.
+    """Returns draw ``index`` of a split, a story with a true plan. Two indices may give the same story.
 
     Raises:
-        ValueError: if a hundred thousand attempts find nothing.
+        ValueError: if a hundred thousand attempts find no story.
     """
     rng = random.Random(f"arithmetic/{seed}/{split}/{index}")
     for _ in range(_ATTEMPTS):
@@ -176,14 +176,14 @@ def draw(space: StorySpace, *, seed: int, split: Split, index: int) -> Story:
 
 
 def draw_distinct(space: StorySpace, *, seed: int, split: Split) -> Iterator[Story]:
-    """The draws 0, 1, 2, … of a split without those that repeat a key; a ValueError when there are no more."""
+    """Yields the draws 0, 1, 2, … of a split without repeated keys; raises a ValueError when there are no more."""
     draws = (draw(space, seed=seed, split=split, index=index) for index in count())
     return base.distinct(draws, lambda story: story.key, space=space, what=f"{split} stories")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Variant:
-    """A perturbed story, what was changed, and in which story."""
+    """A perturbed story, the kind of change, and the story that it is made from."""
 
     story: Story
     change: str
@@ -191,11 +191,13 @@ class Variant:
 
 
 def draw_perturbed(space: StorySpace, *, seed: int, kind: str) -> Iterator[Variant]:
-    """A variant of each test story in turn, itself in the test split, none twice; a story without one is passed over.
+    """Yields a variant of each test story in turn. Variants are in the test split and distinct.
+
+    A test story without a variant is skipped.
 
     Args:
-        space: what the test stories are drawn from.
-        seed: of the test stories and of their variants.
+        space: the distribution of the test stories.
+        seed: the seed of the test stories and of their variants.
         kind: ``perturb_simple`` or ``perturb_hard``.
     """
     seen: set[str] = set()
@@ -222,13 +224,13 @@ def _variant(space: StorySpace, story: Story, rng: random.Random, *, kind: str, 
 
 
 def _is_simple(space: StorySpace, story: Story, other: Story) -> bool:
-    """Whether the same plan can be carried out on the other's numbers, some of which are new."""
+    """Whether ``other`` has a true plan with its own numbers, at least one of which is new, and another key."""
     is_new = not space.new_numbers or any(number in space.new_numbers for number in other.numbers)
     return is_new and other.key != story.key and space.true_plan(other) is not None
 
 
 def _is_hard(space: StorySpace, story: Story, other: Story) -> bool:
-    """Whether both plan and answer are others; the plan may be one equation longer than the space's."""
+    """Whether both plan and answer differ; the plan may be one equation longer than ``space`` allows."""
     before, after = (plan_of(one, true_meanings(one), limit=space.limit) for one in (story, other))
     if not before or not after or not space.steps[0] <= len(after) <= space.steps[1] + 1:
         return False

@@ -1,9 +1,9 @@
-"""Stories, the words in them, and the plan that answers one: the equations from its numbers to what is asked.
+"""Stories, their words, and the plan that answers a story: the equations from its numbers to the answer.
 
 Mia has 5 figs. Tom has 3 more. Mia buys 4. Tom mails Mia 2. How many has Mia?      buys 5+4=9, mails 9+2=11
 
-A word is *taught* or *learnt*. A taught word is always shown with its meaning. A learnt word has the form of others
-but is shown with a meaning drawn anew each time, so that only the outcome of an answer can tell what it does.
+A word is *taught* or *learnt*. A taught word is always shown with its meaning. A learnt word has the same form, but the
+meaning shown with it is drawn anew each time. Its true meaning can be inferred only from the outcomes of answers.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Literal, NamedTuple
 from contrastive_reasoning.tasks.arithmetic.equations import Equation
 
 Form = Literal["solo", "transfer", "scale", "asked"]
-"""Who is in the sentence: one person; two; one whose whole amount changes; or it is the question about both."""
+"""The participants: one person; two persons; one person whose whole amount changes; or the question about both."""
 Meaning = Literal["gain", "lose", "nothing", "times", "share", "send", "receive", "sum", "difference"]
 
 CHOICES: dict[str, tuple[Meaning, ...]] = {
@@ -25,7 +25,7 @@ CHOICES: dict[str, tuple[Meaning, ...]] = {
     "scale": ("times", "share"),
     "asked": ("sum", "difference"),
 }
-"""What a word of each form may mean."""
+"""The possible meanings of a word, by form."""
 _LEXICON: list[tuple[Form, bool, dict[Meaning, str]]] = [
     ("solo", True, {"gain": "finds gets", "lose": "loses drops", "nothing": "likes sees"}),
     ("solo", False, {"gain": "buys wins bakes", "lose": "eats sells burns", "nothing": "paints counts"}),
@@ -35,16 +35,16 @@ _LEXICON: list[tuple[Form, bool, dict[Meaning, str]]] = [
     ("asked", True, {"sum": "total", "difference": "difference"}),
     ("asked", False, {"sum": "pool", "difference": "gap"}),
 ]
-"""Form, whether taught, meaning → words."""
+"""Entries of form, whether taught, and a map from meaning to words."""
 NAMES = ("Mia", "Tom", "Ann", "Ben", "Eva", "Leo", "Ida", "Max")
 THINGS = ("figs", "pens", "hats", "nuts", "cups", "toys", "maps", "eggs")
 NEW_NAMES = ("Liv", "Abe", "Rosa", "Otto", "Nina", "Hugo")
-"""In no training story."""
+"""Names that occur in no training story."""
 NEW_THINGS = ("plums", "forks", "tiles", "drums")
-"""In no training story."""
+"""Things that occur in no training story."""
 
 Opening = Literal["alone", "plain", "more", "fewer", "times"]
-"""What is said of the second person: nothing, a number, or how it compares with the first."""
+"""The statement about the second person: none, a number, or a comparison with the first person."""
 _OPENINGS = {
     "plain": "{b} has {n}.",
     "more": "{b} has {n} more.",
@@ -67,7 +67,7 @@ _EFFECTS: Mapping[str, tuple[str, str]] = {
     "send": ("-", "+"),
     "receive": ("+", "-"),
 }
-"""Meaning → what happens to the amount of the person who acts, and to the other's."""
+"""Maps a meaning to the operation on the acting person's amount and the operation on the other person's amount."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,7 +98,7 @@ def words_of(form: Form, *, taught: bool) -> tuple[str, ...]:
 
 @dataclass(frozen=True, kw_only=True)
 class Clause:
-    """One thing that happens."""
+    """One event of a story."""
 
     word: str
     person: int
@@ -108,7 +108,7 @@ class Clause:
 
 @dataclass(frozen=True, kw_only=True)
 class Story:
-    """Two persons with some of one thing, what happens, and a question."""
+    """Two persons with amounts of one thing, a series of events, and a question."""
 
     names: tuple[str, str]
     thing: str
@@ -116,36 +116,36 @@ class Story:
     """How many the first person has."""
     opening: Opening
     second: int
-    """The number said of the second person; 0 for ``alone``."""
+    """The number stated about the second person; 0 for ``alone``."""
     clauses: tuple[Clause, ...]
     asked: int | str
-    """0 or 1: how many that person has; else a word that asks about both."""
+    """0 or 1 asks for the amount of that person; a word asks about both."""
 
     @property
     def numbers(self) -> tuple[int, ...]:
-        """The numbers written in the story, in their order."""
+        """The numbers written in the story, in order."""
         second = () if self.opening == "alone" else (self.second,)
         return (self.start, *second, *[clause.number for clause in self.clauses])
 
     @property
     def words(self) -> tuple[str, ...]:
-        """The words of the lexicon in it, in their order."""
+        """The words of the lexicon in the story, in order."""
         return (*[clause.word for clause in self.clauses], *([self.asked] if isinstance(self.asked, str) else []))
 
     @property
     def situation(self) -> str:
-        """The story without names, things and question. Splits are made by it."""
+        """The story without names, things and question. It determines the split."""
         clauses = [f"{clause.person} {clause.word} {clause.number}" for clause in self.clauses]
         return "; ".join([f"{self.start} {self.opening} {self.second}", *clauses])
 
     @property
     def key(self) -> str:
-        """The situation and what is asked: the problem."""
+        """The situation and the question, which together identify the problem."""
         return f"{self.situation}; {self.asked}?"
 
     @property
     def text(self) -> str:
-        """As the policy reads it, on one line."""
+        """The text for the policy, on one line."""
         a, b = self.names
         said = [f"{a} has {self.start} {self.thing}."]
         if self.opening != "alone":
@@ -163,7 +163,7 @@ class Story:
 
 
 class PlanStep(NamedTuple):
-    """One equation of a plan, and the word of the story that asks for it."""
+    """One equation of a plan, and the word of the story that requires it."""
 
     word: str
     equation: Equation
@@ -173,17 +173,18 @@ class PlanStep(NamedTuple):
 
 
 def true_meanings(story: Story) -> dict[str, Meaning]:
-    """What the words of a story mean."""
+    """The true meanings of the words of a story."""
     return {word: WORDS[word].meaning for word in story.words}
 
 
 def plan_of(story: Story, meanings: Mapping[str, Meaning], *, limit: int) -> tuple[PlanStep, ...] | None:
-    """The steps that answer a story whose words mean ``meanings``; the last result is the answer.
+    """The steps that answer a story whose words have these ``meanings``; the last result is the answer.
 
-    None where no plan exists: an amount would be negative, broken or above ``limit``, or the answer would be 0.
+    None if no plan exists: an amount would be negative, fractional or above ``limit``, the answer would be 0, or no
+    event affects the person in question.
     """
     amounts = [story.start, story.start if story.opening in _RELATIONS else story.second]
-    written: list[tuple[int, PlanStep]] = []  # whose amount it gives, in the story's order
+    written: list[tuple[int, PlanStep]] = []  # (person whose amount it gives, step), in the story's order
     for word, person, op, number in _changes(story, meanings):
         equation = Equation.of(amounts[person], op, number)
         if equation is None or equation.result > limit:
@@ -201,7 +202,7 @@ def plan_of(story: Story, meanings: Mapping[str, Meaning], *, limit: int) -> tup
 
 
 def _changes(story: Story, meanings: Mapping[str, Meaning]) -> Iterator[tuple[str, int, str, int]]:
-    """What changes an amount, in the story's order: the word for it, whose amount, and what is done with it."""
+    """Yields the changes of amounts in the story's order: word, person, operation and number."""
     if relation := _RELATIONS.get(story.opening):
         yield story.opening, 1, relation, story.second
     for clause in story.clauses:

@@ -1,4 +1,4 @@
-"""Word-and-number arithmetic as a task: stories of two to four steps, whose words are partly learnt from outcomes."""
+"""Arithmetic word problems as a task: stories of two to four steps, with some words that are learnt from outcomes."""
 
 from __future__ import annotations
 
@@ -15,32 +15,32 @@ from contrastive_reasoning.tasks.base import Problem, Split, check_choice
 
 TestSet = Literal["in_distribution", "perturb_simple", "perturb_hard"]
 INSTRUCTION = r"Write one equation per line, such as finds 2+3=5, and end with \boxed{answer}."
-"""For policies that were not warm-started on the form."""
+"""Instruction for policies without a warm start on this form."""
 
 
 def prompt_of(story: Story, *, instructed: bool) -> str:
-    """The story as it is posed, alone or with what to write."""
+    """The prompt of a story, with the instruction if ``instructed``."""
     return f"{story.text}{INSTRUCTION}\n" if instructed else story.text
 
 
 def solution_text(plan: tuple[PlanStep, ...]) -> str:
-    r"""An indented line for each step, the word and its equation, then ``\boxed{answer}``.
+    r"""One indented line per step, with the word and its equation, then ``\boxed{answer}``.
 
-    A word behind a space is the same token as in the story.
+    The indentation makes the word, after its space, the same token as in the story.
     """
     return "\n".join([*[f" {step}" for step in plan], rf"\boxed{{{plan[-1].equation.result}}}"])
 
 
 @dataclass(frozen=True, init=False)
 class ArithmeticProblem(Problem):
-    """What is asked at the end of ``story``. Equal keys are one problem, whatever the names and the thing.
+    """The question at the end of ``story``. Problems with equal keys are the same, whatever the names and the thing.
 
-    ``fields`` hold the plan's equations, the source and, of a perturbed problem, what was changed and in what.
+    ``fields`` hold the plan's equations, the source and, for a perturbed problem, the change and the original's key.
     """
 
     story: Story
     solution: str
-    """A completion that is right, by the plan."""
+    """A correct completion that follows the plan."""
 
     def __init__(
         self,
@@ -54,12 +54,12 @@ class ArithmeticProblem(Problem):
     ) -> None:
         """
         Args:
-            story: one that has a plan; else a ValueError is raised.
-            limit: the largest amount.
-            instructed: whether the prompt says what to write.
+            story: a story with a plan; otherwise a ValueError is raised.
+            limit: the largest allowed amount.
+            instructed: whether the prompt includes the instruction.
             source: where the problem comes from.
-            change: of a perturbed problem, what was changed.
-            base: of a perturbed problem, the key of the story it was made from.
+            change: the kind of change, for a perturbed problem.
+            base: the key of the original story, for a perturbed problem.
         """
         plan = plan_of(story, true_meanings(story), limit=limit)
         if plan is None:
@@ -82,13 +82,13 @@ class ArithmeticProblem(Problem):
 
 @dataclass(frozen=True, kw_only=True)
 class ArithmeticTask:
-    """Generated stories in GSM8K's shape. Building one generates nothing; ``problems`` does, once per process."""
+    """Generated stories in the form of GSM8K, generated once per process, on the first call of ``problems``."""
 
     test: str
-    """``in_distribution``, or a variant of each of those: ``perturb_simple`` or ``perturb_hard``."""
+    """``in_distribution``, or variants of those test stories: ``perturb_simple`` or ``perturb_hard``."""
     instructed: bool
     steps: Sequence[int]
-    """This and the next seven: see :class:`StorySpace`."""
+    """This field and the next seven: see :class:`StorySpace`."""
     clauses: Sequence[int]
     number_range: Sequence[int]
     new_numbers: Sequence[int]
@@ -120,14 +120,14 @@ class ArithmeticTask:
 
     @property
     def space(self) -> StorySpace:
-        """What the stories are drawn from."""
+        """The distribution of the stories."""
         return StorySpace(**{field.name: getattr(self, field.name) for field in fields(StorySpace)})
 
     def problems(self, split: Split) -> Sequence[ArithmeticProblem]:
-        """The problems of a split; no situation is in two of them, whatever its names and its question.
+        """The problems of a split. No situation is in two splits, whatever the names and the question.
 
         Raises:
-            ValueError: on too small a space to draw from.
+            ValueError: if the space is too small.
         """
         return _problems(self, split)
 

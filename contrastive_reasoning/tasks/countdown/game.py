@@ -1,7 +1,7 @@
 """Countdown's rules on exact integers: replace two numbers by their sum, difference, product or quotient.
 
-A state is the tuple of numbers left, the newest in front. For a pair (a, b) with a ≥ b the result must be an integer
-with 0 ≤ result < 2000; pairs come in list order, operations in the order ``+ - * /`` (LongProc, arXiv:2501.05414).
+A state is the tuple of numbers left, the newest first. For a pair (a, b) with a ≥ b the result must be an integer with
+0 ≤ result < 2000. Pairs are in list order, operations in the order ``+ - * /`` (LongProc, arXiv:2501.05414).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 MAX_RESULT = 2000
-"""Exclusive: no move may reach it. The numbers a problem starts from are not bound by it."""
+"""Exclusive upper bound of the result of a move. The initial numbers of a problem may exceed it."""
 OPERATIONS = {"+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.floordiv}
 
 
@@ -37,7 +37,7 @@ class Move(NamedTuple):
 
 
 def apply(op: str, a: int, b: int) -> int | None:
-    """The result of ``a op b``; None where the rules forbid it."""
+    """The result of ``a op b``; None if the rules forbid it."""
     if op == "/" and (b == 0 or a % b):
         return None
     result = OPERATIONS[op](a, b)
@@ -46,14 +46,14 @@ def apply(op: str, a: int, b: int) -> int | None:
 
 @lru_cache(maxsize=64)
 def pair_indices(count: int) -> tuple[tuple[int, int, tuple[int, ...]], ...]:
-    """Every pair i < j of ``count`` positions in list order, with the positions left: (0, 1, (2,)), (0, 2, (1,)), …"""
+    """All pairs i < j of ``count`` positions in list order, with the other positions: (0, 1, (2,)), (0, 2, (1,)), …"""
     return tuple(
         (i, j, tuple(k for k in range(count) if k not in (i, j))) for i in range(count) for j in range(i + 1, count)
     )
 
 
 def legal_moves(numbers: Sequence[int]) -> list[Move]:
-    """All legal moves in LongProc's order; none from a single number. Moves between equal numbers are not merged."""
+    """All legal moves in LongProc's order; empty for a single number. Moves between equal numbers are not merged."""
     moves = []
     for i, j, rest in pair_indices(len(numbers)):
         a, b = max(numbers[i], numbers[j]), min(numbers[i], numbers[j])
@@ -66,7 +66,7 @@ def legal_moves(numbers: Sequence[int]) -> list[Move]:
 
 
 def results(a: int, b: int) -> list[int]:
-    """The legal results of a pair in the order ``+ - * /``: ``apply`` for all four operations at once."""
+    """The legal results of a pair in the order ``+ - * /``, the larger number first: ``apply`` for all operations."""
     if a < b:
         a, b = b, a
     found = [a + b, a - b, a * b]

@@ -1,4 +1,4 @@
-"""Seeded problems: each draw a function of (seed, split, index), each problem in the one split its key falls into."""
+"""Generates problems: each draw is a function of (seed, split, index), and a problem's key determines its split."""
 
 from __future__ import annotations
 
@@ -16,21 +16,22 @@ Pair = tuple[tuple[int, ...], int]
 """Numbers in the order shown, and the target."""
 
 _ATTEMPTS = 100_000
-"""Attempts at one draw before the space counts as exhausted."""
+"""Maximum number of attempts for one draw; after them the space counts as exhausted."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ProblemSpace:
-    """What problems are drawn from: one of ``counts`` numbers and a target, uniform over ranges [lowest, highest].
+    """The distribution of problems: a count out of ``counts``, and numbers and target uniform in [lowest, highest].
 
-    Then conditioned on being solvable within the length.
+    The distribution is conditioned on the problem being solvable within ``max_search_lines``.
     """
 
     counts: Sequence[int]
     number_range: Sequence[int]
     target_range: Sequence[int]
     max_search_lines: int | None
-    """Longest written search, in lines under the header; LongProc's 0.5k set has 6 to 13, its 2k set 34 to 69."""
+    """Maximum length of the written search in lines under the header; None: any. LongProc's 0.5k set has 6 to 13 lines,
+    its 2k set 34 to 69."""
 
     def __post_init__(self) -> None:
         for name in ("counts", "number_range", "target_range"):
@@ -45,7 +46,7 @@ class ProblemSpace:
             raise ValueError(f"max_search_lines must be positive or null, got {self.max_search_lines}")
 
     def sample(self, rng: random.Random) -> Pair:
-        """Any numbers and target, solvable or not."""
+        """Draws numbers and a target, solvable or not."""
         count = self.counts[_below(len(self.counts), rng)]
         low, high = self.number_range
         lowest, highest = self.target_range
@@ -53,14 +54,14 @@ class ProblemSpace:
         return numbers, lowest + _below(highest - lowest + 1, rng)
 
     def admits(self, numbers: Sequence[int], target: int) -> bool:
-        """Whether the problem is solvable within the length."""
+        """Whether the problem is solvable within ``max_search_lines``."""
         if self.max_search_lines is None:
             return reachable(numbers, target)
         return search_lines(numbers, target, limit=self.max_search_lines) is not None
 
 
 def _below(bound: int, rng: random.Random) -> int:
-    """``rng.randrange(bound)``, draw for draw, without its checks: three quarters of its time."""
+    """Returns the same draws as ``rng.randrange(bound)``, without its checks: three quarters of its time."""
     bits = bound.bit_length()
     number = rng.getrandbits(bits)
     while number >= bound:
@@ -69,10 +70,10 @@ def _below(bound: int, rng: random.Random) -> int:
 
 
 def draw(space: ProblemSpace, *, seed: int, split: Split, index: int, exclude: Collection[str]) -> Pair:
-    """Draw number ``index`` of a split, a problem whose key is not excluded. Two indices may draw the same problem.
+    """Returns draw ``index`` of a split, a problem whose key is not excluded. Two indices may give the same problem.
 
     Raises:
-        ValueError: if a hundred thousand attempts find nothing.
+        ValueError: if a hundred thousand attempts find no problem.
     """
     rng = random.Random(f"countdown/{seed}/{split}/{index}")
     for _ in range(_ATTEMPTS):
@@ -84,6 +85,6 @@ def draw(space: ProblemSpace, *, seed: int, split: Split, index: int, exclude: C
 
 
 def draw_distinct(space: ProblemSpace, *, seed: int, split: Split, exclude: Collection[str]) -> Iterator[Pair]:
-    """The draws 0, 1, 2, … of a split without those that repeat a problem; a ValueError when there are no more."""
+    """Yields the draws 0, 1, 2, … of a split without repeated problems; raises a ValueError when there are no more."""
     draws = (draw(space, seed=seed, split=split, index=index, exclude=exclude) for index in count())
     return distinct(draws, lambda pair: problem_key(*pair), space=space, what=f"{split} problems")

@@ -1,16 +1,16 @@
-"""Triples cut from a written search by its indentation, as the critic paper's later code cuts them.
+"""Triples extracted from a written search by its indentation, as in the critic paper's later code.
 
-A line that is indented deeper than the one before it and less deep than the one after it is an action; its state is all
-lines before it, and its goals are the lines after it up to the next one of the same indentation:
+A line is an action if it is indented more than the line before it and less than the line after it. Its state is all
+lines before it. Its goals are the lines after it, up to the next line with the same indentation:
 
     0  |- Pick …
     1    |- Try …             action; goals 2 and 3
-    2      |- Pick …          action; goal 3
+    2      |- Pick …          action; goals 3 and 4
     3        |- Try …
     4    |- Try …             not deeper than 3; ends the goals of 1, and those of 2 end with the search
 
-LongProc's searches are indented so. In the annotated ones of that code's own prompt no line is: a level begins with two
-lines of the same indentation.
+LongProc's searches have this indentation. In the annotated searches of that code's own prompt no line is an action,
+because a level begins with two lines of the same indentation.
 """
 
 from __future__ import annotations
@@ -21,27 +21,27 @@ from itertools import takewhile
 from typing import NamedTuple
 
 MARK = "|-"
-"""Begins each line of a search, after its indentation."""
+"""The beginning of each line of a search, after its indentation."""
 STATE = re.compile(r"### Current State: \[([0-9., ]{1,200})\]")
 _NUMBER = re.compile(r"[0-9]{1,12}(?:\.[0-9]{1,12})?")
 
 
 class LineTriple(NamedTuple):
-    """Places of lines in a search: the action, whose state is all lines before it, and a goal after it."""
+    """Line indices in a search: an action, whose state is all lines before it, and a goal after it."""
 
     action: int
     goal: int
 
 
 def search_lines(text: str) -> list[str]:
-    """The first run of lines in a completion that begin with ``|-``, with their indentation; empty without one."""
+    """The first consecutive lines in a completion that begin with ``|-``, with their indentation; empty if none do."""
     lines = text.split("\n")
     first = next((place for place, line in enumerate(lines) if _belongs(line)), len(lines))
     return list(takewhile(_belongs, lines[first:]))
 
 
 def line_triples(lines: Sequence[str]) -> list[LineTriple]:
-    """Every action of a search with each of its goals, in the order of the lines."""
+    """All pairs of an action of a search and one of its goals, in line order."""
     depths = [len(line) - len(line.lstrip()) for line in lines]
     triples = []
     for action in range(1, len(lines) - 1):
@@ -52,7 +52,7 @@ def line_triples(lines: Sequence[str]) -> list[LineTriple]:
 
 
 def numbers_in(line: str) -> list[str]:
-    """The numbers of the state that a line ends in as they are written, decimals too; none without a state."""
+    """The numbers, as written, of the first state annotated in a line, decimals included; empty without a state."""
     found = STATE.search(line)
     return _NUMBER.findall(found[1]) if found else []
 

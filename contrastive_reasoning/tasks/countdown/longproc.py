@@ -1,13 +1,14 @@
-"""LongProc's Countdown (arXiv:2501.05414): its files, a JSON-lines file of one's own, and its three scores.
+"""LongProc's Countdown (arXiv:2501.05414): its files, user-defined JSON-lines files, and its three scores.
 
-Every problem that is read is checked; what is malformed or cannot be solved is listed by file and place, and refused or
-left out.
+Every problem that is read is checked. Malformed or unsolvable problems are listed by file and place; they raise an
+error or are left out.
 
-The scores are numerically LongProc's own, by safe means, and not our verdict: LongProc reads the *first* ``<Solution>``
-and ``</Solution>``, and compares the written search with its own line by line. Kept as they are: a perfect search
-without a solution scores (n−1)/n of its n lines, the bare first line −1/n, results after ``=`` are not compared. Ours
-differ only where LongProc's let rules be broken (negative numbers, results of 2000 and more, ``2_1``), and where its
-evaluation of model text crashes: then all three are 0.
+The scores equal LongProc's own numerically, but no model text is executed. They differ from our verdict: LongProc uses
+the *first* ``<Solution>`` and ``</Solution>``, and compares the written search with its own line by line. Its
+peculiarities are kept. A perfect search of n lines without a solution scores (n−1)/n, the first line alone scores
+−1/n, and results after ``=`` are not compared. Our scores differ in two cases only. They enforce rules that LongProc's
+do not (no negative numbers, no results of 2000 and more, no ``2_1``). Where its evaluation of model text crashes, all
+three are 0.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ class ReadProblem(NamedTuple):
     numbers: tuple[int, ...]
     target: int
     source: str
-    """Name of the file, without its ending."""
+    """Name of the file, without its suffix."""
 
     @property
     def key(self) -> str:
@@ -48,10 +49,11 @@ class ReadProblem(NamedTuple):
 
 
 def read_longproc(files: Sequence[Path], *, on_bad: str) -> tuple[ReadProblem, ...]:
-    """The problems of LongProc's ``countdown_*.json``, file after file.
+    """Reads the problems of LongProc's ``countdown_*.json`` files, in the order of the files.
 
     Raises:
-        ValueError: if a file is no JSON list, or with ``on_bad="refuse"`` if a problem is bad: all are listed.
+        ValueError: if a file is not a JSON list, or, with ``on_bad="refuse"``, if a problem is bad. The message lists
+            the first 20 bad problems.
     """
     rows: list[tuple[str, str, Any]] = []
     for file in files:
@@ -65,13 +67,13 @@ def read_longproc(files: Sequence[Path], *, on_bad: str) -> tuple[ReadProblem, .
 
 
 def read_problem_lines(path: str | Path, *, on_bad: str) -> tuple[ReadProblem, ...]:
-    """The problems of a JSON-lines file, ``{"nums": [21, 16, 17, 26], "target": 46}`` a line; empty lines are skipped.
+    """Reads the problems of a JSON-lines file, ``{"nums": [21, 16, 17, 26], "target": 46}`` per line.
 
-    A problem that stands there twice is bad where it stands again: the second would have the id of the first.
+    Empty lines are skipped. A line that repeats an earlier problem is bad, because both would have the same id.
 
     Raises:
         FileNotFoundError: if there is no such file.
-        ValueError: with ``on_bad="refuse"`` if a line is bad: all are listed by line number.
+        ValueError: with ``on_bad="refuse"``, if a line is bad. The message lists the first 20 by line number.
     """
     path = Path(path)
     if not path.is_file():
@@ -83,10 +85,10 @@ def read_problem_lines(path: str | Path, *, on_bad: str) -> tuple[ReadProblem, .
 
 @lru_cache(maxsize=16)
 def read_template(path: Path) -> str:
-    """The prompt template ``USER_PROMPT`` of a ``prompts.yaml``: the one YAML form it uses, a literal block.
+    """Reads the prompt template ``USER_PROMPT`` of a ``prompts.yaml``, which must be a literal block.
 
     Raises:
-        ValueError: if it holds no such block, or the block lacks a placeholder.
+        ValueError: if there is no such block, or the block lacks a placeholder.
     """
     template = user_prompt(path.read_text("utf-8"))
     missing = [name for name in ("{demonstration}", "{nums}", "{target}") if name not in template]
@@ -124,7 +126,7 @@ def _checked(rows: Iterable[tuple[str, str, Any]], *, on_bad: str, distinct: boo
 
 
 def _objection(item: Any) -> str:
-    """Why an item is no problem to pose; empty if it is one."""
+    """The reason why an item is not a valid, solvable problem; empty if it is one."""
     if isinstance(item, Exception):
         return f"not valid JSON ({item})"
     if not isinstance(item, dict) or "nums" not in item or "target" not in item:
@@ -140,17 +142,17 @@ def _objection(item: Any) -> str:
 
 
 def longproc_scores(problem: Problem, completion: str) -> dict[str, float]:
-    """``accuracy``, ``partial_accuracy`` and ``extraction_rate``, as LongProc computes them.
+    """Computes ``accuracy``, ``partial_accuracy`` and ``extraction_rate`` as LongProc does.
 
-    A right solution scores 1 in all three, whatever the search before it; without one the search is compared.
+    A correct solution scores 1 in all three, for any search before it. Without one, the search is compared.
 
     Raises:
-        ValueError: when the search of a problem whose target cannot be reached would have to be compared.
+        ValueError: if the search must be compared and the target of the problem cannot be reached.
     """
     numbers, target = tuple(problem.fields["numbers"]), problem.fields["target"]
     start, close = completion.find(OPEN), completion.find(CLOSE)
     extracted = start >= 0 and close >= 0
-    block = completion[start + len(OPEN) : close] if extracted else ""  # empty if the tags are the other way round
+    block = completion[start + len(OPEN) : close] if extracted else ""  # empty if the tags are in reverse order
     lines = block.strip().split("\n") if extracted and len(block) <= MAX_BLOCK else []
     if extracted and len(lines) == len(numbers) - 1:
         if _crashes(lines):
@@ -166,7 +168,7 @@ def _scores(accuracy: float, partial: float, extraction: float) -> dict[str, flo
 
 
 def _crashes(lines: Sequence[str]) -> bool:
-    """Whether LongProc's evaluation would break off with an exception, before a line that it rejects in peace."""
+    """Whether LongProc's evaluation would raise an exception before it reaches a line that it rejects without one."""
     for line in lines:
         if line.count("=") != 1:
             return False
@@ -179,7 +181,7 @@ def _crashes(lines: Sequence[str]) -> bool:
 
 
 def _breaks_python(text: str) -> bool:
-    """Whether a bounded text is no Python expression. It is parsed, never compiled or run."""
+    """Whether a text of at most ``MAX_LINE`` characters is not a Python expression. It is parsed, never executed."""
     if len(text) > MAX_LINE:
         return False
     try:
@@ -193,7 +195,8 @@ def _breaks_python(text: str) -> bool:
 
 
 def _partial_accuracy(numbers: tuple[int, ...], target: int, completion: str) -> float:
-    """The index of the line where the two searches part, over the lines after the first one; 0 without a search."""
+    """The index of the first line that differs from LongProc's search (else of the last one), over the number of its
+    lines after the first one; 0 without a search."""
     _, header, written = completion.rpartition(WORDINGS["longproc"].header)
     if not header:
         return 0.0
@@ -215,6 +218,7 @@ def _reference_lines(numbers: tuple[int, ...], target: int) -> tuple[str, ...]:
 
 
 def _action(line: str) -> tuple[str, bool]:
-    """What LongProc compares of a line: the operands it tries and whether it drops the branch; else the line itself."""
+    """The parts of a line that LongProc compares: the text before ``=`` of a Try line, else the line; and whether it
+    drops the branch."""
     tried = line.partition("=")[0] if line.lstrip(" ").startswith("|- Try ") else line
     return tried, "drop this branch" in line

@@ -1,7 +1,7 @@
-"""The exact oracle: which targets a state can still reach, and which moves keep one in reach.
+"""The exact oracle: which targets a state can still reach, and which moves keep a target reachable.
 
 The reachable numbers of a state are the bits of one Python integer, R(S) = ∪ over legal moves of R(S after the move),
-memoised on the sorted multiset. Two numbers are read from a table of bits, three from twelve pairs at most.
+memoised on the sorted multiset. Two numbers use a table of bits; three numbers reduce to at most twelve pairs.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ _BIT = [1 << result for result in range(MAX_RESULT)]
 def reachable(numbers: Sequence[int], target: int) -> bool:
     """Whether some sequence of legal moves uses all numbers and ends in the target.
 
-    A single number reaches itself, whatever its size; a result is bound by the rules, so no target ≥ 2000 is reachable.
+    A single number reaches itself, even if it is ≥ 2000. From two or more numbers no target ≥ 2000 is reachable.
 
     Raises:
-        ValueError: on no numbers or negative ones.
+        ValueError: if there are no numbers, or one is negative.
     """
     state = checked_numbers(numbers)
     if len(state) == 1:
@@ -39,7 +39,7 @@ def reachable(numbers: Sequence[int], target: int) -> bool:
 
 
 def reachable_targets(numbers: Sequence[int]) -> frozenset[int]:
-    """All targets that the state can reach; raises a ValueError on no numbers or negative ones."""
+    """All targets that the state can reach; raises a ValueError if there are no numbers, or one is negative."""
     state = checked_numbers(numbers)
     if len(state) == 1:
         return frozenset(state)
@@ -48,7 +48,7 @@ def reachable_targets(numbers: Sequence[int]) -> frozenset[int]:
 
 
 def best_moves(numbers: Sequence[int], target: int) -> list[Move]:
-    """The legal moves after which the target is still reachable, in the game's order; none from a single number."""
+    """The legal moves after which the target is still reachable, in the game's order; empty for a single number."""
     return [move for move in legal_moves(checked_numbers(numbers)) if reachable(move.state, target)]
 
 
@@ -60,7 +60,7 @@ def _reachable_bits(state: tuple[int, ...]) -> int:
 
 @lru_cache(maxsize=CACHED_STATES)
 def _of_many(state: tuple[int, ...]) -> int:
-    """Three or more numbers, sorted descending."""
+    """Bits of the reachable numbers of three or more numbers, sorted descending."""
     if len(state) == 3:
         return _of_three(*state)
     bits = 0
@@ -74,7 +74,7 @@ def _of_many(state: tuple[int, ...]) -> int:
 
 
 def _of_three(a: int, b: int, c: int) -> int:
-    """Three numbers a ≥ b ≥ c: each result of a pair with the number left."""
+    """Bits of the reachable numbers of a ≥ b ≥ c: combines each result of a pair with the remaining number."""
     bits = 0
     for result in results(a, b):
         bits |= _of_two(result, c)
@@ -86,7 +86,7 @@ def _of_three(a: int, b: int, c: int) -> int:
 
 
 def _of_two(a: int, b: int) -> int:
-    """The at most four results of two numbers."""
+    """Bits of the at most four results of two numbers."""
     bits = 0
     for result in results(a, b):
         bits |= _BIT[result]

@@ -1,8 +1,8 @@
-"""A Countdown problem: numbers and target, identified by the multiset of its numbers, and the prompt that poses it.
+"""A Countdown problem: numbers and target, identified by the multiset of numbers and the target, and its prompt.
 
 The prompt is one bare line for ``direct``, else instructions with two worked examples. The wording is the project's own
-and keeps LongProc's contract: the search under its header, the answer in tags. A template, LongProc's or one's own, is
-filled by ``fill_template``, byte for byte as LongProc's loader does.
+and keeps LongProc's format: the search under its header, the answer in tags. ``fill_template`` fills a template,
+LongProc's or the user's, byte for byte as LongProc's loader does.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from contrastive_reasoning.tasks.countdown.trace import STYLES, WORDINGS, search
 Example = tuple[tuple[int, ...], int]
 
 EXAMPLES: tuple[Example, Example] = (((8, 19, 25, 10), 20), ((3, 6, 29, 31), 18))
-"""The worked examples of our own prompt: one found at once, one after a pair was given up."""
+"""The worked examples of our own prompt: one solved with the first pair, one after a pair was abandoned."""
 LONGPROC_EXAMPLES: tuple[Example, Example] = (((40, 19, 23, 7), 29), ((9, 16, 6, 18), 12))
 """The worked examples of LongProc's prompt."""
 
@@ -43,15 +43,15 @@ Now solve this problem in the same way. Write the search under "{header}". Then 
 
 
 def problem_key(numbers: Sequence[int], target: int) -> str:
-    """``16,17,21,26=46``: the same for every order of the numbers. Splits are made by it."""
+    """``16,17,21,26=46``: the same for every order of the numbers. It determines the split."""
     return f"{','.join(map(str, sorted(numbers)))}={target}"
 
 
 @dataclass(frozen=True, init=False)
 class CountdownProblem(Problem):
-    """Reach ``target`` from ``numbers``. Equal keys are one problem, whatever the order of the numbers.
+    """Reach ``target`` from ``numbers``. Problems with equal keys are the same, whatever the order of the numbers.
 
-    ``fields`` repeats numbers, target and style, and names the source.
+    ``fields`` holds numbers, target, style and source.
     """
 
     numbers: tuple[int, ...]
@@ -71,12 +71,13 @@ class CountdownProblem(Problem):
         Args:
             numbers: one or more integers ≥ 0, in the order shown.
             target: the number to reach.
-            style: the form of the completion asked for, one of ``STYLES``.
+            style: the requested form of the completion, one of ``STYLES``.
             prompt: the prompt; None for the project's own wording in that style.
             source: where the problem comes from.
 
         Raises:
-            ValueError: on no numbers, anything but integers ≥ 0, or an unknown style.
+            ValueError: if there are no numbers, one is not an integer ≥ 0, the target is not an integer, or, without a
+                prompt, the style is unknown.
         """
         shown = tuple(numbers)
         if not shown or any(type(number) is not int or number < 0 for number in shown):
@@ -99,18 +100,18 @@ class CountdownProblem(Problem):
 
 
 def problem_prompt(numbers: Sequence[int], target: int, *, style: str) -> str:
-    """The project's own prompt; raises a ValueError on an unknown style."""
+    """The project's own prompt; raises a ValueError if the style is unknown."""
     check_choice("style", style, STYLES)
     if style == "direct":
-        return f"{' '.join(map(str, numbers))} = {target}\n"  # few tokens: small policies read every one of them
+        return f"{' '.join(map(str, numbers))} = {target}\n"  # few tokens, for small policies
     examples, problem = worked_examples(EXAMPLES, style), _stated(numbers, target)
     header = WORDINGS[style].header
     return _INSTRUCTIONS.format(limit=MAX_RESULT, examples=examples, header=header, problem=problem)
 
 
 def fill_template(template: str, numbers: Sequence[int], target: int, *, style: str) -> str:
-    """A template with ``{nums}`` and ``{target}`` filled in, and two worked examples in the style where it has
-    ``{demonstration}``: LongProc's own in LongProc's style."""
+    """Replaces ``{nums}`` and ``{target}`` in a template, and ``{demonstration}`` by two worked examples in the style.
+    Style ``longproc`` uses LongProc's own examples."""
     before, place, rest = template.partition("{demonstration}")
     examples = LONGPROC_EXAMPLES if style == "longproc" else EXAMPLES
     parts = [part.replace("{nums}", str(list(numbers))).replace("{target}", str(target)) for part in (before, rest)]

@@ -1,7 +1,7 @@
-"""A prompt template of one's own: text with ``{nums}`` and ``{target}``, and ``{demonstration}`` for worked examples.
+"""User-defined prompt templates: text with ``{nums}`` and ``{target}``, and ``{demonstration}`` for worked examples.
 
-A file that ends in ``.yaml`` or ``.yml`` holds it as LongProc's ``prompts.yaml`` does, in the literal block
-``USER_PROMPT``; any other file is the template itself, without the line ends at its end. All other braces are text.
+A file with suffix ``.yaml`` or ``.yml`` holds the template in the literal block ``USER_PROMPT``, as LongProc's
+``prompts.yaml`` does. Any other file is the template itself, without its trailing line ends. All other braces are text.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ _BLOCK = re.compile(r"^USER_PROMPT: \|-[ \t\r]*\n((?:[ \t\r]*\n| .*(?:\n|\Z))*)"
 
 @lru_cache(maxsize=16)
 def read_prompt_file(path: str) -> str:
-    """The template of a file.
+    """Reads the template of a file.
 
     Raises:
         FileNotFoundError: if there is no such file.
-        ValueError: if it is no UTF-8, a YAML file without the block, or a template without a placeholder.
+        ValueError: if it is not UTF-8, a YAML file lacks the block, or the template lacks a required placeholder.
     """
     file = Path(path)
     if not file.is_file():
@@ -39,7 +39,7 @@ def read_prompt_file(path: str) -> str:
 
 
 def user_prompt(text: str) -> str:
-    """The literal block ``USER_PROMPT`` of a YAML file, the one form that LongProc uses; empty where there is none."""
+    """Returns the literal block ``USER_PROMPT`` of a YAML file, the form that LongProc uses; empty if there is none."""
     block = _BLOCK.search(text)
     lines = block[1].split("\n") if block else []
     indent = min([len(line) - len(line.lstrip(" ")) for line in lines if line.strip()], default=0)

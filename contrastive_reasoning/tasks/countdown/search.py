@@ -1,6 +1,6 @@
-"""LongProc's depth-first search as a tree of states, and how long it is when written.
+"""LongProc's depth-first search as a tree of states, and the length of the written search.
 
-The order is the game's: pairs in list order, ``+ - * /``, the new number in front; it stops at the first solution.
+The order is the game's: pairs in list order, ``+ - * /``, the new number first. It stops at the first solution.
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ from contrastive_reasoning.tasks.countdown.game import (
 )
 
 _DROPPED = MAX_RESULT
-"""Stands for the result of an inexact division: beyond what is allowed."""
+"""Placeholder for the result of an invalid division: a value that the rules forbid."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SearchTree:
-    """The visited states in order of visiting; index 0 is the start."""
+    """The visited states in the order of visits; index 0 is the start."""
 
     target: int
     states: Sequence[tuple[int, ...]]
     parents: Sequence[int]
-    """Index of the state each was reached from; −1 for the start."""
+    """Index of the state from which each state was reached; −1 for the start."""
     solved: bool
 
     def solution_moves(self) -> tuple[Move, ...]:
         """The moves of the solution found.
 
         Raises:
-            ValueError: if the search exhausted everything.
+            ValueError: if the search found no solution.
         """
         if not self.solved:
             raise ValueError(unsolvable(self.states[0], self.target))
@@ -51,7 +51,7 @@ class SearchTree:
 
 
 def search(numbers: Sequence[int], target: int) -> SearchTree:
-    """Searches until the first solution, or until everything is tried; a ValueError on no or negative numbers."""
+    """Searches until the first solution, or exhaustively. Raises a ValueError if there are no or negative numbers."""
     numbers = checked_numbers(numbers)
     states, parents = [numbers], [-1]
     solved = numbers == (target,) or _explore(0, target, states, parents)
@@ -59,9 +59,9 @@ def search(numbers: Sequence[int], target: int) -> SearchTree:
 
 
 def search_lines(numbers: Sequence[int], target: int, *, limit: int | None = None) -> int | None:
-    """How many lines LongProc's written search of two or more numbers has under its header, found without writing it.
+    """Counts the lines under the header of LongProc's written search of two or more numbers, without writing it.
 
-    What makes a problem easy or hard for a policy that searches. None if unsolvable or longer than ``limit``.
+    The count measures the difficulty for a policy that searches. None if unsolvable or longer than ``limit``.
     """
     numbers = checked_numbers(numbers)
     if not 0 <= target < MAX_RESULT:
@@ -76,7 +76,7 @@ def unsolvable(numbers: Sequence[int], target: int) -> str:
 
 
 def _explore(index: int, target: int, states: list[tuple[int, ...]], parents: list[int]) -> bool:
-    """Visits everything under ``states[index]``; returns True as soon as the target is found."""
+    """Visits all states under ``states[index]``; returns True as soon as the target is found."""
     state = states[index]
     for i, j, rest in pair_indices(len(state)):
         left = tuple([state[k] for k in rest])
@@ -90,7 +90,7 @@ def _explore(index: int, target: int, states: list[tuple[int, ...]], parents: li
 
 
 def _lines_under(state: tuple[int, ...], target: int, budget: int) -> tuple[bool, int]:
-    """Whether the target is found under a state, and the lines written until then; stops once over the budget."""
+    """Whether the target is found under a state, and the lines written until then; stops when over the budget."""
     if len(state) == 2:
         return _last_lines(max(state), min(state), target)
     lines = 0

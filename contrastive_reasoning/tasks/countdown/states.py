@@ -1,15 +1,15 @@
-"""Countdown states: as rows of integers, and what the moves written by completions show of them.
+"""Countdown states: their encoding as rows of integers, and what the moves in completions show about them.
 
-Completions meet in the same states, so the moves of all of them make one graph. Four moves and what they show:
+Different completions reach the same states, so all their moves form one graph. Four moves and what they show:
 
     (4, 3, 2) ──► (6, 4) ──► 24        (6, 4)     reached {24, 10, 2}; 6/4 is no move, so nothing is left to try:
         │            ├─────► 10                   exhausted, every other value is a dead end
         │            └─────► 2
-        └───────► (5, 4) ──► 20        (5, 4)     reached {20}; whether 9 is in reach was not tried
+        └───────► (5, 4) ──► 20        (5, 4)     reached {20}; whether 9 is reachable was not tried
                                        (4, 3, 2)  reached {24, 20, 10, 2}, not exhausted
 
-No search is made here. The rules only list the moves of a state, to see whether each of them was written: a value that
-no completion reached stays unknown unless completions have tried everything.
+This module does not search. It only lists the legal moves of a state to check whether each of them was written. A value
+that no completion reached stays unknown unless completions have tried every move.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from contrastive_reasoning.tasks.base import Step
 from contrastive_reasoning.tasks.countdown.game import legal_moves
 
 WIDTH = 6
-"""Numbers in a row: the most a problem may have."""
+"""Length of a row: the most numbers that a problem may have."""
 PADDING = -1
-"""Stands where a state has fewer numbers."""
+"""Value of the positions beyond the numbers of a state."""
 LARGEST = 9999
 """The largest number that a row may hold: four digits."""
 State = tuple[int, ...]
-"""Numbers left, in descending order: the same state whatever the order in which it was written."""
+"""Numbers left, in descending order, so that the order in which a state was written does not matter."""
 
 
 def encode_state(numbers: Iterable[int]) -> list[int]:
-    """The numbers in descending order, padded with −1 to ``WIDTH``: the form in which numeric critics read a state.
+    """The numbers in descending order, padded with −1 to ``WIDTH``: the input form of numeric critics.
 
     Raises:
-        ValueError: more than ``WIDTH`` numbers, or one outside 0 … ``LARGEST``.
+        ValueError: if there are more than ``WIDTH`` numbers, or one is outside 0 … ``LARGEST``.
     """
     row = sorted(numbers, reverse=True)
     if len(row) > WIDTH:
@@ -47,23 +47,23 @@ def encode_state(numbers: Iterable[int]) -> list[int]:
 
 
 class Known(NamedTuple):
-    """What has been shown of one state."""
+    """What the moves have shown about one state."""
 
     reached: frozenset[int]
-    """Final values reached under it."""
+    """Final values reached from it."""
     exhausted: bool
-    """Every line of play under it was written, so that all other values are out of reach."""
+    """Whether every line of play from it was written, so that all other values are unreachable."""
 
     def merge(self, other: Known) -> Known:
-        """What both have shown."""
+        """Combines two records of the same state."""
         return Known(self.reached | other.reached, self.exhausted or other.exhausted)
 
 
 def moves_of(numbers: Sequence[int], steps: Iterable[Step]) -> Iterator[tuple[State, State]]:
-    """(state before, state after) of every legal step of a completion of a problem with ``numbers``, as written.
+    """Yields (state before, state after) of every legal step of a completion, in the order written.
 
-    A search comes back to a state before it goes on from there, so the state before a step is the last one written
-    that has one number more.
+    A search returns to a state before it continues from there. The state before a step is therefore the last one
+    written that has one number more. ``numbers`` are the numbers of the problem.
     """
     path = {len(numbers): _descending(numbers)}
     for step in steps:
@@ -74,12 +74,12 @@ def moves_of(numbers: Sequence[int], steps: Iterable[Step]) -> Iterator[tuple[St
 
 
 def known_states(moves: Iterable[tuple[State, State]]) -> dict[State, Known]:
-    """What the moves show of every state that one of them starts from, states of fewer numbers first."""
+    """What the moves show about every state from which one of them starts, states with fewer numbers first."""
     children: dict[State, set[State]] = defaultdict(set)
     for before, after in moves:
         children[before].add(after)
     known: dict[State, Known] = {}
-    for state in sorted(children, key=len):  # its children have fewer numbers and are known by now
+    for state in sorted(children, key=len):  # its children have fewer numbers and are already processed
         below = [known.get(child) or _without_moves(child) for child in children[state]]
         known[state] = Known(
             reached=frozenset().union(*[each.reached for each in below]),
@@ -98,6 +98,6 @@ def _next_states(state: State) -> frozenset[State]:
 
 
 def _without_moves(state: State) -> Known:
-    """A last number is a value reached and nothing else; of a state that a completion stopped in nothing is known."""
+    """A single number has reached exactly its own value; nothing is known about a larger state without moves."""
     last = len(state) == 1
     return Known(frozenset(state if last else ()), exhausted=last)

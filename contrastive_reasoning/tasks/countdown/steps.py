@@ -1,21 +1,21 @@
-"""The moves of a completion, with their characters and the numbers left after each: where step credit lands.
+"""The moves of a completion, with their characters and the numbers left after each; step credit is assigned to them.
 
 Two kinds of text are read.
 
 Search (LongProc's and the annotated format): each line ``|- Try a op b = c. …`` is a step, from ``Try`` to the end of
-its line. A search walks down and comes back, so the state before a line is not the one after the line above. On the
-path from the root there is one state for each size, and a line says its own size: ``Current number set: [ … ]`` (or
-``### Current State: [ … ]``) counts the numbers after the move, ``Evaluate`` means that one is left. So neither
-indentation nor Pick lines are needed. A line that rightly gives up a move which the rules forbid (a decimal, a result
-that exceeds the limit, an invalid operation) is search and no step; giving up a legal move is an illegal step, and so
-is a Try line that cannot be read or whose number set does not follow.
+the line. A search backtracks, so the state before a line is not always the state after the line above. The path from
+the root has one state per size, and a line shows the size of its own state: ``Current number set: [ … ]`` (or
+``### Current State: [ … ]``) lists the numbers after the move, and ``Evaluate`` means that one number is left.
+Neither indentation nor Pick lines are needed. A line that correctly drops a forbidden move (a decimal, a result that
+exceeds the limit, an invalid operation) is not a step. A line that drops a legal move is an illegal step. So is a Try
+line that cannot be read, or whose number set does not follow from the move.
 
-Moves: equations separated by ``;`` or line ends, played one after another. Text that is no equation is passed over.
-They are those of the whole text where the problem asks for moves alone (the ``direct`` format), and there an illegal
-one loses; else, without any Try line, those of the last ``<Solution>`` block, or of the whole text if there is none.
+Moves: equations separated by ``;`` or line ends, played one after another; other text is skipped. If the problem asks
+for moves only (the ``direct`` format), the whole text is read, and an illegal move loses. Otherwise this form applies
+to texts without a Try line. The last ``<Solution>`` block is read, or the whole text if there is none.
 
-An illegal step leaves the state as it was. A Try line cut off by the end of the text is no step, and a Solution block
-after a search repeats moves that are steps already. Every pattern is linear: time is bounded by the length of the text.
+An illegal step leaves the state unchanged. A Try line cut off by the end of the text is not a step. A Solution block
+after a search repeats earlier moves and adds no steps. Every pattern takes time linear in the length of the text.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ from contrastive_reasoning.tasks.countdown.verifier import (
 State = tuple[int, ...]
 
 MAX_STEPS = 5_000
-"""Steps that are read; what follows them has none."""
+"""Maximum number of steps that are read; the rest of the text is ignored."""
 MAX_TRY_LINE = 1000
-"""Characters of a Try line that are read; the rest belongs to its span unread."""
+"""Maximum number of characters of a Try line that are read; the step's span still covers the whole line."""
 
-_MOVES = re.compile(rf"(?:^|[;\n])[ \t\r]*{EQUATION}[ \t\r]*(?=[;\n]|$)")  # blanks as the verifier takes them
+_MOVES = re.compile(rf"(?:^|[;\n])[ \t\r]*{EQUATION}[ \t\r]*(?=[;\n]|$)")  # the same blanks as in the verifier
 _TRY_LINE = re.compile(r"^[ \t|-]*(Try[ \t]+[-0-9][^\r\n]*)", re.MULTILINE)
 _MOVE = re.compile(rf"Try[ \t]+{EQUATION}(?![0-9]|\.[0-9])")
 _PRUNED = re.compile(r"is a decimal|exceeds the maximum|\(invalid operation\)")
@@ -51,9 +51,10 @@ _NUMBER_SET = re.compile(r"(?:Current number set|### Current State): \[([0-9]{1,
 
 
 def parse_steps(problem: Problem, completion: str) -> list[Step]:
-    """The moves of a completion in the order written; never raises on any text.
+    """Returns the moves of a completion in the order written; no text makes it raise.
 
-    Each ``state`` is the tuple of numbers left after the step, the new one in front.
+    Each ``state`` is the tuple of numbers left after the step, the new one first; a number set in a Try line keeps its
+    written order.
     """
     numbers, completion = tuple(problem.fields["numbers"]), completion.translate(SIGNS)
     if problem.fields.get("style") == "direct":
@@ -72,7 +73,7 @@ def _move_steps(numbers: State, text: str, *, offset: int, loses: bool) -> Itera
         equation = equation_of(move)
         legal = objection(state, equation) is None
         state = state_after(state, equation) if legal else state
-        lost = lost or (loses and not legal)  # nothing but these moves counts
+        lost = lost or (loses and not legal)  # only these moves count
         start, end = offset + move.start(1), offset + move.end(4)
         settled = offset + move.end() + 1  # with the separator
         yield Step(start=start, end=end, state=state, legal=legal, settled=settled, lost=lost)
@@ -89,7 +90,7 @@ def _search_steps(numbers: State, text: str) -> Iterator[Step]:
             continue  # cut off
         tried = _OPERANDS.match(written)
         if pruned and tried and apply(tried[2], int(tried[1]), int(tried[3])) is None:
-            continue  # rightly given up
+            continue  # correctly dropped
         state = _state_reached(path, written)
         if state is not None:
             current = state
@@ -98,13 +99,13 @@ def _search_steps(numbers: State, text: str) -> Iterator[Step]:
 
 
 def _state_reached(path: dict[int, State], line: str) -> State | None:
-    """The state after a Try line; None where the move is unreadable, forbidden, given up or misstated."""
+    """The state after a Try line; None if the move is unreadable, forbidden, dropped or misstated."""
     match, numbers = _MOVE.match(line), _NUMBER_SET.search(line)
     if match is None or _PRUNED.search(line):
         return None
     equation = equation_of(match)
     stated = tuple(map(int, numbers[1].split(", "))) if numbers else None
-    size = 1 if "Evaluate" in line else len(stated) if stated else None  # after the move, if the line gives it
+    size = 1 if "Evaluate" in line else len(stated) if stated else None  # after the move, if the line shows it
     starts = sorted(path) if size is None else [size + 1]
     before = next((path[size] for size in starts if size in path and objection(path[size], equation) is None), None)
     if before is None:

@@ -1,4 +1,4 @@
-"""Countdown as a task: where each split's problems come from, how they are posed, how a completion is judged."""
+"""Countdown as a task: the source of each split's problems, their prompts, and the verification of completions."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _EXAMPLE_KEYS = frozenset([problem_key(*example) for example in (*EXAMPLES, *LON
 
 @dataclass(frozen=True, kw_only=True)
 class CountdownTask:
-    """Countdown with its problems. Building one reads and generates nothing; ``problems`` does, once per process."""
+    """Countdown with its problems, which are read or generated once per process, on the first call of ``problems``."""
 
     style: str
     """The form of completions: ``longproc``, ``annotated``, ``released`` or ``direct``."""
@@ -50,21 +50,21 @@ class CountdownTask:
     test: str
     """``generated`` or ``longproc``."""
     longproc_dir: str | None
-    """Where LongProc's files lie, a folder or an address (``https://…``): its problems, and ``prompts.yaml``, the
-    prompt of style ``longproc``. None: its problems are neither posed nor kept out of the generated ones.
+    """Folder or URL (``https://…``) of LongProc's files: its problems, and ``prompts.yaml``, the prompt of style
+    ``longproc``. None: its problems are neither used nor excluded from the generated ones.
     """
     longproc_files: Sequence[str] = (EASIEST,)
-    """Those of its files that are used."""
+    """Which of LongProc's problem files are used."""
     fetch: Callable[[str], Path] | None = None
-    """The local copy of a file at an address; raises FileNotFoundError where there is none."""
+    """Returns the local copy of a file at a URL; raises FileNotFoundError if there is none."""
     train_file: str | None = None
-    """JSON lines of problems, for ``train="file"``."""
+    """JSON-lines file of problems, for ``train="file"``."""
     on_bad: str = "refuse"
     """What to do with bad problems of a file: ``refuse`` or ``leave_out``."""
     prompt_file: str | None = None
-    """A prompt template of one's own, for any style; None: LongProc's or the project's."""
+    """A user-defined prompt template, for any style. None: LongProc's or the project's."""
     counts: Sequence[int]
-    """This and the next three: see :class:`ProblemSpace`."""
+    """This field and the next three: see :class:`ProblemSpace`."""
     number_range: Sequence[int]
     target_range: Sequence[int]
     max_search_lines: int | None
@@ -102,7 +102,7 @@ class CountdownTask:
 
     @property
     def space(self) -> ProblemSpace:
-        """What generated problems are drawn from."""
+        """The distribution of the generated problems."""
         return ProblemSpace(
             counts=self.counts,
             number_range=self.number_range,
@@ -112,20 +112,20 @@ class CountdownTask:
 
     @property
     def trains_on_evaluation_problems(self) -> bool:
-        """True if the test problems are the training problems: evaluation has to say so."""
+        """Whether the test problems are the training problems; an evaluation must report this."""
         return self.train == self.test == "longproc"
 
     def problems(self, split: Split) -> Sequence[CountdownProblem]:
         """The problems of a split; none is in two splits unless ``trains_on_evaluation_problems``.
 
         Raises:
-            ValueError: on bad problems in a file, or too small a space to draw from.
-            FileNotFoundError: if a named file is missing or cannot be fetched.
+            ValueError: if a file has bad problems, or the space is too small.
+            FileNotFoundError: if a file is missing or cannot be fetched.
         """
         return _problems(self, split)
 
     def problem(self, numbers: Sequence[int], target: int, *, source: str = "given") -> CountdownProblem:
-        """A problem posed as this task poses it."""
+        """Builds a problem with the prompt of this task."""
         template = None
         if self.prompt_file is not None:
             template = read_prompt_file(self.prompt_file)
@@ -135,7 +135,7 @@ class CountdownTask:
         return CountdownProblem(numbers, target, style=self.style, prompt=prompt, source=source)
 
     def longproc_path(self, file: str) -> Path:
-        """Where a file of ``longproc_dir`` lies on this machine, once it is fetched."""
+        """The local path of a file of ``longproc_dir``, which is fetched if that is a URL."""
         place = str(self.longproc_dir).rstrip("/")
         if "://" in place:
             if self.fetch is None:
@@ -146,7 +146,7 @@ class CountdownTask:
         return path
 
     def split_of(self, problem: CountdownProblem) -> Split | None:
-        """The split a problem may be used in; None for LongProc's own that are in none, and for worked examples."""
+        """The split that a problem belongs to; None for unused problems of LongProc and for worked examples."""
         if problem.key in _longproc_keys(self):
             if self.train == "longproc":
                 return "train"
@@ -156,20 +156,20 @@ class CountdownTask:
         return None if problem.key in _EXAMPLE_KEYS else split_of(problem.key)
 
     def reserved_keys(self) -> frozenset[str]:
-        """Problems that are never generated: LongProc's own, those of the training file, worked examples."""
+        """Keys of problems that are never generated: LongProc's, those of the training file, worked examples."""
         return _EXAMPLE_KEYS | _longproc_keys(self) | _train_file_keys(self)
 
     def scores(self, problem: Problem, completion: str) -> Mapping[str, float]:
-        """LongProc's three scores; direct moves are put between its tags first, one a line: they are all solution."""
+        """LongProc's three scores. Direct moves are put between the solution tags first, one per line."""
         text = f"<Solution>\n{completion.replace(';', chr(10))}\n</Solution>" if self.style == "direct" else completion
         return {f"longproc/{name}": value for name, value in longproc_scores(problem, text).items()}
 
 
 class BareCountdownTask(CountdownTask):
-    """Countdown posed by one bare line, ``3 8 4 = 28``, whatever the form of its completions.
+    """Countdown with a prompt of one bare line, ``3 8 4 = 28``, for every form of completions.
 
-    The prompt with two worked searches has some 1,800 tokens, ten times as many as a search of three numbers, and it
-    fixes the order of the pairs. A policy that was warmed up on searches needs neither.
+    The prompt with two worked searches has about 1,800 tokens, ten times as many as a search of three numbers, and it
+    fixes the order of the pairs. A policy with a warm start on searches needs neither.
     """
 
     def __post_init__(self) -> None:
@@ -204,7 +204,7 @@ def _longproc(task: CountdownTask) -> tuple[ReadProblem, ...]:
 
 @lru_cache(maxsize=16)
 def _train_file(task: CountdownTask) -> tuple[ReadProblem, ...]:
-    """The training file without the problems of LongProc, which stay the test."""
+    """The problems of the training file, without those of LongProc, which stay held out."""
     rows = read_problem_lines(task.train_file, on_bad=task.on_bad) if task.train_file is not None else ()
     kept = tuple([row for row in rows if row.key not in _longproc_keys(task)])
     if len(kept) < len(rows) and task.on_bad == "refuse":

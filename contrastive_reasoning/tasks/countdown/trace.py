@@ -1,14 +1,14 @@
-"""Written searches: LongProc's text byte for byte, two annotated variants, the bare solution, or in a drawn order.
+"""Written searches: LongProc's text byte for byte, two annotated variants, the bare solution, and a shuffled order.
 
-LongProc's search (arXiv:2501.05414) takes pairs in list order and ``+ - * /`` on each; it indents by depth.
-``shuffled_trace`` draws both orders anew in every state; all else is the same: depth first, every result legal or
-dropped with its reason, an end at the first solution.
+LongProc's search (arXiv:2501.05414) takes pairs in list order and ``+ - * /`` on each pair; it indents by depth.
+``shuffled_trace`` draws both orders anew in every state. The rest is the same: depth first, every result legal or
+dropped with its reason, and a stop at the first solution.
 
-The annotated lines end with the state and follow the published examples, one of each. Where no example exists the
-choice is ours: no indentation, ``Pick`` lines without a mark, after a dropped operation the state is the one before it.
-The released lines are those of the prompt in the critic paper's later code: indented, and a dropped operation ends in
-the state that it would have led to, with its decimal. Ours there: a result above the limit is shown likewise, and after
-an operation without a result the state is the one before it.
+The annotated lines end with the state and follow the published examples, one of each kind. Where no example exists, the
+choice is ours: no indentation, ``Pick`` lines without a mark, and the previous state after a dropped operation. The
+released lines follow the prompt in the critic paper's later code: they are indented, and a dropped operation ends with
+the state that it would have led to, including its decimal. Our choices there: a result above the limit is shown
+likewise, and an operation without a result shows the previous state.
 """
 
 from __future__ import annotations
@@ -44,16 +44,17 @@ class Wording:
 
     header: str
     end: str
-    """What stands between the last line and the trace back."""
+    """The text between the last line of the search and the trace back."""
     opening: str
     pick: str
     add: str
     drop: str
-    """``state`` is the one before it, ``dropped`` the one that it would have led to."""
+    """``state`` is the state before the operation, ``dropped`` the state that it would have led to."""
     miss: str
     found: str
     margin: int
-    """Blanks before the lines of a level that go no level deeper; those that do have two. A level has two more."""
+    """Indentation of ``Pick`` lines, and of ``Try`` lines on the last two numbers, relative to their level. Other
+    ``Try`` lines are indented by two. Each deeper level adds two."""
 
 
 WORDINGS = {
@@ -100,7 +101,7 @@ WORDINGS = {
 
 
 def wording_of(style: str) -> Wording:
-    """The lines of a style that writes the search; raises a ValueError for any other style."""
+    """The templates of a style that writes the search; raises a ValueError for any other style."""
     check_choice("style", style, WORDINGS)
     return WORDINGS[style]
 
@@ -109,13 +110,13 @@ def search_trace(numbers: Sequence[int], target: int, *, style: str = "longproc"
     """The search for one problem as text.
 
     Args:
-        numbers: two or more numbers ≥ 0 in the order they are shown; LongProc's problems have four.
+        numbers: two or more numbers ≥ 0 in the order shown; LongProc's problems have four.
         target: the number to reach.
         style: ``longproc`` (the text of LongProc's builder), ``annotated`` (every line ends with the state),
-            ``released`` (so does this one, and it is indented), ``direct`` (the solution's moves joined by ``;``).
+            ``released`` (the same, but indented), ``direct`` (the solution's moves joined by ``;``).
 
     Raises:
-        ValueError: on an unknown style, fewer than two numbers, or a target that cannot be reached.
+        ValueError: if the style is unknown, there are fewer than two numbers, or the target cannot be reached.
     """
     check_choice("style", style, STYLES)
     if style != "direct":
@@ -129,27 +130,28 @@ def shuffled_trace(numbers: Sequence[int], target: int, *, style: str, rng: rand
     """The search in a style that writes it; ``rng`` shuffles the pairs of each state and the operations of each pair.
 
     Raises:
-        ValueError: on another style, fewer than two numbers, or a target that cannot be reached.
+        ValueError: if the style does not write the search, there are fewer than two numbers, or the target cannot be
+            reached.
     """
     return _written(numbers, target, wording=wording_of(style), rng=rng)
 
 
 def path_text(numbers: Sequence[int], target: int, moves: Sequence[Move], *, style: str) -> str:
-    """The trace of a search that went straight down these moves and has just written the last of them.
+    """The trace of a search that made exactly these moves without backtracking, up to the last of them.
 
     Args:
-        numbers: the start.
-        target: of the problem.
-        moves: at least one, each from the state before it.
-        style: one that writes the search.
+        numbers: the initial numbers of the problem.
+        target: the target of the problem.
+        moves: one or more moves, each from the state after the previous one.
+        style: a style that writes the search.
 
     Raises:
-        ValueError: on another style.
+        ValueError: if the style does not write the search.
     """
     writer, state = _SearchWriter(target=target, wording=wording_of(style), rng=None), list(numbers)
     writer.open(state)
     for depth, move in enumerate(moves):
-        first, second = sorted((move.a, move.b), key=state.index)  # a pair is named in the list's order
+        first, second = sorted((move.a, move.b), key=state.index)  # a pair is written in list order
         left = list(move.state[1:])
         writer.pick(state, first, second, left, level=2 * depth)
         writer.result(move.result, move.spaced, left, level=2 * depth)
@@ -160,21 +162,21 @@ def path_text(numbers: Sequence[int], target: int, moves: Sequence[Move], *, sty
 
 
 def step_texts(problem: Problem, completion: str, steps: Sequence[Step], *, style: str) -> list[str]:
-    """The text up to each step in the form a critic is trained on: a trace that begins with its numbers and target.
+    """The text up to each step in the form that critics are trained on: a trace that begins with numbers and target.
 
-    A written search is such a trace: its prefixes. Bare moves, the ``direct`` format, are written as the search that
-    went straight down them.
+    A written search already has this form, so its prefixes are returned. Bare moves, the ``direct`` format, are
+    rewritten as a search that made exactly these moves.
 
     Args:
-        problem: a ``direct`` one has ``numbers`` and ``target`` in its fields.
-        completion: where the steps were found.
-        steps: the legal steps of the completion from its first on.
-        style: in which bare moves are written: one that writes the search.
+        problem: the problem; a ``direct`` one has ``numbers`` and ``target`` in its fields.
+        completion: the completion that contains the steps.
+        steps: the legal steps of the completion, starting with the first one.
+        style: the style for rewriting bare moves; it must be one that writes the search.
 
     Raises:
-        ValueError: on another style.
+        ValueError: if bare moves are rewritten in a style that does not write the search.
     """
-    text = completion.translate(SIGNS)  # as the steps were read
+    text = completion.translate(SIGNS)  # the same translation as in ``parse_steps``
     equations = [parse_equation(text[step.start : step.end]) for step in steps]
     if problem.fields.get("style") != "direct" or None in equations:
         return [completion[: step.end] for step in steps]
@@ -189,7 +191,7 @@ def step_texts(problem: Problem, completion: str, steps: Sequence[Step], *, styl
 
 
 def _check_solvable(numbers: Sequence[int], target: int) -> None:
-    """Refuses problems without a trace; a search of five or more numbers would write a million lines first."""
+    """Raises a ValueError for problems without a trace; searching five or more numbers would write a million lines."""
     if len(checked_numbers(numbers)) < 2:
         raise ValueError(f"a trace needs two or more numbers, got {list(numbers)}")
     if not reachable(numbers, target):
@@ -197,7 +199,7 @@ def _check_solvable(numbers: Sequence[int], target: int) -> None:
 
 
 def _written(numbers: Sequence[int], target: int, *, wording: Wording, rng: random.Random | None) -> Trace:
-    """The search, then the trace back, last equation first, and the answer."""
+    """Writes the search, then the trace back with the last equation first, then the answer."""
     _check_solvable(numbers, target)
     writer = _SearchWriter(target=target, wording=wording, rng=rng)
     writer.open(list(numbers))
@@ -215,9 +217,9 @@ def _written(numbers: Sequence[int], target: int, *, wording: Wording, rng: rand
 
 @dataclass(kw_only=True)
 class _SearchWriter:
-    """The lines written so far, and the equations on the way to the state that is explored.
+    """The lines written so far, and the equations on the path to the current state.
 
-    Two numbers are not picked from: their results are compared with the target, one level less deep.
+    For two numbers there is no ``Pick`` line. Their results are compared with the target, one level less deep.
     """
 
     target: int
@@ -256,7 +258,7 @@ class _SearchWriter:
             self._write(self.wording.pick, indent, state=state, first=first, second=second, left=left)
 
     def result(self, result: int, equation: str, left: list[int], *, level: int) -> None:
-        """A legal result: the state it leads to, or, where no number is left, whether it is the target."""
+        """Writes a legal result: the state that it leads to, or, for the last number, whether it is the target."""
         if left:
             state = [result, *left]
             options = _options(state)
@@ -280,15 +282,15 @@ class Attempt(NamedTuple):
     """An operation on two numbers."""
 
     result: int | None
-    """None where the rules forbid it."""
+    """None if the rules forbid it."""
     text: str
-    """The equation, and why it is dropped."""
+    """The equation, followed by the reason if it is dropped."""
     value: str
-    """What it would have given, as written; empty where there is no result."""
+    """The result as written, also for a forbidden one; empty if there is none."""
 
 
 def attempts(a: int, b: int) -> Iterator[Attempt]:
-    """The operations ``+ - * /`` on two numbers ≥ 0, the larger named first."""
+    """Yields the operations ``+ - * /`` on two numbers ≥ 0, the larger one first."""
     if a < b:
         a, b = b, a
     exact = [("+", a + b), ("-", a - b), ("*", a * b)]

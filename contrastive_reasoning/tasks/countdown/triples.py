@@ -4,9 +4,9 @@ text  state = the trace before a line, action = that line, goal = a later line
 V1    state = the problem's numbers, action = a visited state, goal = a state visited later
 V2    state = a visited state, no action, goal = the problem's target, which is the same for all
 
-Goals come by hindsight: what came after a moment of a trace is a goal that was reached from there. A later moment j > i
-of n is drawn with probability p(j | i) ∝ γ^(j−i), cut off at the trace's end. For n = 5, in units of 1/Σ of the row
-(the last moment has no future and is never drawn from):
+Goals come from hindsight: what follows a moment of a trace is a goal that was reached from there. A later moment j > i
+of n is drawn with probability p(j | i) ∝ γ^(j−i), truncated at the end of the trace. For n = 5, before each row is
+normalized by its sum (the last moment has no future, so it never serves as i):
 
           j=0  j=1  j=2  j=3  j=4            γ = 1: any later one      γ → 0: the next one
     i=0    ·    γ    γ²   γ³   γ⁴            ·  ¼  ¼  ¼  ¼             ·  1  ·  ·  ·
@@ -33,7 +33,7 @@ _NUMBER_LIST = re.compile(r"\[(\d+(?:, \d+)*)\]")
 
 
 class TextTriple(NamedTuple):
-    """A line that was written after others, and one that was reached after it."""
+    """A prefix of a search (state), the line after it (action), and a later line (goal)."""
 
     state: str
     action: str
@@ -41,13 +41,13 @@ class TextTriple(NamedTuple):
 
 
 def draw_future(moment: int, moments: int, *, discount: float, rng: random.Random) -> int:
-    """A later moment, by inversion of the truncated geometric distribution: one draw, whatever the length.
+    """Draws a later moment by inverting the truncated geometric distribution: one random number for every length.
 
     Args:
         moment: i, with i < moments − 1.
         moments: n.
         discount: γ in (0, 1].
-        rng: the only source of chance.
+        rng: the only source of randomness.
 
     Raises:
         ValueError: if the moment has no future, or the discount is not in (0, 1].
@@ -65,18 +65,18 @@ def draw_future(moment: int, moments: int, *, discount: float, rng: random.Rando
 
 
 def text_triple(trace: str, *, style: str, discount: float, rng: random.Random) -> TextTriple:
-    """One line of the search that is followed by another, and a later one; the header and the trace back are neither.
+    """Draws a line of the search as the action and a later one as the goal, excluding the header and the trace back.
 
-    ``state + action`` is the trace up to the action's end, so a critic may read the two as one text.
+    ``state + action`` is the trace up to the end of the action, so a critic can read the two as one text.
 
     Args:
         trace: a written search.
-        style: in which it is written: ``longproc``, ``annotated`` or ``released``.
-        discount: of the later line.
-        rng: the only source of chance.
+        style: the style of the trace: ``longproc``, ``annotated`` or ``released``.
+        discount: γ for drawing the later line.
+        rng: the only source of randomness.
 
     Raises:
-        ValueError: on another style, or if the search has fewer than two lines.
+        ValueError: if the style is another one, or the search has fewer than two lines.
     """
     header, *lines = trace.split(wording_of(style).end, 1)[0].splitlines(keepends=True)
     moment = _draw_moment(len(lines), rng)
@@ -85,15 +85,15 @@ def text_triple(trace: str, *, style: str, discount: float, rng: random.Random) 
 
 
 def number_lists(line: str) -> list[tuple[int, ...]]:
-    """The sorted numbers of every list in brackets in a line of a trace: the state it writes, what a pick leaves."""
+    """The sorted numbers of every bracketed list in a line of a trace: states, and the numbers that a pick leaves."""
     return [tuple(sorted(int(number) for number in found.split(", "))) for found in _NUMBER_LIST.findall(line)]
 
 
 def array_row(tree: SearchTree, rng: random.Random) -> list[int]:
-    """A V1 triple as 18 integers: the start, a state visited after it, and any state visited later (γ = 1).
+    """Draws a V1 triple as 18 integers: the start, a state visited after it, and any state visited later (γ = 1).
 
-    The search writes failed branches too, so "later" does not mean "reached from": with the start as the state every
-    array of the trace is reachable, which is why V1 can ignore its action.
+    The search also writes failed branches, so a later state need not be reachable from an earlier one. From the start,
+    every array of the trace is reachable, which is why V1 can ignore its action.
 
     Raises:
         ValueError: if fewer than two states were visited after the start.
@@ -105,8 +105,9 @@ def array_row(tree: SearchTree, rng: random.Random) -> list[int]:
 
 
 def target_row(tree: SearchTree, rng: random.Random) -> list[int]:
-    """A V2 triple as 7 integers: a state visited after the start and before the end, failed branches included, and the
-    target.
+    """Draws a V2 triple as 7 integers: a visited state, neither the first nor the last, and the target.
+
+    The state may be in a failed branch.
 
     Raises:
         ValueError: if fewer than two states were visited after the start.
@@ -116,7 +117,7 @@ def target_row(tree: SearchTree, rng: random.Random) -> list[int]:
 
 
 def _draw_moment(moments: int, rng: random.Random) -> int:
-    """Any moment that has a future."""
+    """Draws a moment that has a future, uniformly."""
     if moments < 2:
         raise ValueError(f"a trace needs at least two moments to draw a triple, got {moments}")
     return rng.randrange(moments - 1)

@@ -1,12 +1,13 @@
-"""The verifier: does a completion reach the target by legal moves? Nothing a model wrote is evaluated.
+"""The verifier: does a completion reach the target by legal moves? Model text is never executed.
 
-An equation is ``a op b = c`` in ASCII digits, ``×`` for ``*`` and the like, read by a bounded grammar. (On its own
-``int`` would read ``2_1`` and fullwidth digits as 21, and take quadratic time on a long run of digits.)
+An equation is ``a op b = c`` in ASCII digits and is read by a bounded grammar; Unicode signs such as ``×`` count as
+their ASCII operators. (``int`` alone would read ``2_1`` and fullwidth digits as 21, and takes quadratic time on a long
+run of digits.)
 
-A search completion is judged by its last complete ``<Solution>`` pair, one equation a line; a ``direct`` one
-(``problem.fields["style"]``) is its moves joined by ``;`` or line ends. Exactly n−1 equations for n numbers, each on
-two numbers that are left, exact, with 0 ≤ result < 2000; the last number is the target. Operands may stand in either
-order where the arithmetic allows it: ``14 + 50 = 64`` is right, ``54 - 104 = 50`` is not.
+In a search completion the last complete ``<Solution>`` pair is verified, one equation per line. A ``direct`` completion
+(``problem.fields["style"]``) is its moves joined by ``;`` or line ends. A solution has exactly n−1 equations for n
+numbers. Each uses two of the numbers left and is exact, with 0 ≤ result < 2000; the last number is the target. Operands
+may be in either order if the arithmetic allows it: ``14 + 50 = 64`` is right, ``54 - 104 = 50`` is not.
 """
 
 from __future__ import annotations
@@ -19,19 +20,19 @@ from contrastive_reasoning.tasks.base import OK, Problem, Verdict, unparsed, wro
 from contrastive_reasoning.tasks.countdown.game import MAX_RESULT, apply
 
 MAX_DIGITS = 12
-"""More than any legal number needs; a longer one is refused unread."""
+"""Maximum number of digits, more than any legal number needs; a longer number does not match."""
 MAX_BLANKS = 16
-"""Blanks between two words of an equation."""
+"""Maximum number of blanks between two tokens of an equation."""
 MAX_LINE = 120
-"""No line that holds one equation needs more characters."""
+"""Maximum number of characters that a line with one equation needs."""
 
 _BLANK = rf"[ \t]{{0,{MAX_BLANKS}}}"
 _NUMBER = rf"([0-9]{{1,{MAX_DIGITS}}})"
 EQUATION = rf"{_NUMBER}{_BLANK}([-+*/]){_BLANK}{_NUMBER}{_BLANK}={_BLANK}{_NUMBER}"
-"""The sentence as a pattern of four groups: a, op, b, result. No blank before a or after the result."""
+"""The equation as a pattern of four groups: a, op, b, result. No blank before a or after the result."""
 OPEN, CLOSE = "<Solution>", "</Solution>"
 MAX_BLOCK = 4096
-"""Characters of a solution; no solution of six numbers needs a tenth of it."""
+"""Maximum number of characters of a solution; a solution with six numbers needs less than a tenth of it."""
 FLAWS = {
     r"^[ \t\r]*$": "is blank",
     r"[^\x00-\x7f]": "is not plain ASCII",
@@ -42,15 +43,16 @@ FLAWS = {
     r"[()]": "has brackets",
     r"[A-Za-z]": "has words in it",
 }
-"""What keeps a line from being an equation, the first that fits, in words that can be counted."""
+"""Reasons why a line is not an equation, by pattern. The first match is used; the wording is fixed so that reasons can
+be counted."""
 
 
 SIGNS = str.maketrans("×·∙⋅÷−–", "****/--")
-"""Signs of Unicode that are operators, each for one of ASCII, so that no character moves."""
+"""Translates Unicode operator signs to ASCII, one character to one, so that character positions stay the same."""
 
 
 class Equation(NamedTuple):
-    """What a line claims: ``a op b = result``, true or not."""
+    """The equation that a line states: ``a op b = result``, true or not."""
 
     a: int
     op: str
@@ -68,16 +70,16 @@ def equation_of(match: re.Match[str]) -> Equation:
 
 
 def parse_equation(text: str) -> Equation | None:
-    """Read a line that holds one equation and blanks; None for anything else.
+    """Reads a line of one equation and blanks; returns None for anything else.
 
-    Leading zeros are read as digits (``014`` is 14). Refused: signs, decimals, brackets, other digits and operators.
+    Leading zeros are allowed (``014`` is 14). Signs, decimals, brackets, other digits and other operators give None.
     """
     match = re.fullmatch(EQUATION, text.strip(" \t\r"))
     return equation_of(match) if match else None
 
 
 def verify(problem: Problem, completion: str) -> Verdict:
-    """Judge a completion; the reason names the first thing that is wrong with it."""
+    """Verifies a completion; the reason of the verdict is the first error found."""
     numbers, target = problem.fields["numbers"], problem.fields["target"]
     if not completion.strip():
         return unparsed("empty completion")
@@ -96,7 +98,7 @@ def verify(problem: Problem, completion: str) -> Verdict:
 
 
 def solution_span(completion: str) -> tuple[int, int] | None:
-    """Where the inside of the last complete ``<Solution>…</Solution>`` pair begins and ends; None without one."""
+    """Start and end of the text inside the last complete ``<Solution>…</Solution>`` pair; None without one."""
     close = completion.rfind(CLOSE)
     start = completion.rfind(OPEN, 0, close) if close >= 0 else -1
     if start < 0:
@@ -106,9 +108,9 @@ def solution_span(completion: str) -> tuple[int, int] | None:
 
 
 def _read_equations(block: str, separator: str, *, count: int) -> list[Equation] | str:
-    """The equations of a block, or the reason why it is not ``count`` of them; ``separator`` is a pattern.
+    """The equations of a block, or the reason why it does not hold exactly ``count``; ``separator`` is a pattern.
 
-    Blank lines around them are allowed, in between they are not.
+    Blank lines are allowed around the equations but not between them.
     """
     if len(block) > MAX_BLOCK:
         return f"solution longer than {MAX_BLOCK} characters"
@@ -128,7 +130,7 @@ def _read_equations(block: str, separator: str, *, count: int) -> list[Equation]
 
 
 def replay(numbers: Sequence[int], target: int, equations: Sequence[Equation]) -> str | None:
-    """Play the equations from ``numbers``; the reason why they do not reach ``target``, or None if they do."""
+    """Applies the equations to ``numbers``; returns the reason why they do not reach ``target``, or None if they do."""
     state, seen = tuple(numbers), set(numbers)
     for equation in equations:
         reason = objection(state, equation, seen)
@@ -140,7 +142,7 @@ def replay(numbers: Sequence[int], target: int, equations: Sequence[Equation]) -
 
 
 def objection(state: Sequence[int], equation: Equation, seen: Collection[int] = ()) -> str | None:
-    """Why the rules forbid a move in a state, or None; ``seen`` are the numbers that were ever there."""
+    """The reason why the rules forbid a move in a state, or None; ``seen`` are the numbers that occurred earlier."""
     a, op, b, claimed = equation
     if op == "/" and b == 0:
         return f"division by zero: {a} / 0"
@@ -160,7 +162,7 @@ def objection(state: Sequence[int], equation: Equation, seen: Collection[int] = 
 
 
 def state_after(state: Sequence[int], equation: Equation) -> tuple[int, ...]:
-    """The numbers left after a move that :func:`objection` allows, the new one in front."""
+    """The numbers left after a move that :func:`objection` allows, the new one first."""
     left = list(state)
     left.remove(equation.a)
     left.remove(equation.b)
