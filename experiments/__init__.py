@@ -1,4 +1,4 @@
-"""Everything that runs: the entry, the stages, the run folder, MLflow. See ``conf/`` for what there is to run."""
+"""The commands: training stages, sweeps, studies, run folders, MLflow and analysis. ``conf/`` holds what they run."""
 
 import sys
 from importlib.machinery import ModuleSpec, PathFinder
@@ -8,7 +8,7 @@ PACKAGES = ("contrastive_reasoning", "lightning_modules", "datamodules", "callba
 
 
 class OwnPackages:
-    """Finds the packages beside this one before a ``callbacks.py`` or ``conf/`` of the working folder or PYTHONPATH."""
+    """Import hook: the packages next to this one win over a ``callbacks.py`` or ``conf/`` in the working folder."""
 
     @staticmethod
     def find_spec(name: str, path: object = None, target: object = None) -> ModuleSpec | None:
@@ -17,4 +17,4 @@ class OwnPackages:
 
 sys.meta_path.insert(0, OwnPackages)  # pyright: ignore[reportArgumentType]
 if sys.flags.safe_path and not sys.flags.isolated:
-    sys.path.append("")  # behind all else: code of one's own lies in the working folder
+    sys.path.append("")  # last on the path: the user's own code is in the working folder

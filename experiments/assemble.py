@@ -1,4 +1,4 @@
-"""From configuration to objects: the only caller of Hydra's ``instantiate``."""
+"""Builds objects from the configuration. This is the only module that calls Hydra's ``instantiate``."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from omegaconf.errors import OmegaConfBaseException
 from experiments.system.terminal import first_line
 
 REFERENCE = re.compile(r"\$\{([\w.]+)\}")
-"""A value that is that of another key."""
+"""A value that refers to another key."""
 
 
 class AssemblyError(ValueError):
-    """A part refused its arguments, or two parts do not fit; the message is one sentence for the person who asked."""
+    """Raised if a part rejects its arguments or two parts do not fit together; the message is one sentence."""
 
 
 def build(config: DictConfig, key: str) -> Any:
-    """The object that the node ``key`` describes, its parts built first; a node without ``_target_`` gives a dict.
+    """Builds the object that the node ``key`` describes, inner parts first. A node without ``_target_`` gives a dict.
 
     Raises:
-        AssemblyError: where a constructor refuses a value or a file is missing.
+        AssemblyError: if a constructor rejects a value, or a file or a package is missing.
     """
     try:
         return instantiate(OmegaConf.select(config, key), _convert_="all")
@@ -35,7 +35,7 @@ def build(config: DictConfig, key: str) -> Any:
             said = first_line(error.__cause__)
             raise AssemblyError(f"{key}: {said}{_set_elsewhere(config, key, said)}") from error
         if isinstance(error.__cause__, ImportError):
-            said = " ".join(str(error.__cause__).split())  # Hydra names the target in one line, the cause in the next
+            said = " ".join(str(error.__cause__).split())  # Hydra puts the target and the cause on separate lines
             raise AssemblyError(f"{key}: {said}") from error
         raise
     except OmegaConfBaseException as error:
@@ -43,7 +43,7 @@ def build(config: DictConfig, key: str) -> Any:
 
 
 def _set_elsewhere(config: DictConfig, key: str, said: str) -> str:
-    """Which keys the arguments named in ``said`` take their values from, to be added to it; empty where from none."""
+    """Names the keys that the arguments in ``said`` refer to, as a suffix for the message; empty if there are none."""
     arguments: Any = OmegaConf.to_container(OmegaConf.select(config, key), resolve=False)
     sources = {
         name: source[1]
@@ -54,10 +54,10 @@ def _set_elsewhere(config: DictConfig, key: str, said: str) -> str:
 
 
 def with_values(config: DictConfig, values: Mapping[str, Any]) -> DictConfig:
-    """A copy with some keys set by their dotted path; interpolations see the new values.
+    """Returns a copy with some keys set by their dotted path; interpolations use the new values.
 
     Raises:
-        AssemblyError: for a key that the configuration does not have.
+        AssemblyError: if the configuration has no such key.
     """
     copy = deepcopy(config)
     for key, value in values.items():

@@ -1,15 +1,15 @@
-"""Compare experiments by what MLflow has of them: a table over seeds, and success over training steps.
+"""Compare the finished runs of experiments in MLflow: a table over seeds, and success over training steps.
 
     python -m experiments.compare NAME [NAME …] [metric=test/verifier/accuracy_sampled] [sets=main,larger]
                                   [by=experiment,reward] [baseline=NAME] [curve=val/verifier/accuracy_sampled]
 
-    python -m experiments.compare STUDY            the report of a study, of ``conf/study/`` or the path of a file;
-                                                   with an option, the above of the runs that count for it
+    python -m experiments.compare STUDY            the report of a study in ``conf/study/``, or of a study's file;
+                                                   with an option: compares the runs that count for the study
 
-Only finished runs count, of each arm and seed the newest. Without ``by`` runs that differ in anything but the seed are
-kept apart. Where they were tested on several evaluation sets, these are the columns, and figures that a paper printed
-for the same method and model stand under ours. CSV, Markdown, LaTeX and pictures (the curves, what each arm gained, and
-a heat-map where arms differ in two axes or more) go to ``outputs/compare/`` and to MLflow.
+Only finished runs count, and only the newest of each arm and seed. Without ``by``, runs that differ in more than the
+seed are separate arms. If the runs were tested on several evaluation sets, the sets are the columns, and a paper's
+figures for the same method and model are shown below ours. CSV, Markdown, LaTeX and pictures (the curves, the gain of
+each arm, and a heat map if arms differ in two axes or more) are written to ``outputs/compare/`` and to MLflow.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ OUTPUT = Path("outputs") / "compare"
 
 
 def compare(tracker: Tracker, request: Request, *, output: Path, fixed: Preregistration = NOTHING_FIXED) -> list[str]:
-    """Write a comparison into a folder below ``output``, log it, print its table; returns what to know beside it.
+    """Writes a comparison to a folder below ``output``, logs it and prints its table; returns notes on it.
 
     Raises:
-        Refused: for names, metrics, sets, axes or a baseline that do not exist.
+        Refused: if a name, metric, set, axis or baseline does not exist.
     """
     for name in (*request.names, (request.metric or SAMPLED).replace("/", "-")):
         if wrong := name_flaw(name):
@@ -81,7 +81,7 @@ def compare(tracker: Tracker, request: Request, *, output: Path, fixed: Preregis
 
 
 def request_parser(module: str, doc: str | None) -> KeyValueParser:
-    """The arguments that every comparison takes; ``module`` is run as ``python -m``, ``doc`` its docstring."""
+    """Builds the parser of every comparison's arguments; ``module`` is run by ``python -m``, ``doc`` is its help."""
     parser = KeyValueParser(module, doc)
     parser.add_argument("names", nargs="+", help="experiments")
     parser.add_argument("--metric", help=f"by its name for the main set; what published figures are of, else {SAMPLED}")
@@ -97,7 +97,7 @@ def listed(value: str) -> list[str]:
 
 
 def request_of(options: argparse.Namespace, names: Sequence[str]) -> Request:
-    """The request in parsed arguments, for the experiments that their names stand for."""
+    """Builds the request from parsed arguments and the names of the experiments."""
     given = {name: getattr(options, name) for name in ("metric", "sets", "by", "baseline", "curve")}
     return Request(names=names, **given)
 
@@ -111,7 +111,7 @@ def main(arguments: Sequence[str]) -> int:
         tracker = connect()
         studies = with_launched(tracker, studies, names)
         if studies and request == Request(names=names) and len(names) == 1:
-            from experiments.analysis.study_report import report_today  # slow: it composes configurations
+            from experiments.analysis.study_report import report_today  # a slow import: it composes configurations
 
             lines = report_today(tracker, studies[0], output=OUTPUT)
         else:

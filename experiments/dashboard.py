@@ -1,6 +1,6 @@
-"""Open MLflow's pages for this machine alone, and print where runs and results are:  make dashboard
+"""Start MLflow's user interface on this machine and print the addresses of runs and results:  make dashboard
 
-python -m experiments.dashboard [NAME …] [MLflow's own flags]      these experiments or studies, else the newest
+python -m experiments.dashboard [NAME …] [flags of mlflow ui]      these experiments or studies, else the newest
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from experiments.system.terminal import protect_output
 
 HOST, PORT = "127.0.0.1", "5000"
 MOST = 8
-"""Experiments that can be told apart."""
+"""Number of experiments in one view; more cannot be distinguished."""
 
 
 def command(flags: Sequence[str], address: str) -> list[str]:
-    """MLflow's own, with the flags that were given behind it, which win."""
+    """Returns the arguments of ``mlflow``. The given flags come last, so they override the defaults."""
     return ["ui", "--host", HOST, "--backend-store-uri", address, *flags]
 
 
 def pages(flags: Sequence[str], address: str) -> str:
-    """Where the pages are: at the server of the runs, else on this machine, at the port of the flags."""
+    """Returns the address of the pages: the tracking server, or this machine with the port of the flags."""
     if address.startswith(("http://", "https://")):
         return address.rstrip("/")
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
@@ -38,10 +38,10 @@ def pages(flags: Sequence[str], address: str) -> str:
 
 
 def shown(names: Sequence[str], there: Mapping[str, str]) -> dict[str, str]:
-    """Name → id of the experiments of these names, or of the newest.
+    """Returns name → id of the experiments with these names; without names, of the newest.
 
     Raises:
-        Refused: for a name that is not there.
+        Refused: if MLflow has no experiment of a name.
     """
     for name in names:
         if name not in there:
@@ -50,11 +50,11 @@ def shown(names: Sequence[str], there: Mapping[str, str]) -> dict[str, str]:
 
 
 def side_by_side(experiments: Mapping[str, str], at: str) -> tuple[str, str]:
-    """The addresses of MLflow's charts and of its table over the runs of these experiments, in their first view.
+    """Returns the addresses of MLflow's charts and table over the runs of these experiments, in the default view.
 
     Args:
         experiments: name → id.
-        at: where the pages are.
+        at: address of the pages.
     """
     ids = [*experiments.values()]
     beside = quote(json.dumps(ids, separators=(",", ":")), safe="")
@@ -64,7 +64,7 @@ def side_by_side(experiments: Mapping[str, str], at: str) -> tuple[str, str]:
 
 
 def results(tracker: Tracker, experiments: Mapping[str, str], at: str) -> Iterator[str]:
-    """A line for each experiment's newest sweep and comparison, whose pages begin with heat-map, charts and table."""
+    """Yields the addresses of each experiment's newest sweep and comparison (heat map, charts and table)."""
     for kind in ("sweep", "comparison"):
         newest = {run.experiment: run for run in tracker.runs([*experiments], kind=kind)}
         for name, run in newest.items():
@@ -72,7 +72,7 @@ def results(tracker: Tracker, experiments: Mapping[str, str], at: str) -> Iterat
 
 
 def main(typed: Sequence[str]) -> None:
-    """Print the addresses, then become MLflow; a server of its own needs no second one."""
+    """Prints the addresses, then replaces this process by MLflow, unless the runs are on a tracking server."""
     address = tracking_address()
     names = list(takewhile(lambda word: not word.startswith("-"), typed))
     flags = typed[len(names) :]

@@ -1,9 +1,9 @@
-"""Copy a finished warm start into the package, where ``policy.pretrained: embedded:NAME`` finds it.
+"""Copy a finished warm start into the package, so that ``policy.pretrained: embedded:NAME`` can load it.
 
     make exp name=llama_baseline over='stages=[warm_start] policy.pretrained=null'
     python -m experiments.embed outputs/stages/warm_start/<fingerprint> llama_countdown
 
-Beside the policy stand the configuration that made it and ``origin.json``: its fingerprint and the command.
+The configuration of the warm start and ``origin.json`` (its fingerprint and command) are stored with the policy.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from experiments.system.terminal import protect_output
 
 COMMAND = "make exp name={family}_baseline over='{task}stages=[warm_start] policy.pretrained=null seed={seed}'"
 LARGEST = 5_000_000
-"""Bytes that an embedded policy may have: it is part of every clone."""
+"""Maximum size of an embedded policy in bytes, because every clone contains it."""
 
 
 def embed(stage: Path, name: str, *, folder: Path = EMBEDDED_FOLDER) -> Path:
-    """Copy the policy of a warm-start folder to ``folder/name`` with what made it; an earlier one is replaced.
+    """Copies the policy of a warm-start folder to ``folder/name`` with its configuration; replaces an earlier one.
 
-    A name is the family's, the task's, and more where there are several: ``llama_countdown_unaimed``. The command that
-    ``origin.json`` names is that of the default budget.
+    A name consists of family, task and an optional suffix: ``llama_countdown_unaimed``. The command in ``origin.json``
+    assumes the default budget.
 
     Raises:
-        ValueError: for a folder that is no finished warm start, a policy of more than five million bytes, or a name
-            that is no plain one.
+        ValueError: if the folder is not a finished warm start, the policy is larger than five million bytes, or the
+            name is not a plain file name.
     """
     target = folder / plain_name(name, what="NAME")
     result = read_json(stage / "result.json")

@@ -1,7 +1,7 @@
-"""Import paths that saved configurations, critics and checkpoints may hold, and where each stands today.
+"""Maps the import paths in saved configurations, critics and checkpoints to today's paths.
 
-A ``_target_`` that moves gets a line here, so that what earlier versions saved still loads. Names that a package
-re-exports (``contrastive_reasoning.critics.NumericV2``) need none.
+Every moved ``_target_`` needs a line here, so that files saved by earlier versions still load. Names that a package
+re-exports (``contrastive_reasoning.critics.NumericV2``) do not.
 """
 
 from __future__ import annotations
@@ -54,17 +54,17 @@ MOVED: dict[str, str] = {
 
 
 def is_ours(path: str) -> bool:
-    """Whether a dotted path leads into this project."""
+    """Whether a dotted path belongs to this project."""
     return path.partition(".")[0] in OURS
 
 
 def current(target: str) -> str:
-    """Today's path of a saved ``_target_``; a path that did not move is returned as it is."""
+    """Returns today's path of a saved ``_target_``; a path that did not move is unchanged."""
     return MOVED.get(target, target)
 
 
 def with_current_targets(config: Any) -> Any:
-    """A copy of nested containers in which every ``_target_`` has its path of today."""
+    """Returns a copy of nested containers in which every ``_target_`` is today's path."""
     if isinstance(config, dict):
         return {
             key: current(value) if key == "_target_" else with_current_targets(value) for key, value in config.items()

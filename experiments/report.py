@@ -1,10 +1,10 @@
-"""Write the report of finished runs, from what MLflow has of them alone.
+"""Write the report of finished runs from their data in MLflow.
 
     python -m experiments.report NAME [NAME …] [metric=test/verifier/accuracy_sampled] [sets=main,larger]
                                  [by=experiment,reward] [baseline=NAME] [curve=val/…] [output=outputs/report/NAME.html]
 
-One HTML file that fetches nothing. Of a study it shows the runs that count for it, with its question and its verdict.
-The arguments are those of ``python -m experiments.compare``.
+The report is one HTML file that loads nothing from elsewhere. For a study it shows the runs that count, the question
+and the verdict. The arguments are those of ``python -m experiments.compare``.
 """
 
 from __future__ import annotations

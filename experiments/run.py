@@ -1,7 +1,7 @@
 """The entry: ``python -m experiments.run experiment=NAME [overrides]``, or ``-m`` for a Hydra multirun.
 
-The configuration is composed once as a check, and of large libraries nothing but Hydra and rich is imported for it, so
-that a typo is answered in a second; torch and the like are imported when there is something to run.
+The configuration is composed once as a check, which imports no large library but Hydra and rich. So a typo is reported
+within a second. torch and other large libraries are imported only when a stage has to run.
 """
 
 from __future__ import annotations
@@ -40,17 +40,17 @@ from experiments.system.terminal import be_quiet, protect_output
 
 USAGE_ERROR = 2
 DISK_ERRORS = {errno.EROFS, errno.ENOSPC, errno.EDQUOT}
-"""Of the machine, whoever meets them."""
+"""Errors of the machine, in whichever code they occur."""
 PATH_ERRORS = {errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.ENAMETOOLONG}
-"""Of the folders that a run writes; elsewhere they are a fault of the code that meets them."""
+"""Errors of the user's folders if they concern a folder that a run writes; elsewhere they are bugs."""
 register()
 
 
 @hydra.main(version_base="1.3", config_path="pkg://conf", config_name="config")
 def run(config: DictConfig) -> float | None:
-    """Run the stages of one experiment, or start a process that does so for a job of a sweep.
+    """Runs the stages of one experiment; in a sweep, starts a process that does so for one job.
 
-    A part that refuses its arguments ends the process with one sentence. Returns the number that a sweeper optimizes.
+    If a part rejects its arguments, the process ends with one sentence. Returns the value that a sweeper optimizes.
     """
     if HydraConfig.get().mode == RunMode.MULTIRUN and not launched():
         from experiments.jobs.runner import supervise
@@ -92,11 +92,11 @@ def run(config: DictConfig) -> float | None:
 
 
 def run_on_ranks(ranks: int) -> None:
-    """This run again, as so many processes; returns when all have ended well."""
+    """Starts this run again as ``ranks`` processes; returns when all have succeeded, else exits with their code."""
     from experiments.run_folder.record import SWEEP_VARIABLE, sweep_of
 
     hydra = HydraConfig.get()
-    # a preset of conf/sweep makes a sweep of whatever names it, each rank of one of its jobs too
+    # a preset of conf/sweep would turn each rank of a job into a sweep of its own
     command = [sys.executable, "-m", "experiments.run", *hydra.overrides.task, JOB_MODE]
     sweep = sweep_of(hydra)
     code = launch(command, ranks, variables={} if sweep is None else {SWEEP_VARIABLE: json.dumps(sweep)})
@@ -105,7 +105,7 @@ def run_on_ranks(ranks: int) -> None:
 
 
 def main() -> None:
-    """Check the overrides, then hand over to Hydra."""
+    """Checks the overrides, then starts Hydra."""
     protect_output()
     be_quiet()
     try:
@@ -124,7 +124,7 @@ def main() -> None:
 
 
 def _disk_error(error: OSError, output_dir: str) -> str | None:
-    """What cannot be written, in a sentence; None for an error of another kind, whose traceback is needed."""
+    """Returns a sentence on what cannot be written; None for any other error, whose traceback is needed."""
     path = os.fsdecode(error.filename) if isinstance(error.filename, str | bytes) else None
     ours = path and any(Path(path).absolute().is_relative_to(Path(one).absolute()) for one in (output_dir, "mlruns"))
     if error.errno in DISK_ERRORS or (error.errno in PATH_ERRORS and ours):
@@ -133,7 +133,7 @@ def _disk_error(error: OSError, output_dir: str) -> str | None:
 
 
 def _folder_error(overrides: Sequence[str]) -> str | None:
-    """Why nothing can be written into the output folder; None where something can."""
+    """Returns a sentence if the output folder is not writable, else None."""
     with hydra.initialize_config_module("conf", version_base="1.3"):
         folder = Path(composed(*next(single_runs(parse(overrides)))).output_dir)
     try:
@@ -145,10 +145,10 @@ def _folder_error(overrides: Sequence[str]) -> str | None:
 
 
 def _end(sentence: str, code: int, *, alone: bool = False) -> NoReturn:
-    """Print why the run ends, and end it.
+    """Prints the reason and ends the process.
 
-    Of ranks that stop for the same reason rank 0 prints it. One that may stop ``alone`` prints it itself where its
-    launcher does not.
+    If all ranks stop for the same reason, only rank 0 prints it. A rank that may stop ``alone`` prints its own reason,
+    unless its launcher does.
     """
     if is_rank_zero():
         print(sentence, file=sys.stderr)

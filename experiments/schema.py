@@ -1,7 +1,7 @@
-"""The typed root of the configuration, and the keys of those of its parts that have no ``_target_``.
+"""The typed root of the configuration, and the keys of its parts without ``_target_``.
 
-A part with a ``_target_`` has the arguments of its constructor. Both are checked on the composed configuration by
-``experiments/config/whole.py``, whoever wrote a key: the command line, an experiment, a YAML of one's own.
+The keys of a part with a ``_target_`` are the arguments of its constructor. ``experiments/config/whole.py`` checks both
+on the composed configuration, so it covers the command line, experiments and the user's own YAML files.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from omegaconf import MISSING
 
 STAGES = ("warm_start", "critic", "grpo", "evaluate")
 LEAST, ABOVE = "least", "above"
-"""Bounds of a number, in the metadata of its field."""
+"""Keys of the bounds of a number in the metadata of its field."""
 
 
 def at_least(number: int) -> Any:
@@ -27,7 +27,7 @@ def above(number: int) -> Any:
 
 @dataclass
 class FitBudget:
-    """Size of a stage that is one Lightning fit; steps, in its own batches."""
+    """Sizes of a stage that is one Lightning fit; a step is a batch of that stage."""
 
     steps: int = at_least(0)
     warmup_steps: int = at_least(0)
@@ -40,23 +40,23 @@ class FitBudget:
 class WarmStartBudget(FitBudget):
     learning_rate: float = above(0)
     unaimed_steps: int = at_least(0)
-    """The first of the steps: of Countdown, plays without a target; of stories, sums."""
+    """The first steps, which train on plays without a target (Countdown) or on sums alone (stories)."""
 
 
 @dataclass
 class CriticBudget(FitBudget):
     learning_rate: float = above(0)
     trajectories: int = at_least(1)
-    """Searches that the published recipes draw from."""
+    """Searches from which the published recipes draw."""
 
 
 @dataclass
 class GRPOBudget:
-    """Training by rollouts; a step is a rollout batch."""
+    """Sizes of GRPO training; a step is a rollout batch."""
 
     steps: int = at_least(0)
     problems: int = at_least(1)
-    """Of a rollout batch, over all ranks."""
+    """Problems per rollout batch, over all ranks."""
     group_size: int = at_least(1)
     updates: int = at_least(1)
     minibatches: int = at_least(1)
@@ -67,7 +67,7 @@ class GRPOBudget:
     evaluate_every: int = at_least(1)
     validation_problems: int = at_least(0)
     training_problems: int = at_least(0)
-    """Training problems that are tried beside them."""
+    """Training problems that are evaluated along with the validation problems."""
     checkpoint_every: int = at_least(1)
 
 
@@ -80,7 +80,7 @@ class CLIPOBudget:
 
 @dataclass
 class EvaluateBudget:
-    """Problems of each set, and sampled completions of each problem."""
+    """Problems per set, and sampled completions per problem."""
 
     problems: int = at_least(1)
     samples: int = at_least(0)
@@ -97,7 +97,7 @@ class Budget:
 
 @dataclass
 class Best:
-    """Stage → its validation metric that says which checkpoint is the best, with ``min`` or ``max``; null: none is."""
+    """Stage → {validation metric: ``min`` or ``max``} that selects the best checkpoint; null: no selection."""
 
     warm_start: dict[str, Literal["min", "max"]] | None = MISSING
     critic: dict[str, Literal["min", "max"]] | None = MISSING
@@ -116,7 +116,7 @@ class Checkpoints:
 class Logger:
     mirror: bool = MISSING
     patience: float = at_least(0)
-    """Seconds."""
+    """Seconds to wait for MLflow at the end of a run."""
     model_megabytes: float = at_least(0)
 
 
@@ -127,24 +127,24 @@ class Backbone:
     pretrained: str = MISSING
     dtype: str = MISSING
     training: Any = MISSING
-    """Which of its weights are trained."""
+    """How its weights are trained: all, adapters or none."""
     learning_rate: float = above(0)
-    """Of the text critic."""
+    """Learning rate of the text critic."""
 
 
 @dataclass
 class WarmStart:
-    """The supervised stage; module and datamodule are null where there is nothing to teach."""
+    """The supervised stage; module and datamodule are null for a task without a supervised corpus."""
 
     train: bool | Literal["auto"] = "auto"
-    """Whether it trains; auto: a fresh policy alone."""
+    """Whether the stage trains; auto: only if the policy is new, without pretrained weights."""
     module: Any = MISSING
     datamodule: Any = MISSING
 
 
 @dataclass
 class Callbacks:
-    """What watches all stages, and each; by a name of one's own each."""
+    """Callbacks of all stages (``every``) and of each stage, by freely chosen names."""
 
     every: dict[str, Any] = MISSING
     warm_start: dict[str, Any] = MISSING
@@ -160,29 +160,29 @@ PARTS: dict[str, type] = {
     "warm_start": WarmStart,
     "callbacks": Callbacks,
 }
-"""The parts that have no ``_target_``."""
+"""The parts without ``_target_``."""
 
 
 @dataclass
 class Root:
-    """One experiment. The parts below ``output_dir`` are filled by the groups of the same name."""
+    """One experiment. The untyped parts are filled by the config groups of the same name."""
 
     name: str = MISSING
-    """The experiment's name: its folder, and its MLflow experiment."""
+    """Name of the experiment, of its folder and of its MLflow experiment."""
     seed: int = MISSING
-    """Every random draw is a function of this number, its purpose and its step."""
+    """Every random draw is a function of the seed, its purpose and its step."""
     scale: str = MISSING
     family: str = MISSING
     stages: list[str] = MISSING
-    """A part of ``STAGES``, in that order."""
+    """A subset of ``STAGES``, in that order."""
     output_dir: str = MISSING
-    """Where stage and run folders go."""
+    """Parent of stage and run folders."""
     thought_ends: list[str] = MISSING
-    """Tags after which a completion gives its answer."""
+    """Tags that end a model's thoughts; the answer follows them."""
     baseline: str | None = None
-    """The experiment that this one is compared with; a run ends by naming the command that does it."""
+    """The experiment to compare this one with. A run prints the command for that at its end."""
     arm: str | None = None
-    """The arm of a study that this run is; ``name`` is then the study's."""
+    """The arm of a study that this run belongs to; ``name`` is then the name of the study."""
 
     budget: Any = MISSING
     task: Any = MISSING
@@ -211,5 +211,5 @@ class Root:
 
 
 def register() -> None:
-    """Make the schema known to Hydra under the name that config.yaml's defaults list uses."""
+    """Registers the schema with Hydra under the name in the defaults list of config.yaml."""
     ConfigStore.instance().store(name="schema", node=Root)

@@ -1,12 +1,12 @@
-"""Run what is left of a study, then show what there is:  make study name=countdown_credit
+"""Run the unfinished jobs of a study, then show its report:  make study name=countdown_credit
 
-python -m experiments.study NAME [parallel=1] [only=arm,arm] [seeds=2]      fewer jobs at once, a part of the arms
-python -m experiments.study NAME [launcher=submitit_slurm]                  where its jobs run; else on this machine
-python -m experiments.study NAME [progress=json]                            how its jobs say how far they are
-python -m experiments.study NAME --config-dir FOLDER                        NAME, or what it names, of one's own
+python -m experiments.study NAME [parallel=1] [only=arm,arm] [seeds=2]      fewer jobs at once, some of the arms
+python -m experiments.study NAME [launcher=submitit_slurm]                  where its jobs run; default: this machine
+python -m experiments.study NAME [progress=json]                            how its jobs report progress
+python -m experiments.study NAME --config-dir FOLDER                        with your own configuration files
 
-The warm starts are run first, then every job that MLflow has not seen finish. What is heavy is imported after all that
-can be wrong with a study has been answered.
+Warm starts run first, then every job without a finished run in MLflow. Large libraries are imported only after the
+study has been checked.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from experiments.system.terminal import be_quiet, protect_output
 
 
 def options(arguments: Sequence[str]) -> argparse.Namespace:
-    """Flags may be written as overrides: ``parallel=1`` is ``--parallel=1``."""
+    """Parses the arguments. Flags may be written as overrides: ``parallel=1`` is ``--parallel=1``."""
     parser = KeyValueParser("experiments.study", __doc__)
     parser.add_argument("name", help="a file of conf/study/ or of your own study/, or the path of one")
     parser.add_argument("--parallel", type=int, help="jobs at once; else what the study's file sets")
@@ -54,7 +54,7 @@ def options(arguments: Sequence[str]) -> argparse.Namespace:
 
 def main(arguments: Sequence[str]) -> int:
     register()
-    # Also where a shell that started us in the background had switched Ctrl-C off, for us and for our jobs.
+    # Needed in the background too: some shells ignore SIGINT there, and our jobs would inherit that.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
@@ -70,13 +70,13 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def chosen_study(chosen: argparse.Namespace) -> tuple[Study, list[str]]:
-    """The study as the options change it, and the arms that are to run (all where none is named).
+    """Returns the study as changed by the options, and the arms to run (empty: all).
 
     Raises:
-        StudyError: for an option that does not fit the study.
+        StudyError: if an option does not fit the study.
     """
     study = find_study(chosen.name)
-    if chosen.progress is not None:  # what the jobs compute, and how they are found again, is the same
+    if chosen.progress is not None:  # changes neither results nor fingerprints
         study = replace(study, common=[*study.common, f"progress={chosen.progress}"])
     only = [arm.strip() for arm in chosen.only.strip("[]").split(",")] if chosen.only else []
     for arm in only:
@@ -95,16 +95,17 @@ def chosen_study(chosen: argparse.Namespace) -> tuple[Study, list[str]]:
 
 
 def run_study(study: Study, *, only: Sequence[str], seeds: int | None, launcher: str | None = None) -> int:
-    """Run what is not finished; returns the exit code.
+    """Runs the unfinished jobs of a study; returns the exit code.
 
     Args:
-        study: which.
-        only: arms; empty: all.
-        seeds: the first so many of each arm; None: all.
-        launcher: one of Hydra's, which runs the jobs; None: they run on this machine.
+        study: the study.
+        only: arms to run; empty: all.
+        seeds: number of seeds per arm, from the first; None: all.
+        launcher: Hydra launcher of the jobs; None: this machine.
 
     Raises:
-        StudyError, TrackerError: where another process runs this study, or MLflow cannot be used.
+        StudyError: if another process runs this study.
+        TrackerError: if MLflow cannot be used.
     """
     from experiments.analysis.power import power_sentence
     from experiments.run_folder.record import git_sha
@@ -142,7 +143,7 @@ def run_study(study: Study, *, only: Sequence[str], seeds: int | None, launcher:
 
 
 def _run_jobs(arms: Sequence[ArmJob], folder: Path, parallel: int, launcher: str | None) -> Mapping[str, Path]:
-    """Run jobs, so many at a time; label → log of those that failed. KeyboardInterrupt once all were stopped."""
+    """Runs jobs, ``parallel`` at a time; returns label → log of failed ones. Raises KeyboardInterrupt if stopped."""
     if not arms:
         return {}
     jobs = [
@@ -158,7 +159,7 @@ def _run_jobs(arms: Sequence[ArmJob], folder: Path, parallel: int, launcher: str
 
 
 def close(study: Study, failed: Mapping[str, Path], *, sent: Path | None) -> int:
-    """Send what ``sent`` holds, show the report, and last, whatever came of that, name the jobs that failed."""
+    """Sends the runs in ``sent`` to MLflow and prints the report; in any case it names the failed jobs last."""
     from experiments.analysis.study_report import report_today
     from experiments.compare import OUTPUT
 
@@ -167,7 +168,7 @@ def close(study: Study, failed: Mapping[str, Path], *, sent: Path | None) -> int
         if sent is not None:
             _send(sent)
         print("\n".join(report_today(connect(), study, output=OUTPUT)))
-    except StudyError as error:  # the baseline has not finished, say
+    except StudyError as error:  # for example, the baseline has not finished
         tell(str(error))
     except TrackerError as error:
         shown = False
@@ -179,7 +180,7 @@ def close(study: Study, failed: Mapping[str, Path], *, sent: Path | None) -> int
 
 
 def _send(runs: Path) -> None:
-    """What MLflow missed while a job ran or was killed."""
+    """Sends to MLflow what it missed while a job ran or was killed."""
     if any(runs.rglob("stages.json")) and not sync([runs], connect):
         tell(f"MLflow has not everything yet; to send the rest: python {' '.join(COMMAND)} {runs}")
 

@@ -1,11 +1,11 @@
-"""A sweep: a Hydra multirun, watched from its first job to its summary, whatever launches the jobs.
+"""Runs a sweep: a Hydra multirun with progress, summary and exit code, for every launcher.
 
-    main ──► watched(run) ──► Hydra ──► on_multirun_start: jobs done already, the live table, Ctrl-C
+    main ──► watched(run) ──► Hydra ──► on_multirun_start: finished jobs, the live table, Ctrl-C
                 │                └────► launcher ──► supervise, once for each job
                 └─ the summary, MLflow, and the exit code
 
-Hydra turns an exception of its callbacks into a warning, which is made an exception again here: without its table a
-sweep would end well whatever its jobs did.
+Hydra turns exceptions of its callbacks into warnings. Here they are turned back into exceptions: without the table of
+jobs a sweep would report success even if jobs failed.
 """
 
 from __future__ import annotations
@@ -41,19 +41,19 @@ from experiments.system.launch import FAILED, INTERRUPTED, launched
 DIRECTION, BETTER = "hydra.sweeper.direction", "maximize"
 USAGE_ERROR = 2
 SYNC_START_SECONDS = 40.0
-"""What importing MLflow may take on a busy machine, beside what ``logger.patience`` allows."""
+"""Seconds allowed for importing MLflow on a busy machine, in addition to ``logger.patience``."""
 _until_exit = ExitStack()
 _watched: list[LiveJobs] = []
-"""The sweep of this process, if it is one. Not of the callback, which launchers send to other processes."""
+"""The sweep of this process, if any. It is not kept in the callback, which launchers pickle to other processes."""
 
 
 def watched(run: Callable[[], Any]) -> None:
-    """Run; where that was a sweep, show what came of it and exit with 1 if a job failed, 130 if it was stopped."""
+    """Calls ``run``. After a sweep it prints the summary and exits: 1 if a job failed, 130 if it was stopped."""
     warnings.filterwarnings("error", message=r"Callback SweepWatch\.")
     code = None
     try:
         run()
-    except (KeyboardInterrupt, SystemExit) as stop:  # the latter of Hydra: its launcher failed, say
+    except (KeyboardInterrupt, SystemExit) as stop:  # Hydra raises SystemExit, for example if its launcher fails
         if not _watched:
             raise
         code = stop.code if isinstance(stop, SystemExit) else INTERRUPTED
@@ -68,18 +68,18 @@ def watched(run: Callable[[], Any]) -> None:
 
 
 class SweepWatch(Callback):
-    """What Hydra calls before the jobs of a multirun, and in each job's process."""
+    """Hydra callback for the start of a multirun and of each job."""
 
     def __init__(self) -> None:
         self._process = os.getpid()
 
     def on_multirun_start(self, config: DictConfig, **_: Any) -> None:
-        """Find what is done already, share out cores and GPUs, open the table and take Ctrl-C."""
+        """Finds finished jobs, divides cores and GPUs among jobs, opens the table and handles Ctrl-C."""
         launcher = config.hydra.launcher
         if (sentence := wrong_direction(config.hydra.sweeper)) is not None:
             _refuse(sentence)
         sweep = Path(config.hydra.sweep.dir)
-        # Hydra's own sweeper writes the command line down as well, Optuna's does not
+        # Hydra's own sweeper records the command line too, but Optuna's does not
         write_json(sweep / SWEEP_COMMAND, {"overrides": list(config.hydra.overrides.task)})
         if launched():  # by torchrun: the jobs run here, as ranks
             return
@@ -88,7 +88,7 @@ class SweepWatch(Callback):
         jobs = expected_jobs(config)
         configs = [job_config(job, config) for job in jobs]
         jobs = mark_done(jobs, configs)
-        # a table is for those who watch; a cluster's jobs take days, and their files are far away
+        # no live table for a cluster, where jobs take days and their files may be on another machine
         console = Console() if runs_here(launcher) else Console(force_terminal=False)
         _watched.append(LiveJobs(group=sweep, expected=jobs, console=console))
         trainers = [one.trainer for one in configs] or [config.trainer]
@@ -98,13 +98,13 @@ class SweepWatch(Callback):
                 write_job(sweep, job)
 
     def on_job_start(self, config: DictConfig, **_: Any) -> None:
-        """In another process than the sweep's leave Ctrl-C to the sweep, which stops all jobs by a file."""
+        """Ignores Ctrl-C in job processes; the sweep's own process stops all jobs by a file."""
         if os.getpid() != self._process and threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGINT, lambda *_: None)  # ignored it would be in the job's process too
+            signal.signal(signal.SIGINT, lambda *_: None)  # not SIG_IGN, which the job's process would inherit
 
 
 def _end(live: LiveJobs, code: str | int | None) -> int:
-    """Show, write down and send to MLflow what became of a sweep whose launcher ended with ``code``; its exit code."""
+    """Prints, writes and sends to MLflow the outcome of a sweep; ``code``: of its launcher. Returns the exit code."""
     jobs = live.stop()
     print("\n".join(summarise(live.group, jobs)), flush=True)
     end = "stopped" if code == INTERRUPTED else end_of(live.group, jobs)
@@ -119,7 +119,7 @@ def _end(live: LiveJobs, code: str | int | None) -> int:
 
 
 def summarise(sweep: Path, jobs: Sequence[Job]) -> list[str]:
-    """Print the table, write it and its pictures; returns the lines that follow it."""
+    """Prints the table, writes it and its pictures; returns the lines to print after it."""
     from experiments.analysis.sweep import summarise_points
 
     keys = varying(jobs)
@@ -134,12 +134,12 @@ def summarise(sweep: Path, jobs: Sequence[Job]) -> list[str]:
 
 
 def send_to_mlflow(sweep: Path, jobs: Sequence[Job]) -> list[str]:
-    """Send the sweep's end, table and pictures to its run in MLflow; returns a line where that did not succeed.
+    """Sends the state, table and pictures of the sweep to MLflow; returns a line if that failed, else an empty list.
 
-    The jobs' own sync processes have ended. A sweep has a run in each experiment that its jobs belong to.
+    The sync processes of the jobs have ended before. The sweep has a run in each experiment of its jobs.
     """
     folders = [folder for job in jobs if (folder := job.run_folder(sweep)) is not None]
-    # that of a job done already is of an earlier sweep
+    # the run folder of a job that was done already belongs to an earlier sweep
     of_each_experiment = {run.parent: run for run in folders if read_json(run / SWEEP_FILE).get("sweep") == sweep.name}
     loggers = {run: read_config(run).get("logger", {}) for run in of_each_experiment.values()}
     patience = {run: float(logger["patience"]) for run, logger in loggers.items() if logger.get("mirror")}
@@ -155,10 +155,10 @@ def _refuse(sentence: str) -> NoReturn:
 
 
 def wrong_direction(sweeper: Any) -> str | None:
-    """What is wrong with where Optuna's sweeper will look; None where it looks for more, or has no such key.
+    """Returns an error sentence if Optuna's sweeper would minimize; None if it maximizes, or has no direction.
 
-    Jobs return success, and its own default is to look for less of it. ``direction`` is a word, a member of an
-    enumeration, or a list of them.
+    Jobs return success, which Optuna's default would minimize. ``direction`` is a string, a member of an enumeration,
+    or a list of them.
     """
     given = sweeper.get("direction", BETTER)
     names = [str(getattr(one, "name", one)) for one in (given if isinstance(given, ListConfig) else [given])]
@@ -169,24 +169,24 @@ def wrong_direction(sweeper: Any) -> str | None:
 
 
 def expected_jobs(config: DictConfig) -> list[Job]:
-    """All jobs in their order; none where the sweeper finds the values as it goes (Optuna's)."""
+    """Returns all jobs in order; an empty list if the sweeper chooses values during the sweep (Optuna's)."""
     sweeper = config.hydra.sweeper
     if not str(sweeper._target_).endswith(f".{BasicSweeper.__name__}"):
         return []
     given = [f"{key}={value}" for key, value in (sweeper.params or {}).items()]
-    loader = GlobalHydra.instance().config_loader()  # by which glob(…) knows the choices
+    loader = GlobalHydra.instance().config_loader()  # needed to expand glob(…)
     parsed = OverridesParser.create(config_loader=loader).parse_overrides([*given, *config.hydra.overrides.task])
     (jobs,) = BasicSweeper.split_arguments(parsed, None)
     return [Job(number=number, overrides=tuple(overrides)) for number, overrides in enumerate(jobs)]
 
 
 def runs_here(launcher: Any) -> bool:
-    """Whether the jobs are processes of this machine, not of a cluster."""
+    """Whether the jobs run as processes of this machine, not on a cluster."""
     return str(launcher._target_).endswith((".BasicLauncher", ".JoblibLauncher"))
 
 
 def at_once(launcher: Any, jobs: int) -> int:
-    """How many of so many jobs (0: unknown) share this machine: joblib's ``n_jobs``, else one."""
+    """Returns the number of jobs that run at once: joblib's ``n_jobs``, else 1. ``jobs``: all jobs; 0: unknown."""
     if not str(launcher._target_).endswith(".JoblibLauncher"):
         return 1
     from joblib import effective_n_jobs
@@ -195,7 +195,7 @@ def at_once(launcher: Any, jobs: int) -> int:
 
 
 def job_config(job: Job, config: DictConfig) -> DictConfig:
-    """What a job will be started with, composed as launchers do; ``config``: of the sweep, with Hydra's part."""
+    """Composes the configuration of a job as launchers do. ``config``: that of the sweep, with the ``hydra`` node."""
     composed = GlobalHydra.instance().config_loader().load_sweep_config(config, list(job.overrides))
     with open_dict(composed):
         del composed["hydra"]
@@ -203,11 +203,11 @@ def job_config(job: Job, config: DictConfig) -> DictConfig:
 
 
 def mark_done(jobs: Sequence[Job], configs: Sequence[DictConfig]) -> list[Job]:
-    """The jobs, ``done already`` those with a finished run of the fingerprints that their stages would have today."""
+    """Marks as ``done already`` the jobs with a finished run whose stages have today's fingerprints."""
     parents = [Path(config.output_dir) / "runs" / config.name for config in configs]
     runs = {parent: finished_runs(parent) for parent in set(parents)}
     if not any(runs.values()):
-        return list(jobs)  # nothing to look for: the libraries need not be imported
+        return list(jobs)  # no run to compare with, so the libraries need not be imported
     from experiments.assemble import AssemblyError
     from experiments.stages.resume import stages_taken
 
@@ -215,7 +215,7 @@ def mark_done(jobs: Sequence[Job], configs: Sequence[DictConfig]) -> list[Job]:
     for job, config, parent in zip(jobs, configs, parents, strict=True):
         try:
             ours = {name: plan.fingerprint for name, plan in stages_taken(config).items()}
-        except AssemblyError:  # the job's own process will name the reason
+        except AssemblyError:  # the job's own process will report the reason
             ours = {}
         same = [folder for folder, theirs in runs[parent].items() if ours and theirs == ours]
         marked.append(replace(job, state="done already", run=str(same[-1])) if same else job)
@@ -223,7 +223,7 @@ def mark_done(jobs: Sequence[Job], configs: Sequence[DictConfig]) -> list[Job]:
 
 
 def finished_runs(parent: Path) -> dict[Path, Mapping[str, str]]:
-    """Folder → {stage: fingerprint} of every run that has ended and whose stages are all there; the newest last."""
+    """Returns folder → {stage: fingerprint} of every ended run whose stage results all exist; newest last."""
     return {
         summary.parent: {stage: str(entry["fingerprint"]) for stage, _, entry in stage_folders(summary.parent)}
         for summary in sorted(parent.glob(f"*/{SUMMARY}"))

@@ -1,4 +1,4 @@
-"""A table of text cells and its forms: on the terminal, as Markdown and as LaTeX; and records as CSV."""
+"""A table of text cells, printed on the terminal or written as Markdown or LaTeX; and records as CSV."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 WIDE = 200
-"""Columns of an output that is no terminal: in a file nothing is folded."""
+"""Width in columns if the output is not a terminal, so that nothing is folded in a file."""
 LATEX = {
     **{sign: rf"\{sign}" for sign in "_%&#${}"},
     **{"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"},
@@ -23,29 +23,29 @@ LATEX = {
 
 
 def with_sign(value: float, form: str) -> str:
-    """``+0.031``, ``-inf``; nan has no sign, and what rounds to zero no minus."""
+    """Formats with a sign: ``+0.031``, ``-inf``. nan has no sign, and a value that rounds to zero no minus."""
     return "nan" if math.isnan(value) else f"{value:+z{form}}"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Table:
-    """Cells under headings."""
+    """A table with headings."""
 
     head: Sequence[str]
     rows: Sequence[Sequence[str]]
     title: str = ""
     caption: str = ""
     left: Collection[int] = (0,)
-    """Places of the columns of words, which stand to the left; numbers stand to the right."""
+    """Indices of left-aligned columns (words); the others are right-aligned (numbers)."""
     unfolded: Collection[int] = ()
-    """Places of the columns that a narrow terminal never folds."""
+    """Indices of columns that are never folded on a narrow terminal."""
     under: Collection[int] = ()
-    """Places of the rows that belong to the row above: indented and dim."""
+    """Indices of rows that belong to the row above; they are indented and dimmed."""
     simple: bool = False
-    """Without a frame on the terminal, title and caption to the left."""
+    """On the terminal: no frame, with title and caption on the left."""
 
     def show(self, *, wide: int = WIDE) -> None:
-        """Print it; into a file with ``wide`` columns."""
+        """Prints the table, with a width of ``wide`` columns if the output is not a terminal."""
         plain = {"box": box.SIMPLE_HEAD, "title_justify": "left", "caption_justify": "left"} if self.simple else {}
         table = RichTable(title=Text(self.title) or None, caption=Text(self.caption) or None, **plain)
         for place, heading in enumerate(self.head):
@@ -60,7 +60,7 @@ class Table:
         console.print(table)
 
     def as_markdown(self) -> str:
-        """A pipe table, the caption under it."""
+        """Returns a Markdown table with the caption below it."""
         rule = ["---" if place in self.left else "---:" for place in range(len(self.head))]
         lines = [
             [cell.replace("|", r"\|").replace("<", "&lt;") for cell in row] for row in (self.head, rule, *self.rows)
@@ -69,7 +69,7 @@ class Table:
         return "".join(f"| {' | '.join(line)} |\n" for line in lines) + caption
 
     def as_latex(self) -> str:
-        """A ``tabular`` for a paper, title and caption in a comment; needs booktabs."""
+        """Returns a LaTeX ``tabular`` with title and caption in a comment; it needs booktabs."""
         head, *rows = (" & ".join(map(escaped_latex, row)) for row in (self.head, *self.rows))
         body = [rf"\quad {row} \\" if place in self.under else rf"{row} \\" for place, row in enumerate(rows)]
         columns = "l" + "r" * (len(self.head) - 1)
@@ -79,12 +79,12 @@ class Table:
 
 
 def escaped_latex(text: str) -> str:
-    """A text as LaTeX prints it."""
+    """Escapes a text for LaTeX."""
     return "".join(LATEX.get(character, character) for character in text)
 
 
 def as_csv(records: Sequence[Mapping[str, object]]) -> str:
-    """Records of the same keys for other programs: numbers with all their digits, None as an empty field."""
+    """Returns records with equal keys as CSV: numbers in full precision, None as an empty field."""
     text = io.StringIO()
     writer = csv.DictWriter(text, [*records[0]], lineterminator="\n")
     writer.writeheader()

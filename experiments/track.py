@@ -1,6 +1,6 @@
 """Send run folders to MLflow:  make sync name=llama_critic
 
-python -m experiments.track outputs                         whatever MLflow does not have yet
+python -m experiments.track outputs                         everything that MLflow does not have yet
 python -m experiments.track outputs/runs/NAME/RUN --follow  every few seconds, until standard input has a byte or ends
 
 SQLite in ``mlruns/`` by default, the server at ``MLFLOW_TRACKING_URI`` if that is set.
@@ -42,14 +42,14 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _answering() -> Tracker:
-    """A tracker that answers once: where it does not, one sentence is printed and not one for every folder."""
+    """Returns a tracker after one successful request, so that an unreachable server is reported once."""
     tracker = Tracker(tracking_address())
     tracker.experiments()
     return tracker
 
 
 def unknown_name(folder: Path) -> str | None:
-    """A sentence about a name that is not under ``runs/``; None for an experiment or a study that has not run yet."""
+    """Returns a sentence for a name not in ``runs/``; None if it is an experiment or study that has not run yet."""
     below = [path for path in (*reversed(folder.parents), folder) if RUNS in path.parent.parts]
     missing = next((path for path in below if not path.exists()), None)
     if missing is None:

@@ -1,7 +1,7 @@
-"""Whether the parts of a configuration fit each other, found out before the first stage runs.
+"""Checks that the parts of a configuration fit together, before the first stage runs.
 
-Classes are imported, tokenizers and problems loaded; no policy, reward or critic is built. What the configuration alone
-shows is in ``experiments.config.contradictions``.
+The checks import classes and load tokenizers and problems, but build no policy, reward or critic. Checks that need the
+configuration alone are in ``experiments.config.contradictions``.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ from experiments.import_paths import is_ours
 from experiments.system.terminal import one_line
 
 TRIED_PROMPTS = 32
-"""Prompts of each split that are measured; the engine checks every one when it reads it."""
+"""Prompts per split whose length is checked here; the engine checks every prompt that it reads."""
 
 
 def check_credit_fits(config: DictConfig) -> None:
-    """Refuse an advantage that would refuse the reward's credit, and a reward that would refuse the rollouts.
+    """Checks that the advantage accepts the credit of the reward, and the reward the rollouts.
 
-    The advantage is called with made-up credit of the kind that the reward gives.
+    The advantage is called with dummy credit of the kind that the reward gives.
 
     Raises:
-        AssemblyError: in a sentence that names what to choose instead.
+        AssemblyError: if parts do not fit; the sentence names what to choose instead.
     """
     nodes = dict(reward_parts(config.reward))
     kinds = {path: _class_of(node) for path, node in nodes.items()}
@@ -47,7 +47,7 @@ def check_credit_fits(config: DictConfig) -> None:
         return [path for path, kind in kinds.items() if getattr(kind, attribute, False)]
 
     valuing = having("values_steps")
-    # of a class that is not ours it is unknown whether its credit has verdicts, and assumed
+    # a user's own class is assumed to give verdicts, since its credit is unknown here
     verifies = any(getattr(kind, "verifies", not is_ours(kind.__module__)) for kind in kinds.values())
     credit = _made_up_credit(nodes, kinds, valuing, verifies=verifies)
     for path, kind in kinds.items():
@@ -57,7 +57,7 @@ def check_credit_fits(config: DictConfig) -> None:
                 f"{_class_of(nodes[path].source).__name__}"
             )
     advantages = [*layers(build(config, "advantage"))]
-    # a gate calls the advantage within it only once it trusts the critic, which is too late
+    # each layer is called: a gate calls its inner advantage only after it trusts the critic
     for advantage in advantages:
         try:
             advantage(credit, torch.ones(2, 1, dtype=torch.bool), 2)
@@ -92,7 +92,7 @@ def check_credit_fits(config: DictConfig) -> None:
 def _made_up_credit(
     nodes: Mapping[str, DictConfig], kinds: Mapping[str, Any], valuing: Sequence[str], *, verifies: bool
 ) -> Credit:
-    """Of two rollouts, with what these parts of a reward give; ``valuing``: those that value steps."""
+    """Builds dummy credit of two rollouts, as these parts of a reward give it; ``valuing``: parts that value steps."""
     starts = any(
         critic_values_states(nodes[path].critic)
         if "critic" in nodes[path]
@@ -111,25 +111,25 @@ def _made_up_credit(
 
 
 def _class_of(node: DictConfig) -> Any:
-    """The class that a node's ``_target_`` names."""
+    """Imports the class of a node's ``_target_``."""
     module, _, name = str(node._target_).rpartition(".")
     return getattr(import_module(module), name)
 
 
 def critic_values_states(critic: DictConfig) -> bool:
-    """Whether the critic of this node reads states alone; it is not built.
+    """Whether the critic of this node reads states alone. The critic is not built.
 
-    An ensemble's is a property of its members, so that of its member is returned.
+    For an ensemble, the answer for its member is returned.
     """
     found = getattr(_class_of(critic), "values_states", False)
     return critic_values_states(critic.member) if isinstance(found, property) else bool(found)
 
 
 def check_online(config: DictConfig) -> None:
-    """Refuse settings of the online critic, or a reward without a critic that it can train.
+    """Checks the settings of the online critic, and that the reward has one critic that it can train.
 
     Raises:
-        AssemblyError: in a sentence that names what to choose instead.
+        AssemblyError: if not; the sentence names what to choose instead.
     """
     online = build(config, "online")
     if "lessons" not in config.online:
@@ -164,10 +164,10 @@ def check_online(config: DictConfig) -> None:
 
 
 def check_prompts_fit(config: DictConfig) -> None:
-    """Compare the first prompts of each split with the policy's context, by its tokenizer alone.
+    """Checks the length of the first prompts of each split against the policy's context, with the tokenizer alone.
 
     Raises:
-        AssemblyError: for a prompt that leaves no tokens for a completion, or a task that cannot give its problems.
+        AssemblyError: if a prompt leaves no tokens for a completion, or the task cannot load its problems.
     """
     problems: list[Problem] = []
     for where, task, split in _tasks_in_use(config):
@@ -201,7 +201,7 @@ def check_prompts_fit(config: DictConfig) -> None:
 
 
 def _tasks_in_use(config: DictConfig) -> Iterator[tuple[str, Task, Split]]:
-    """(key, task, split) of every task that some stage reads."""
+    """Yields (key, task, split) of every task that a stage reads."""
     if "grpo" in config.stages:
         task: Task = build(config, "task")
         yield "task", task, "train"
