@@ -1,1 +1,1 @@
-"""Jobs: runs that belong together, each a process of its own. A sweep's are values, a study's are arms × seeds."""
+"""Jobs: related runs, each in its own process. A sweep has one per combination of values, a study per arm and seed."""

@@ -1,8 +1,8 @@
-"""A job and the group that it belongs to, as their files say: written by who runs a job, read by who watches it.
+"""A job and its group, stored as files. The process that runs a job writes them, a process that monitors it reads them.
 
 outputs/sweeps/<time>/, outputs/studies/<name>/
     state.json        {"state": …, "host": …, "pid": …, "ended": …} of the process that runs the group
-    stop              there once somebody has asked the jobs to stop; holds "now" once they are to be killed
+    stop              exists once a stop of the jobs was requested; contains "now" once they are to be killed
     <job>/job.json    a Job
     <job>/run.json    {"folder": …}, the run folder that the job opened
     <job>/log.txt     its output
@@ -36,8 +36,8 @@ PRIMARY = (
     "val/verifier/accuracy",
     "val/oracle/auroc_depth1",
 )
-"""The number by which jobs are ordered, the first that there is. All are shares, where more is better: sampled success
-varies least, a critic alone has only the last."""
+"""Jobs are ordered by the first of these metrics that exists. All are fractions, higher is better. Sampled accuracy has
+the least variance; a critic alone has only the last one."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,17 +46,17 @@ class Job:
 
     number: int
     overrides: Sequence[str]
-    """All of its command line, swept or not."""
+    """All overrides of its command line, swept or not."""
     name: str = ""
-    """Of its folder within the group; empty: its number."""
+    """Name of its folder within the group; empty: its number."""
     state: State = "waiting"
     began: float | None = None
     """Seconds since the epoch."""
     ended: float | None = None
     cause: str | None = None
-    """Why it failed, in a line."""
+    """Why it failed, in one line."""
     run: str | None = None
-    """Of a job that was done already: the run folder that has its result."""
+    """For a job that was done already: the run folder that has its result."""
 
     @property
     def values(self) -> dict[str, str]:
@@ -68,13 +68,13 @@ class Job:
         return group / (self.name or str(self.number))
 
     def run_folder(self, group: Path) -> Path | None:
-        """Where the job's numbers are; None before its run has opened a folder."""
+        """The run folder with the job's metrics; None before its run has created one."""
         folder = self.run or read_json(self.folder(group) / JOB_RUN).get("folder")
         return Path(folder) if folder else None
 
 
 def read_job(folder: Path) -> Job | None:
-    """The job of a folder; None where it has not begun."""
+    """The job of a folder; None if the folder has no ``job.json``."""
     content = read_json(folder / JOB)
     return Job(**content) if content else None
 
@@ -85,7 +85,7 @@ def write_job(group: Path, job: Job) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class GroupState:
-    """How far a group of jobs is, and the process that runs it."""
+    """State of a group of jobs, and the process that runs it."""
 
     state: Literal["running"] | End = "running"
     host: str = field(default_factory=socket.gethostname)
@@ -99,9 +99,9 @@ def write_state(group: Path, state: GroupState) -> None:
 
 
 def read_state(group: Path) -> GroupState | None:
-    """None where nobody watches the jobs: ranks that torchrun started run those of a sweep themselves.
+    """The state of a group; None if no process supervises the jobs, as when torchrun's ranks run a sweep themselves.
 
-    A process that was killed could not write its end; on its own machine it is seen that it is gone.
+    A process that was killed could not write its end. On its own machine it is detected and counts as "stopped".
     """
     content = read_json(group / GROUP_STATE)
     if not content:
@@ -127,6 +127,6 @@ def primary_metric(metrics: Mapping[str, float]) -> Found | None:
 
 
 def final_metrics(run: Path | None) -> dict[str, float]:
-    """Every metric of a run that has ended, at its last step; empty before its end."""
+    """All metrics of a finished run, at their last step; empty before its end."""
     stages = {} if run is None else read_json(run / SUMMARY).get("metrics", {})
     return {name: value for metrics in stages.values() for name, value in metrics.items()}

@@ -1,6 +1,6 @@
-"""What jobs are doing, shown while they do it: a table on a terminal, a line for each change of state elsewhere.
+"""Live display of jobs: a table on a terminal, otherwise one line for each change of state.
 
-Their files are read, so that it does not matter in which process, or on which machine, a job runs.
+It reads the jobs' files, so a job may run in any process and on any machine.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from experiments.run_folder import complete_lines, read_config, stage_folders
 
 LOOK_SECONDS = 1.0
 STYLES = {"running": "bold", "failed": "red", "stopped": "", "waiting": "dim", "done": "green", "done already": "green"}
-"""Of each state, in the order of the table: a low terminal cuts its end."""
+"""Style of each state, in the order of the table's rows; a short terminal cuts off the last rows."""
 
 
 class RunProgress:
-    """How far a run is, by its folder; each look reads only what was written since the last one."""
+    """Progress of a run, read from its folder; each ``look`` reads only what was written since the last one."""
 
     def __init__(self, run: Path) -> None:
         self._run = run
@@ -53,27 +53,27 @@ class RunProgress:
 
     @property
     def place(self) -> str:
-        """``grpo 12/60``; a stage without steps by its name."""
+        """Stage and step, as in ``grpo 12/60``; only the stage's name if it has no steps."""
         steps = (self._budget.get(self._stage) or {}).get("steps")
         if not steps:
             return self._stage
-        # what is logged counts rollout batches, those before the policy's first update too
+        # the logged step counts rollout batches, including those before the policy's first update
         return f"{self._stage} {self._step}/{steps + self._warmup * (self._stage == 'grpo')}"
 
     @property
     def metric(self) -> Found | None:
-        """The newest primary metric."""
+        """The last value of the primary metric."""
         return primary_metric(self._metrics)
 
 
 class LiveJobs:
-    """Looks at the jobs of a group once a second, in a thread of its own.
+    """Shows the jobs of a group and updates the display once a second, in its own thread.
 
     Args:
         group: the folder of the group.
-        expected: its jobs as far as they are known beforehand.
+        expected: the jobs that are known beforehand.
         console: where to show them.
-        keys: whose values name a job; None: those that differ.
+        keys: the overrides whose values label a job; None: those that differ between jobs.
     """
 
     def __init__(
@@ -95,9 +95,9 @@ class LiveJobs:
         self._thread.start()
 
     def stop(self) -> list[Job]:
-        """Show the last state and release the terminal; the jobs as they ended."""
+        """Shows the final state, releases the terminal and returns the jobs in their final state."""
         self._over.set()
-        if self._thread.ident is not None:  # else it was stopped before it started
+        if self._thread.ident is not None:  # None: stop was called before start
             self._thread.join()
         lost = {"state": "failed", "cause": "its process ended without a message"}
         jobs = [replace(job, **lost) if job.state == "running" else job for job in self._jobs()]
@@ -150,7 +150,7 @@ def tally(jobs: Sequence[Job]) -> str:
 
 
 def as_table(jobs: Sequence[Job], runs: Mapping[int, RunProgress], keys: Sequence[str], *, title: str) -> Table:
-    """Those that run and those that failed come first."""
+    """The table of all jobs. Running and failed jobs come first."""
     table = Table(title=f"{title}: {tally(jobs)}", box=box.SIMPLE_HEAD, title_justify="left")
     for name in ("#", "job", "state", "metric", "minutes"):
         table.add_column(name, justify="right" if name in ("#", "minutes") else "left", overflow="fold")
@@ -163,7 +163,7 @@ def as_table(jobs: Sequence[Job], runs: Mapping[int, RunProgress], keys: Sequenc
 
 
 def as_line(job: Job, run: RunProgress | None, keys: Sequence[str], *, log: Path) -> str:
-    """What is printed when a job's state has changed."""
+    """The line that is printed when a job's state has changed."""
     values = label(job, keys)
     metric = f" · {run.metric}" if run and run.metric else ""
     outcome = {

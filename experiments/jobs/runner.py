@@ -1,12 +1,12 @@
-"""Run jobs, each as a process of its own: whatever becomes of one, the others go on.
+"""Runs jobs, each in its own process, so that the others continue if one fails.
 
     a sweep, or run_jobs with a launcher ──► Hydra's launcher (basic, joblib, submitit, Ray) ──► supervise ─┐
-    run_jobs, so many at a time on this machine ────────────────────────────────────────────────────────────┴► run_job
+    run_jobs, at_once at a time on this machine ────────────────────────────────────────────────────────────┴► run_job
                                                                          run_job ──► python -m experiments.run …
-                                                                            └─ job.json, log.txt; passes a stop on
+                                                                            └─ job.json, log.txt; forwards a stop
 
-A process of its own, because an error that left ``run`` would end all jobs under Hydra's launchers, and so would one
-that is killed for want of memory. Each job begins with fresh memory, and the threads and GPUs that it is given.
+Under Hydra's launchers, an uncaught error or a kill for lack of memory would end all jobs if they shared a process.
+Each job starts with fresh memory, and with the threads and GPUs assigned to it.
 """
 
 from __future__ import annotations
@@ -55,18 +55,18 @@ from experiments.system.launch import INTERRUPTED
 
 LOOK_SECONDS = 0.3
 GRACE_SECONDS = 120.0
-"""What a stopped job may take to end its step, write a checkpoint and send the rest to MLflow."""
+"""Time for a stopped job to end its step, write a checkpoint and send the rest to MLflow."""
 LONGEST_CAUSE = 300
 SIGNALS = {signal.SIGINT: "Ctrl-C", signal.SIGTERM: "SIGTERM"}
 KILL = "now"
-"""In the file ``stop``: the jobs are not waited for."""
+"""Content of the file ``stop`` that kills the jobs without the grace period."""
 GO_ON = "the same command goes on: what is finished is not run again, what was stopped continues from its checkpoint"
 
 
 def supervise(hydra: Any) -> float | None:
-    """Run the job that ``hydra`` describes, unless it is done already or all are to stop.
+    """Runs the job that ``hydra`` describes, unless it is done already or a stop was requested.
 
-    Returns the primary metric, for a sweeper that learns from it; None where the job failed or was stopped.
+    Returns the primary metric, for sweepers that optimise it; None if the job failed, was stopped or logged none.
     """
     from experiments.run_folder.record import sweep_of
 
@@ -83,9 +83,10 @@ def supervise(hydra: Any) -> float | None:
 def run_jobs(
     jobs: Sequence[Job], *, trainers: Sequence[Any], at_once: int, live: LiveJobs, launcher: str | None = None
 ) -> list[Job]:
-    """Run all jobs, each of which sets ``arm`` and ``seed``, begun in their order; as they ended.
+    """Runs all jobs, started in the given order, and returns them in their final state. Each sets ``arm`` and ``seed``.
 
-    ``launcher``: one of Hydra's, which runs them; None: threads of this process start them. The rest: :func:`begin`.
+    ``launcher``: the Hydra launcher that runs them; None: threads of this process. For the other arguments see
+    :func:`begin`.
     """
     handlers = {each: signal.getsignal(each) for each in SIGNALS}
     begin(live, trainers=trainers, at_once=at_once)
@@ -96,7 +97,7 @@ def run_jobs(
                 list(pool.map(lambda job: run_job(job, live.group), jobs))
         else:
             _launch(jobs, live.group, launcher, at_once)
-    finally:  # after a second Ctrl-C, too: the terminal is given back, and the state on disk is the last one
+    finally:  # also after a second Ctrl-C: release the terminal and write the final state
         for each, handler in handlers.items():
             signal.signal(each, handler)
         ended = live.stop()
@@ -105,7 +106,7 @@ def run_jobs(
 
 
 def _launch(jobs: Sequence[Job], group: Path, launcher: str, at_once: int) -> None:
-    """Have one of Hydra's launchers run the jobs, as those of a multirun."""
+    """Runs the jobs by one of Hydra's launchers, like the jobs of a multirun."""
     overrides = [f"hydra/launcher={launcher}", f"hydra.sweep.dir={group}", "hydra.sweep.subdir=${arm}-${seed}"]
     overrides += [f"hydra.launcher.n_jobs={at_once}"] if launcher == "joblib" else []
     for job in jobs:
@@ -119,14 +120,14 @@ def _launch(jobs: Sequence[Job], group: Path, launcher: str, at_once: int) -> No
         started.launch([list(job.overrides) for job in jobs], initial_job_idx=0)
 
 
-def _supervise_this(config: DictConfig) -> float | None:  # by name, as launchers send it to other processes
+def _supervise_this(config: DictConfig) -> float | None:  # a named function, because launchers pickle it by name
     return supervise(HydraConfig.get())
 
 
 def begin(live: LiveJobs, *, trainers: Sequence[Any], at_once: int) -> None:
-    """From now on the jobs run: clear what earlier ones left, share out cores and GPUs, show them, take Ctrl-C.
+    """Prepares a group: deletes the files of earlier jobs, divides cores and GPUs, starts the display, handles Ctrl-C.
 
-    ``trainers``: the node ``trainer`` of each; ``at_once``: how many run at a time on this machine.
+    ``trainers``: the config node ``trainer`` of each job; ``at_once``: how many run at a time on this machine.
     """
     group = live.group
     for path in (group / STOP, *group.glob(f"*/{JOB}"), *group.glob(f"*/{JOB_RUN}")):
@@ -149,7 +150,7 @@ def end_of(group: Path, jobs: Sequence[Job]) -> End:
 
 
 def _take_signals(stop: Path) -> None:
-    """The first one asks all jobs to stop, a second one kills them."""
+    """Installs signal handlers: the first signal requests a stop of all jobs, a second one kills them."""
 
     def kill(number: int, frame: FrameType | None) -> None:
         stop.write_text(KILL, encoding="utf-8")
@@ -169,7 +170,10 @@ def _take_signals(stop: Path) -> None:
 
 
 def run_job(job: Job, group: Path, *, variables: Mapping[str, str] | None = None) -> Job:
-    """Run one job, with the first free GPUs of its group and ``variables`` in its environment; as it ended."""
+    """Runs one job and returns it in its final state.
+
+    It gets the first free GPUs of its group, and ``variables`` in its environment.
+    """
     folder, stop = job.folder(group), group / STOP
     if stop.exists():
         job = replace(job, state="stopped")
@@ -184,7 +188,7 @@ def run_job(job: Job, group: Path, *, variables: Mapping[str, str] | None = None
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=subprocess.STDOUT,
-                    start_new_session=True,  # Ctrl-C reaches it once, from here
+                    start_new_session=True,  # Ctrl-C reaches it only once, through _wait
                 )
             code = _wait(process, stop)
         job = replace(job, ended=time.time(), **_outcome(code, folder / LOG, stopped=stop.exists()))
@@ -193,12 +197,12 @@ def run_job(job: Job, group: Path, *, variables: Mapping[str, str] | None = None
 
 
 def _command(job: Job) -> list[str]:
-    # a single run, or a preset of conf/sweep among the overrides would start the sweep again
+    # JOB_MODE forces a single run: a preset of conf/sweep among the overrides would start the sweep again
     return [sys.executable, "-m", "experiments.run", *job.overrides, JOB_MODE]
 
 
 def _wait(process: subprocess.Popen[bytes], stop: Path) -> int:
-    """Wait for its end; when the group is to stop, interrupt it, and kill it where it takes too long. Its exit code."""
+    """Waits for a process and returns its exit code. After a stop request, interrupts it; later kills it if needed."""
     deadline = None
     try:
         while process.poll() is None:
@@ -216,7 +220,7 @@ def _wait(process: subprocess.Popen[bytes], stop: Path) -> int:
 
 
 def _outcome(code: int, log: Path, *, stopped: bool) -> dict[str, Any]:
-    """What became of a process. How one ends that was asked to stop depends on where it was, and means nothing."""
+    """The state of a finished process. Any nonzero exit code of a process that was interrupted means "stopped"."""
     if code == 0:
         return {"state": "done"}
     if stopped or code == INTERRUPTED:
@@ -225,7 +229,7 @@ def _outcome(code: int, log: Path, *, stopped: bool) -> dict[str, Any]:
 
 
 def _last_line(log: Path) -> str:
-    """The last line that is not blank, where a refusal stands or what a traceback ends with."""
+    """The last line that is not blank: an error message or the end of a traceback."""
     with log.open(encoding="utf-8", errors="replace") as file:
         last = "".join(deque(filter(str.strip, file), maxlen=1)).strip() or "it printed nothing"
     return last if len(last) <= LONGEST_CAUSE else last[: LONGEST_CAUSE - 1] + "…"

@@ -1,4 +1,4 @@
-"""A run folder as the runs that MLflow shows: sweep → experiment → stages. Reads files alone, imports no MLflow."""
+"""Describes a run folder as MLflow runs: sweep → experiment → stages. Only reads files; does not import MLflow."""
 
 from __future__ import annotations
 
@@ -29,33 +29,34 @@ Kind = Literal["sweep", "experiment", "stage"]
 Status = Literal["FINISHED", "FAILED", "KILLED"]
 SWEEP_STATUS: Mapping[str, Status] = {"done": "FINISHED", "failed": "FAILED", "stopped": "KILLED"}
 EVALUATED = ("test/", "start/", "val/")
-"""What a stage measured of a policy or a critic."""
+"""Prefixes of the metrics that evaluate a policy or a critic."""
 FINAL = re.compile(r"(test|start)/(.+/)?verifier/accuracy(_sampled)?|test/average/.+|train/spent/(tokens|seconds)")
 CURVES = re.compile(r"val/verifier/accuracy(_sampled)?|train/reward/.+|val/oracle/auroc_depth[12]|val/critic/loss")
-"""What the page of an experiment's run shows: success before and after, its cost; over steps success and rewards."""
+"""Metrics on the page of an experiment's run. ``FINAL``: success before and after training, and its cost. ``CURVES``:
+success, rewards, critic loss and AUROC over steps."""
 LONGEST_NAME = 120
 LONGEST_VALUE = 250
-"""Characters of a name or a parameter's value, a limit of MLflow; the whole YAML is an artifact."""
+"""Most characters of a metric or parameter name, or of a parameter's value. The whole YAML is an artifact."""
 OBSERVING = ("callbacks", "checkpoints", "logger", "progress", "output_dir")
-"""Groups that change nothing of the result: runs from before and after an edit of them are alike."""
+"""Config groups that do not affect the result: runs that differ only in these count as equal."""
 NOT_IN_NAMES = ("experiment", "name", "seed", "sweep", "hydra", *OBSERVING)
-"""Overrides that a run's name shows in another way, or that change nothing of its result."""
+"""Overrides left out of a run's name: they appear there in another form, or do not affect the result."""
 DATA_NODES = {
     "warm_start": ("task", "warm_start.datamodule.task"),
     "critic": ("datamodule", "datamodule"),
     "grpo": ("task", "prompts.task"),
 }
-"""Stage → the group whose option names its data, and the node that makes it."""
+"""Stage → the config group whose option names its data, and the node that creates the data."""
 LOADING = ("batch_size", "oracle_batch_size", "workers", "search_workers")
-"""Settings of a data module that change how its data is read, not which it is."""
+"""Settings of a data module that affect how data is read, not which data."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class DataSet:
-    """What a stage read. Most data is drawn by a task from its settings: these, and the files in them, identify it."""
+    """Data that a stage read. A task generates most data from its settings; these and the files in them identify it."""
 
     name: str
-    digest: str  # over the settings and the files: the same problems have the same one
+    digest: str  # over the settings and the files: equal problems have equal digests
     context: Literal["training", "evaluation"]
     settings: Mapping[str, str]  # of the task or data module, by dotted path; long values are cut
     files: Mapping[str, str]  # name → hash
@@ -63,25 +64,26 @@ class DataSet:
 
 @dataclass(frozen=True, kw_only=True)
 class RunDescription:
-    """One run of MLflow, as files describe it."""
+    """One MLflow run, described from files."""
 
     key: str
-    """Its identity, ``<experiment>/<time>-<seed>[-<id>][/<stage>]``: a tag by which the run is found again."""
+    """Unique tag that identifies the run: ``<experiment>/<time>-<seed>[-<id>][/<stage>]`` or
+    ``<experiment>/sweep-<sweep>``."""
     kind: Kind
-    name: str  # for people; two runs may have the same one
-    parent: str | None  # the key of the run above
+    name: str  # for display; not unique
+    parent: str | None  # the key of the parent run
     folder: Path
     params: Mapping[str, str] = field(default_factory=dict)
     tags: Mapping[str, str] = field(default_factory=dict)
     data_sets: Sequence[DataSet] = ()
     model_megabytes: float | None = None
-    """The most that the stage's policy may have to be sent; None where this run did not make one, or not yet."""
-    status: Status | None  # None of one that goes on or was killed
-    ended: float | None = None  # seconds since the epoch; None where the files' own times give it
+    """Largest policy (MB) that is sent; None if this run reused the stage or has not finished it."""
+    status: Status | None  # None if the run is still going or was killed
+    ended: float | None = None  # seconds since the epoch; None if the files' modification times give it
 
 
 def describe(folder: Path) -> list[RunDescription]:
-    """The runs that one run folder stands for, parents first."""
+    """Returns the MLflow runs of one run folder, parents first."""
     folder = folder.resolve()
     config, experiment_name = read_config(folder), folder.parent.name
     stages = list(stage_folders(folder))
@@ -104,7 +106,10 @@ def describe(folder: Path) -> list[RunDescription]:
 
 
 def _problems(stages: Sequence[tuple[str, Path, Mapping[str, Any]]]) -> dict[str, str]:
-    """What ``test/…`` without a set's name is of, as the evaluation recorded it: generated stories, for gsm8k say."""
+    """Returns the tag ``problems``, as the evaluation recorded it: what ``test/…`` metrics without a set are of.
+
+    For gsm8k these can be generated stories.
+    """
     names = [name for _, folder, _ in stages if (name := read_json(folder / RESULT).get("problems"))]
     return {"problems": names[-1]} if names else {}
 
@@ -126,7 +131,7 @@ def _describe_stage(experiment: RunDescription, stage: str, folder: Path, entry:
         tags={**experiment.tags, **own_tags},
         data_sets=data_sets(stage, config, files=manifest.get("files", {}), choices=experiment.tags),
         model_megabytes=limit if finished and not entry["reused"] else None,
-        status="FINISHED" if finished else experiment.status,  # the experiment ended in the stage without a result
+        status="FINISHED" if finished else experiment.status,  # the experiment ended in the stage that has no result
         ended=None if finished else experiment.ended,
     )
 
@@ -137,7 +142,7 @@ def _describe_sweep(folder: Path, experiment_name: str) -> RunDescription | None
         return None
     if state := read_state(sweep):
         status = SWEEP_STATUS.get(state.state)
-    else:  # nobody watches the jobs: it has finished once all that began have
+    else:  # no process supervises the jobs: the sweep has finished once all jobs that began have finished
         jobs = (path.parent for path in folder.parent.glob(f"*/{SWEEP_FILE}") if read_json(path) == entry)
         status = "FINISHED" if all((job / SUMMARY).exists() for job in jobs) else None
     return RunDescription(
@@ -154,20 +159,21 @@ def _describe_sweep(folder: Path, experiment_name: str) -> RunDescription | None
 
 
 def _tags(folder: Path, config: Mapping[str, Any], experiment_name: str) -> dict[str, str]:
-    """What runs are found and grouped by: the root values, and the option chosen in each group."""
+    """Returns the tags by which runs are filtered and grouped: root values, and the option chosen in each group."""
     options = read_json(folder / "choices.json").items()
     chosen = {group: str(option) for group, option in options if option is not None and "/" not in group}
-    choices = {group.rpartition("@")[2]: option for group, option in chosen.items()}  # reward@reward.source: its key
+    # the group reward@reward.source becomes the tag reward.source
+    choices = {group.rpartition("@")[2]: option for group, option in chosen.items()}
     roots = {key: str(config[key]) for key in ("scale", "family", "seed", "git_sha") if key in config}
     entry = read_json(folder / SWEEP_FILE)
     sweep = {"sweep": str(entry["sweep"])} if entry else {}
     study = {"study": experiment_name, "arm": str(config["arm"])} if config.get("arm") else {}
-    method = {"method": choices.get("experiment", experiment_name)}  # name= may call the experiment something else
+    method = {"method": choices.get("experiment", experiment_name)}  # the override name= may rename the experiment
     return {**choices, **roots, **method, "experiment": experiment_name, **study, **sweep}
 
 
 def _name(folder: Path, tags: Mapping[str, str]) -> str:
-    """The run in a legend: ``llama_critic · reward.weight=0.25 · seed 0``; of an arm of a study its name and seed."""
+    """Returns the run's display name: ``llama_critic · reward.weight=0.25 · seed 0``; in a study, the arm and seed."""
     name = tags.get("arm")
     if name is None:
         overrides = read_json(folder / ORIGIN).get("overrides", [])
@@ -178,7 +184,7 @@ def _name(folder: Path, tags: Mapping[str, str]) -> str:
 
 
 def headline_metrics(folder: Path) -> list[Metric]:
-    """The few metrics of all stages by which experiments are compared: final ones at step 0, curves at their steps."""
+    """Returns the metrics of all stages by which experiments are compared: ``FINAL`` at step 0, ``CURVES`` per step."""
     last: dict[str, Metric] = {}
     curves: list[Metric] = []
     for _, stage_folder, _ in stage_folders(folder):
@@ -191,11 +197,11 @@ def headline_metrics(folder: Path) -> list[Metric]:
 def data_sets(
     stage: str, config: Mapping[str, Any], *, files: Mapping[str, str], choices: Mapping[str, str]
 ) -> list[DataSet]:
-    """The data sets that a stage's configuration names.
+    """Returns the data sets that a stage's configuration names.
 
     Args:
         files: name in the configuration → hash of the file.
-        choices: group → option, of its experiment.
+        choices: config group → option chosen by the experiment.
     """
     found = []
     for name, node in _data_nodes(stage, config, choices):
@@ -231,16 +237,16 @@ def _data_nodes(stage: str, config: Mapping[str, Any], choices: Mapping[str, str
 
 
 def _data_name(name: str, node: Mapping[str, Any]) -> str:
-    """Generated problems that stand in for a set are not called by its name alone."""
+    """Returns the name, marked if generated problems replace the data set."""
     stand_in = node.get("source") == "generated" and node.get("path") is None
     return f"{name} (generated stories)" if stand_in else name
 
 
 def flatten(config: Any, prefix: str = "", *, longest: int | None = LONGEST_VALUE) -> dict[str, str]:
-    """A configuration as parameters: ``reward.weight = 0.2``.
+    """Flattens a configuration to parameters such as ``reward.weight = 0.2``.
 
-    A list of plain values is one parameter; the items of a list of mappings are numbered. Values are cut to ``longest``
-    characters; with None they are whole.
+    A list of plain values is one parameter; the items of a list with mappings are numbered. Values are cut to
+    ``longest`` characters, or not at all if it is None.
     """
     if not prefix and not config:
         return {}
@@ -258,10 +264,11 @@ def flatten(config: Any, prefix: str = "", *, longest: int | None = LONGEST_VALU
 
 
 def mlflow_name(name: str) -> str:
-    """A name that MLflow accepts: letters and digits of any script, and ``_ - . : /`` and spaces.
+    """Returns a name that MLflow accepts: letters and digits of any script, and ``_ - . : /`` and spaces.
 
-    Other ASCII characters become ``_``; others, such as combining marks, their code point, so that two names stay two.
-    A part that a path cannot have (empty, ``.``, ``..``) is followed by ``_``.
+    Other ASCII characters become ``_``. Other non-ASCII characters, such as combining marks, become their code point,
+    so that names stay distinct. ``_`` is appended to path parts that are empty, ``.`` or ``..``. Names are cut to
+    ``LONGEST_VALUE`` characters.
     """
     name = re.sub(r"[^\w\-. :/]", lambda sign: "_" if sign[0].isascii() else f"_{ord(sign[0]):x}_", name)
     parts = [part + "_" if part in ("", ".", "..") else part for part in name.split("/")]

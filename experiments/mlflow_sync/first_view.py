@@ -1,7 +1,7 @@
-"""What MLflow's pages of an experiment begin with: the columns of its table, and charts of success, reward and cost.
+"""The initial view of an experiment's page in MLflow: table columns, and charts of success, reward, critic and cost.
 
-MLflow keeps a shared view as a tag of the experiment, and an address names it by ``viewStateShareKey``. The form of its
-content is that of MLflow 3.17's pages, which no document describes.
+MLflow stores a shared view as a tag of the experiment, and a URL selects it by ``viewStateShareKey``. The content has
+the undocumented format of MLflow 3.17's pages.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 from experiments.mlflow_sync.tracker import TrackedRun
 
 KEY = "success"
-"""Names the view in an address."""
+"""The ``viewStateShareKey`` of the view in a URL."""
 TAG = f"mlflow.sharedViewState.{KEY}"
 SECTIONS: Mapping[str, tuple[str, ...]] = {
     "Success": (
@@ -27,16 +27,16 @@ SECTIONS: Mapping[str, tuple[str, ...]] = {
     "Critic": (r"val/oracle/auroc_depth[12]", r"val/critic/loss"),
     "Cost": (r"train/spent/(tokens|seconds)",),
 }
-"""Section of charts → patterns of its metrics; those of an earlier pattern come first."""
+"""Section of charts → patterns of its metrics; matches of an earlier pattern come first."""
 COLUMNS = (r"(start|test)/(average/.+|(.+/)?verifier/accuracy(_sampled)?)", *SECTIONS["Cost"])
 """Patterns of the metrics in the table."""
 SEED = re.compile(r" · seed \d+$")
 ONE_ARM = ("arm", "method")
-"""Tags by which runs of several seeds may be one curve."""
+"""Tags by which runs of several seeds may be grouped into one curve."""
 
 
 def first_view(runs: Sequence[TrackedRun]) -> str:
-    """The content of :data:`TAG` for these runs of kind experiment, in the compressed form of MLflow's pages."""
+    """Returns the content of :data:`TAG` for these runs of kind "experiment", in the compressed format of MLflow."""
     names = {name for run in runs for name in run.metrics}
     state = {
         "selectedColumns": ["attributes.`Duration`", *(f"metrics.`{name}`" for name in _in_order(names, COLUMNS))],
@@ -50,7 +50,7 @@ def first_view(runs: Sequence[TrackedRun]) -> str:
 
 
 _DEFAULTS: dict[str, Any] = {
-    "searchFilter": "tags.kind = 'experiment'",  # an address with a filter of its own would lose the view
+    "searchFilter": "tags.kind = 'experiment'",  # here, because a filter in the URL would drop the view
     "runsExpanded": {},
     "runsPinned": [],
     "runsHidden": [],
@@ -58,7 +58,7 @@ _DEFAULTS: dict[str, Any] = {
     "runsHiddenMode": "FIRST_20_RUNS",
     "viewMaximized": False,
     "runListHidden": False,
-    "isAccordionReordered": True,  # else the sections are sorted by name
+    "isAccordionReordered": True,  # otherwise the sections are sorted by name
     "useGroupedValuesInCharts": True,
     "hideEmptyCharts": True,
     "groupsExpanded": {},
@@ -68,12 +68,12 @@ _DEFAULTS: dict[str, Any] = {
 
 
 def _in_order(names: set[str], patterns: Sequence[str]) -> list[str]:
-    """The names that a pattern matches whole, each once, by pattern and then by name."""
+    """Returns the names that fully match a pattern, without duplicates, sorted by pattern and then by name."""
     return list(dict.fromkeys(name for p in patterns for name in sorted(names) if re.fullmatch(p, name)))
 
 
 def _chart(metric: str, section: str) -> dict[str, Any]:
-    """A curve over steps of what is logged while training, a bar of what is logged once."""
+    """Returns a line chart over steps for a metric logged during training, a bar chart for one logged once."""
     chart = {"uuid": metric, "metricSectionId": section, "metricKey": metric, "runsCountToCompare": 20}
     chart |= {"isGenerated": False, "deleted": False}
     if metric.startswith(("test/", "start/", "train/spent/")):
@@ -84,7 +84,7 @@ def _chart(metric: str, section: str) -> dict[str, Any]:
 
 
 def _grouping(runs: Sequence[TrackedRun]) -> dict[str, Any] | None:
-    """One curve for each arm where its runs differ in their seeds alone; None where a group would mix settings."""
+    """Groups runs into one curve per arm if they differ only in seed; returns None if a group would mix settings."""
     arms = {SEED.sub("", run.tags.get("mlflow.runName", run.run_id)) for run in runs}
     for tag in ONE_ARM:
         values = {run.tags.get(tag) for run in runs}

@@ -1,4 +1,4 @@
-"""MLflow's store: its address, its SQLite file, and its errors, each as one sentence with MLflow's own reason."""
+"""MLflow's store: its address, its SQLite file, and its errors, each as one sentence with the original reason."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from mlflow import MlflowClient
 
 SETTINGS = {
-    # No request is repeated: the first may have been carried out, and a run would then be there twice. The sync repeats
-    # whole passes, each of which looks at what is there.
+    # No retries: the first request may have succeeded, and a retry would create a run twice. The sync repeats whole
+    # passes instead, each of which checks what exists.
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0",
     "MLFLOW_DISABLE_TELEMETRY": "true",
     "MLFLOW_LOGGING_LEVEL": "WARNING",
@@ -26,29 +26,29 @@ SETTINGS = {
 }
 TIMEOUT = "MLFLOW_HTTP_REQUEST_TIMEOUT"
 OURS = "CONTRASTIVE_REASONING_TIMEOUT"
-"""Beside ``TIMEOUT``: its value is ours. A process that is started from here inherits both, and sets its own."""
+"""Has the value of ``TIMEOUT`` if this module set that; a child process inherits both and may set its own timeout."""
 SYNC_SECONDS, READER_SECONDS = 60, 10
-"""How long the sync, for which nobody waits, and a command wait for an answer."""
+"""Request timeouts of the background sync and of an interactive command."""
 UNFINISHED, JOURNAL = ".unfinished", "-journal"
-"""Endings of the database while its tables are made, and of SQLite's file for an unfinished transaction."""
+"""Suffixes of the database during the creation of its tables, and of SQLite's file for an unfinished transaction."""
 
 
 class TrackerError(RuntimeError):
-    """MLflow does not answer, cannot use its address, or refuses a request."""
+    """MLflow does not respond, cannot use its address, or rejects a request."""
 
 
 def tracking_address() -> str:
-    """``MLFLOW_TRACKING_URI``, else the SQLite file ``mlruns/mlflow.db`` of the working directory."""
+    """Returns ``MLFLOW_TRACKING_URI``, else the SQLite file ``mlruns/mlflow.db`` in the working directory."""
     if address := os.environ.get("MLFLOW_TRACKING_URI"):
         return address
     database = Path.cwd() / "mlruns" / "mlflow.db"
-    # SQLAlchemy unquotes an address, but MLflow also makes the folder that the quoted address names: where something
-    # would have to be quoted, the address is relative
+    # SQLAlchemy unquotes an address, but MLflow also creates the folder that the quoted address names. So the address
+    # is relative if the path has a character that needs quoting.
     return "sqlite:///mlruns/mlflow.db" if set("%?#") & set(str(database)) else f"sqlite:///{database}"
 
 
 def database_file(address: str) -> Path | None:
-    """The SQLite file of an address; None where the store is none."""
+    """Returns the SQLite file of an address; None if the store is not a SQLite file."""
     if not address.startswith("sqlite:"):
         return None
     from sqlalchemy import make_url
@@ -58,15 +58,16 @@ def database_file(address: str) -> Path | None:
 
 
 def open_client(address: str, *, seconds: int) -> MlflowClient:
-    """A client whose methods raise :class:`TrackerError`, as this does, for what the store or the network does.
+    """Returns a client whose methods raise :class:`TrackerError` for errors of the store or the network.
 
-    An answer is waited for ``seconds``, unless the environment sets how long.
+    Raises TrackerError if the store cannot be opened. A request times out after ``seconds``, unless the environment
+    sets ``MLFLOW_HTTP_REQUEST_TIMEOUT``.
     """
     for name, value in SETTINGS.items():
         os.environ.setdefault(name, value)
     if TIMEOUT not in os.environ or os.environ.get(OURS) == os.environ[TIMEOUT]:
         os.environ[TIMEOUT] = os.environ[OURS] = str(seconds)
-    # imported late: it takes seconds, and a sync process that is asked to stop at once must already be listening
+    # imported late: the import takes seconds, and a sync process must react to a stop request before that
     import mlflow
 
     shown = without_login(address)
@@ -74,18 +75,18 @@ def open_client(address: str, *, seconds: int) -> MlflowClient:
         database = database_file(address)
         if database is not None:
             database.parent.mkdir(parents=True, exist_ok=True)
-        # two processes that make the tables of a SQLite file at once both fail
+        # two processes that create the tables of a SQLite file at the same time both fail
         with nullcontext() if database is None else lock(database.with_suffix(".lock")):
             if database is not None:
-                _make_tables(address, database.resolve())  # a link stays one
+                _make_tables(address, database.resolve())  # resolved, so that a symbolic link is not replaced
             client = _open(address)
-    except Exception as error:  # of MLflow, the database, its driver, or the file system
+    except Exception as error:  # from MLflow, the database, its driver, or the file system
         raise TrackerError(f"MLflow's store at {shown} cannot be opened ({_reason(error)})") from error
     return cast("MlflowClient", _Client(client, kind=mlflow.MlflowException, address=shown))
 
 
 class _Client:
-    """MLflow's client with errors of ours."""
+    """MLflow's client, which raises TrackerError instead of MlflowException."""
 
     def __init__(self, client: Any, *, kind: type[Exception], address: str) -> None:
         self._client = client
@@ -108,17 +109,17 @@ class _Client:
 
 
 def _reason(error: BaseException) -> str:
-    """Why something failed, in one line: the error of the system or the database below MLflow's, where there is one."""
+    """Returns one line: the underlying error of the system or SQLite if there is one, else ``error`` itself."""
     return hide_secrets(first_line(_system_error(error) or error))
 
 
 def _system_error(error: BaseException) -> OSError | sqlite3.Error | None:
-    """The innermost error of the operating system or of SQLite that led to ``error``."""
+    """Returns the innermost error of the operating system or of SQLite that led to ``error``."""
     chain, found = [error], None
     while (cause := chain[-1].__cause__ or chain[-1].__context__) and cause not in chain:
         chain.append(cause)
     for cause in chain:
-        # requests derives its errors from OSError, with texts of four lines
+        # the errors of requests derive from OSError, with messages of four lines
         if isinstance(cause, OSError | sqlite3.Error) and not type(cause).__module__.startswith("requests"):
             found = cause
     return found
@@ -131,19 +132,19 @@ def _open(address: str) -> MlflowClient:
 
     try:
         engine = sqlalchemy.create_engine(address)
-    except (ArgumentError, NoSuchModuleError):  # no database: a server, or nothing that MLflow knows
+    except (ArgumentError, NoSuchModuleError):  # not a database: a server, or an address that MLflow does not support
         return mlflow.MlflowClient(tracking_uri=address)
-    # once: MLflow tries ten times, with pauses of 100 seconds in all, to open a database that is not there
+    # try once here: MLflow tries ten times, with pauses of 100 seconds in all, to open a missing database
     sqlalchemy.inspect(engine)
     engine.dispose()
     return mlflow.MlflowClient(tracking_uri=address)
 
 
 def _make_tables(address: str, database: Path) -> None:
-    """Make the tables of a new SQLite file beside it, and give it its name once it has all of them.
+    """Creates the tables of a new SQLite file under a temporary name, and renames it once all tables exist.
 
-    They take MLflow many steps, and a file whose maker was killed between two of them can never be opened again. The
-    file's lock is held meanwhile.
+    MLflow creates them in many steps. If it is killed between two of them, the file can never be opened again. The
+    caller holds the file's lock.
     """
     from sqlalchemy import make_url
 
@@ -151,8 +152,8 @@ def _make_tables(address: str, database: Path) -> None:
         return
     database.parent.mkdir(parents=True, exist_ok=True)
     unfinished = database.with_name(database.name + UNFINISHED)
-    for left in (unfinished, unfinished.with_name(unfinished.name + JOURNAL)):  # by a maker that was killed
+    for left in (unfinished, unfinished.with_name(unfinished.name + JOURNAL)):  # from a process that was killed
         left.unlink(missing_ok=True)
     _open(str(make_url(address).set(database=os.path.relpath(unfinished))))  # relative: see tracking_address
-    if not (database.exists() and database.stat().st_size):  # MLflow's own programs do not take the lock
+    if not (database.exists() and database.stat().st_size):  # MLflow's own programs ignore the lock
         unfinished.replace(database)

@@ -1,10 +1,10 @@
-"""Bring MLflow up to date with run folders: once (``sync``), or again and again while a run goes on (``follow``).
+"""Sends run folders to MLflow: once (``sync``), or repeatedly during a run (``follow``).
 
-What was sent is remembered in the folder (``mirror.json``, by address), found again by tag where that file is lost, and
-sent in a way that a second sending would not show. Where MLflow does not answer, the next pass tries again.
+The run folder's ``mirror.json`` records what was sent, by tracking address. If that file is lost, runs are found again
+by tag. Sending the same data twice has no effect. If MLflow does not respond, the next pass tries again.
 
-The training process only starts and stops ``follow``, as a process of its own: whatever MLflow does, training never
-waits for it, except for the few seconds that ``stop_sync`` grants at the end.
+The training process only starts and stops ``follow``, which is a separate process. Training never waits for MLflow,
+except for at most the ``timeout`` of ``stop_sync`` at the end.
 """
 
 from __future__ import annotations
@@ -50,44 +50,44 @@ COMMAND = ("-m", "experiments.track")
 LOG_FILE, MEMORY_FILE, LOCK_FILE = "mirror.log", "mirror.json", ".mirror.lock"
 NOT_ALL, UNFORESEEN = ": not all was sent ", ", unforeseen:"
 FAILURE_LINE = re.compile(rf".+{NOT_ALL}\(|MLflow at |MLflow's ")
-"""Of a sync process' log."""
+"""Matches the lines of a sync process' log that report a failure."""
 PASS_SECONDS, LAST_PASSES, PAUSE_SECONDS = 5.0, 3, 1.0
-CHUNK = 1000  # metrics between two writings of what was sent
+CHUNK = 1000  # metrics sent between two writes of mirror.json
 RUN_FILES = ("config.yaml", "choices.json", ORIGIN, STAGES, SUMMARY, FAILURE, ENVIRONMENT, INSTALLED)
 FILES: dict[Kind, tuple[str, ...]] = {
     "sweep": (SWEEP_FILE,),
     "experiment": RUN_FILES,
     "stage": ("config.yaml", RESULT, "summary.md", "figures/**/*.png", "pages/**/*.html"),
 }
-SWEEP_NOTE = "summary.md"  # of the sweep's own folder, and what its page in MLflow begins with
-SWEEP_RESULTS = ("summary.csv", "metrics.csv", SWEEP_NOTE, "*.png")  # files of that folder, which belong to its run
+SWEEP_NOTE = "summary.md"  # in the sweep folder; shown at the top of the sweep's page in MLflow
+SWEEP_RESULTS = ("summary.csv", "metrics.csv", SWEEP_NOTE, "*.png")  # files of the sweep folder, sent to its run
 
 
 @dataclass(kw_only=True)
 class Sent:
-    """What was sent of one run."""
+    """Record of what was sent for one run."""
 
     run_id: str
     described: bool = False  # parameters, tags and data sets
     offset: int = 0  # bytes of ``metrics.jsonl``
     files: dict[str, int] = field(default_factory=dict)  # path in the folder → modification time in nanoseconds
-    model: bool = False  # the policy is there, or is known to be too large
+    model: bool = False  # the policy was sent, or is too large to send
     status: str = "RUNNING"
 
 
 class FolderSync:
-    """Brings one tracker up to date with one run folder."""
+    """Sends the new content of one run folder to one tracker."""
 
     def __init__(self, folder: Path, tracker: Tracker) -> None:
         self.folder = folder
         self.tracker = tracker
         known = read_json(folder / MEMORY_FILE).get(tracker.address, {})
-        known_fields = Sent.__dataclass_fields__.keys()  # what another version remembers is found again by tag
+        known_fields = Sent.__dataclass_fields__.keys()  # entries of another version are dropped and found again by tag
         self._sent = {key: Sent(**entry) for key, entry in known.items() if entry.keys() <= known_fields}
         self._ensured: set[str] = set()
 
     def send(self, *, live: bool) -> None:
-        """Send what is new. ``live``: the run goes on; otherwise one without an end was killed."""
+        """Sends what is new. ``live``: the run is still going; if False, a run without a status counts as killed."""
         for run in describe(self.folder):
             if (sent := self._ensure(run)) is None:
                 continue
@@ -97,7 +97,7 @@ class FolderSync:
                 if run.data_sets:
                     self.tracker.log_data_sets(sent.run_id, run.data_sets)
                 sent.described = True
-            elif status != sent.status:  # some tags are known at the end alone
+            elif status != sent.status:  # some tags are only known at the end
                 self.tracker.describe(sent.run_id, params={}, tags=run.tags)
             self._send_files(run, sent)
             if run.kind == "stage":
@@ -112,13 +112,13 @@ class FolderSync:
             self._remember()
 
     def _ensure(self, run: RunDescription) -> Sent | None:
-        """What was sent of a run, which MLflow has afterwards; None for one that a person deleted there."""
+        """Creates the run in MLflow if needed and returns its record; None if a person deleted it there."""
         if run.key not in self._ensured:
             experiment = run.tags["experiment"]
-            with lock(self.folder.parent / LOCK_FILE):  # the jobs of a sweep make their common parent once
+            with lock(self.folder.parent / LOCK_FILE):  # so that the jobs of a sweep create their parent once
                 found = self.tracker.find_run(experiment, run.key)
                 if found is None:
-                    above = self._sent.get(run.parent or "")  # None, too, where a person deleted it
+                    above = self._sent.get(run.parent or "")  # also None if a person deleted it
                     run_id = self.tracker.create_run(
                         experiment,
                         name=run.name,
@@ -132,7 +132,7 @@ class FolderSync:
                     run_id = found.run_id
             if run.key not in self._sent or self._sent[run.key].run_id != run_id:
                 self._sent[run.key] = Sent(run_id=run_id)
-            # asked, not remembered: the status of a sweep is sent by the sync processes of all its jobs
+            # read from MLflow, not from mirror.json: the sync processes of all jobs send the status of a sweep
             self._sent[run.key].status = "RUNNING" if found is None else found.status
             self._ensured.add(run.key)
         return self._sent[run.key]
@@ -157,7 +157,7 @@ class FolderSync:
             self._remember()
 
     def _send_tables(self, run: RunDescription, sent: Sent) -> None:
-        """Each table once, with the rows of all its steps: the steps can then be filtered on MLflow's page."""
+        """Sends each table as one, with the rows of all steps, so that MLflow's page can filter by step."""
         for folder in sorted({path.parent for path in run.folder.glob("tables/**/*.json")}):
             files = sorted(folder.glob("*.json"), key=lambda path: int(path.stem))
             if any([_changed(path, run.folder, sent) for path in files]):
@@ -166,7 +166,10 @@ class FolderSync:
                 self.tracker.log_table(sent.run_id, folder.relative_to(run.folder / "tables").as_posix(), rows)
 
     def _send_policy(self, run: RunDescription, sent: Sent) -> None:
-        """A policy in Hugging Face format, whole or not at all; the tag ``model`` names its place."""
+        """Sends the policy in Hugging Face format, unless it exceeds ``logger.model_megabytes``.
+
+        The tag ``model`` holds its artifact path, or the reason it was not sent and its local path.
+        """
         files = sorted(path for path in (run.folder / POLICY).rglob("*") if path.is_file())
         if not files or run.model_megabytes is None or sent.model:
             return
@@ -187,19 +190,19 @@ class FolderSync:
 
 
 def _place(path: Path, folder: Path) -> str:
-    """The folder of MLflow's artifacts that a file below ``folder`` belongs to; "" is their root."""
+    """Returns the artifact folder in MLflow for a file below ``folder``; "" is the root."""
     return path.parent.relative_to(folder).as_posix().removeprefix(".")
 
 
 def _changed(path: Path, folder: Path, sent: Sent) -> bool:
-    """Whether a file is new since it was last sent. It counts as sent from now on: a pass that fails is forgotten."""
+    """Whether a file changed since it was last sent. Marks it as sent; a failed pass discards the mark."""
     name, now = path.relative_to(folder).as_posix(), path.stat().st_mtime_ns
     before, sent.files[name] = sent.files.get(name), now
     return before != now
 
 
 def _started(folder: Path) -> float:
-    """When a run began: its first metric, else the moment its configuration was written, else now."""
+    """Start of a run: the time of its first metric, else when its configuration was written, else now."""
     if (first := next(complete_lines(folder), None)) is not None:
         return first[0].time
     config = folder / "config.yaml"
@@ -207,7 +210,7 @@ def _started(folder: Path) -> float:
 
 
 def _ended(run: RunDescription) -> float:
-    """When a run ended: as its files record, else its closing file was written, else its last metric, else now."""
+    """End of a run: as its files record, else when its closing file was written, else its last metric, else now."""
     if run.ended is not None:
         return run.ended
     closing = run.folder / (RESULT if run.kind == "stage" else SUMMARY)
@@ -218,7 +221,7 @@ def _ended(run: RunDescription) -> float:
 
 
 class Passes:
-    """Passes over one run folder. What fails is printed once, and mended by a later pass."""
+    """Runs passes over one run folder. Prints each failure once; a later pass sends what is missing."""
 
     def __init__(self, folder: Path, connect: Callable[[], Tracker]) -> None:
         self.folder = folder
@@ -227,13 +230,13 @@ class Passes:
         self._printed = ""
 
     def once(self, *, live: bool) -> bool:
-        """One pass; whether all was sent."""
+        """Runs one pass and returns whether everything was sent."""
         sentence = ""
         try:
             self._sync = self._sync or FolderSync(self.folder, self.connect())
             self._sync.send(live=live)
-        except Exception as error:  # a mistake of ours, too, must not end a night of training
-            self._sync = None  # what it believes to be sent may not have been
+        except Exception as error:  # no error, not even a bug here, may stop the sync of a long training
+            self._sync = None  # its record may list data that was not sent
             sentence = f"{self.folder}{NOT_ALL}{_explain(error)}"
         if sentence and sentence != self._printed:
             print(sentence, flush=True)
@@ -241,7 +244,7 @@ class Passes:
         return not sentence
 
     def last(self) -> bool:
-        """A pass over what no longer changes, repeated where it fails; whether all was sent."""
+        """Runs the pass after the run's end, up to ``LAST_PASSES`` times; returns whether everything was sent."""
         for left in reversed(range(LAST_PASSES)):
             if self.once(live=False):
                 return True
@@ -250,7 +253,7 @@ class Passes:
 
 
 def _explain(error: Exception) -> str:
-    """A line where MLflow or a file is the cause; of any other error the traceback, too."""
+    """Returns one line for an error of MLflow or a file; for any other error, the traceback as well."""
     if isinstance(error, TrackerError):
         return f"({error})"
     line = f"({type(error).__name__}: {hide_secrets(first_line(error))})"
@@ -260,7 +263,10 @@ def _explain(error: Exception) -> str:
 
 
 def sync(roots: Sequence[Path], connect: Callable[[], Tracker]) -> bool:
-    """Send what is missing of every run folder at or under ``roots``; True if MLflow has everything now."""
+    """Sends what MLflow lacks of every run folder at or under ``roots``. Returns whether every folder was sent.
+
+    A folder that its own sync process has locked is left to that process and counts as sent.
+    """
     folders = [folder for root in roots for folder in find_run_folders(root)]
     if not folders:
         print(f"No run folder in {', '.join(map(str, roots))}: there is nothing to send.")
@@ -280,7 +286,10 @@ def _sync_one(folder: Path, tracker: Tracker) -> bool:
 
 
 def follow(folder: Path, connect: Callable[[], Tracker], commands: TextIO = sys.stdin) -> bool:
-    """Send what is new every few seconds until ``commands`` has a byte or ends, then the rest; whether all was sent."""
+    """Sends what is new every ``PASS_SECONDS`` until ``commands`` has a byte or ends, then sends the rest.
+
+    Returns whether everything was sent.
+    """
     with lock(folder / LOCK_FILE):
         passes, wait = Passes(folder, connect), 0.0
         while not select.select([commands], [], [], wait)[0]:
@@ -290,10 +299,10 @@ def follow(folder: Path, connect: Callable[[], Tracker], commands: TextIO = sys.
 
 
 def start_sync(folder: Path) -> subprocess.Popen[bytes]:
-    """Start ``follow`` as a process for one run folder; it logs to ``mirror.log`` there.
+    """Starts ``follow`` as a process for one run folder; it logs to ``mirror.log`` there.
 
-    Its standard input is a pipe that we hold: a byte on it, or its end when this process dies, asks for the last pass.
-    It has a session of its own, so that Ctrl-C reaches the experiment alone.
+    This process holds the pipe to its standard input. A byte on the pipe, or its end when this process dies, triggers
+    the last pass. The sync process has its own session, so that Ctrl-C reaches only the experiment.
     """
     command = [sys.executable, *COMMAND, str(folder), "--follow"]
     with (folder / LOG_FILE).open("ab") as log:
@@ -301,10 +310,10 @@ def start_sync(folder: Path) -> subprocess.Popen[bytes]:
 
 
 def stop_sync(process: subprocess.Popen[bytes], timeout: float) -> bool:
-    """Ask for the last pass and wait for at most ``timeout`` seconds. True if everything was sent."""
+    """Triggers the last pass and waits at most ``timeout`` seconds. Returns whether everything was sent."""
     assert process.stdin is not None, "the process was not started by start_sync"
-    with contextlib.suppress(BrokenPipeError):  # it ended already
-        # the byte, not only the end of the pipe: forked data workers may hold the pipe open
+    with contextlib.suppress(BrokenPipeError):  # the process has already ended
+        # closing the pipe is not enough: forked data workers may hold it open
         process.stdin.write(b"\n")
         process.stdin.close()
     try:
@@ -316,7 +325,10 @@ def stop_sync(process: subprocess.Popen[bytes], timeout: float) -> bool:
 
 
 def sync_apart(folders: Sequence[Path], log: Path, *, timeout: float) -> bool:
-    """Send these folders by a process of its own, which appends to ``log``; whether it did so in time."""
+    """Sends these folders in a separate process, which appends to ``log``.
+
+    Returns whether it sent everything within ``timeout`` seconds.
+    """
     command = [sys.executable, *COMMAND, *map(str, folders)]
     with log.open("ab") as output, contextlib.suppress(subprocess.TimeoutExpired):
         done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, timeout=timeout)
@@ -325,7 +337,7 @@ def sync_apart(folders: Sequence[Path], log: Path, *, timeout: float) -> bool:
 
 
 def missing_from_mlflow(folders: Sequence[Path], log: Path) -> str:
-    """A sentence for a person: MLflow lacks something of these folders, the command that sends it, and the reason."""
+    """Returns the message that MLflow lacks data of these folders, with the command to send it and the reason."""
     lines = log.read_text(encoding="utf-8", errors="replace").splitlines() if log.exists() else []
     failed = [line.removesuffix(UNFORESEEN) for line in lines if FAILURE_LINE.match(line)]
     reason = "it took longer than logger.patience allows"

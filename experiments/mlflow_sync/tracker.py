@@ -1,4 +1,4 @@
-"""Runs in MLflow, written and read back. Whatever is sent twice is there once."""
+"""Writes runs to MLflow and reads them back. Data sent twice is stored once."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ PARENT_TAG = "mlflow.parentRunId"
 
 @dataclass(frozen=True, kw_only=True)
 class TrackedRun:
-    """A run as MLflow has it."""
+    """A run as recorded in MLflow."""
 
     run_id: str
     experiment: str
@@ -49,9 +49,9 @@ class TrackedRun:
 
 
 class Tracker:
-    """MLflow at one address; every method raises :class:`TrackerError` where it does not answer or refuses.
+    """MLflow at one address. Every method raises :class:`TrackerError` if MLflow does not respond or rejects a request.
 
-    An answer is waited for ``seconds``; ``address`` is then the one that may be shown and written down.
+    A request times out after ``seconds``. The attribute ``address`` has no login and may be printed and stored.
     """
 
     def __init__(self, address: str, *, seconds: int = SYNC_SECONDS) -> None:
@@ -64,7 +64,7 @@ class Tracker:
     # Writing
 
     def find_run(self, experiment: str, key: str) -> RunInfo | None:
-        """The run tagged with ``key``, also one that a person deleted; None where there is none."""
+        """Returns the run tagged with ``key``, including one that a person deleted; None if there is none."""
         from mlflow.entities import ViewType
 
         mark = '"' if '"' not in key else "'"
@@ -75,10 +75,10 @@ class Tracker:
     def create_run(
         self, experiment: str, *, name: str, start: float, tags: Mapping[str, str], parent: str | None
     ) -> str:
-        """Make a run, below the run ``parent`` if given; returns its id.
+        """Creates a run, below the run ``parent`` if given, and returns its id.
 
-        An experiment that a person deleted takes none: to restore it would bring back its runs, too, and comparisons
-        would count them again.
+        Raises TrackerError if a person deleted the experiment: restoring it here would also restore its runs, and
+        comparisons would count them again.
         """
         of = self._experiment_id(experiment)
         if self._client.get_experiment(of).lifecycle_stage == "deleted":
@@ -89,7 +89,7 @@ class Tracker:
         return run.info.run_id
 
     def describe(self, run_id: str, *, params: Mapping[str, str], tags: Mapping[str, str]) -> None:
-        """Send parameters, which MLflow never lets change, and tags, which it does."""
+        """Sends parameters, which MLflow does not allow to change, and tags, which may change."""
         from mlflow.entities import Param, RunTag
 
         self._client.log_batch(run_id, tags=[RunTag(mlflow_name(k), v[:LONGEST_TAG]) for k, v in tags.items()])
@@ -98,7 +98,7 @@ class Tracker:
             self._client.log_batch(run_id, params=listed[first : first + MOST_PARAMS])
 
     def log_data_sets(self, run_id: str, data_sets: Sequence[DataSet]) -> None:
-        """Send what a run read, as data sets made by code, with their settings as the source."""
+        """Sends the data sets that a run read, with source type "code" and their settings as the source."""
         from mlflow.entities import Dataset, DatasetInput, InputTag
 
         inputs = []
@@ -110,7 +110,7 @@ class Tracker:
         self._client.log_inputs(run_id, datasets=inputs)
 
     def log_metrics(self, run_id: str, metrics: Sequence[Metric]) -> None:
-        """Send numbers with the times at which they were first logged: by those MLflow knows a repetition."""
+        """Sends metrics with the times at which they were first logged, so that MLflow recognises duplicates."""
         from mlflow import entities
 
         listed = [entities.Metric(mlflow_name(m.name), m.value, round(1000 * m.time), m.step) for m in metrics]
@@ -118,11 +118,11 @@ class Tracker:
             self._client.log_batch(run_id, metrics=listed[first : first + MOST_METRICS])
 
     def log_file(self, run_id: str, path: Path, folder: str) -> None:
-        """Send a file into a folder of the run's artifacts ("" is their root), in place of one of the same name."""
+        """Sends a file to a folder of the run's artifacts ("" is the root) and replaces one of the same name."""
         self._client.log_artifact(run_id, str(path), artifact_path=folder or None)
 
     def log_table(self, run_id: str, name: str, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Send rows as ``tables/<name>.json`` in the form that MLflow's pages show as a table."""
+        """Sends rows as ``tables/<name>.json`` in the format that MLflow's pages show as a table."""
         columns = list(dict.fromkeys(column for row in rows for column in row))
         data = [[row.get(column) for column in columns] for row in rows]
         file = f"tables/{name}.json"
@@ -133,9 +133,9 @@ class Tracker:
             self._client.set_tag(run_id, TABLES_TAG, json.dumps([*known, entry]))
 
     def write_note(self, run_id: str, text: str, *, pictures: Sequence[str]) -> None:
-        """What MLflow's page of a run begins with: ``pictures`` among its artifacts, then ``text``, which is Markdown.
+        """Sets the note at the top of a run's page: ``pictures`` from its artifacts, then ``text`` in Markdown.
 
-        MLflow limits a tag's length, so a long text ends at a whole line.
+        MLflow limits the length of a tag, so a long note is cut after a whole line.
         """
         shown = "".join(f"![{path}](get-artifact?path={quote(path)}&run_uuid={run_id})\n\n" for path in pictures)
         note = shown + text
@@ -143,28 +143,28 @@ class Tracker:
         self._client.set_tag(run_id, NOTE_TAG, note)
 
     def set_status(self, run_id: str, status: str, *, end: float) -> None:
-        """RUNNING, FINISHED, FAILED or KILLED; the end's time (seconds since the epoch) belongs to the last three."""
+        """Sets RUNNING, FINISHED, FAILED or KILLED. ``end`` (seconds since the epoch) is used for the last three."""
         if status == "RUNNING":
             self._client.update_run(run_id, status=status)
         else:
             self._client.set_terminated(run_id, status, end_time=round(1000 * end))
 
     def tag_experiment(self, name: str, tag: str, value: str) -> None:
-        """Tag an experiment, in place of what the tag was."""
+        """Sets a tag of an experiment and replaces its old value."""
         self._client.set_experiment_tag(self._experiment_id(name), tag, value)
 
     # Reading
 
     def experiments(self) -> list[str]:
-        """The names of all experiments, sorted; MLflow's own empty "Default" left out."""
+        """Returns the sorted names of all experiments except MLflow's own empty "Default"."""
         return sorted(self.experiment_ids())
 
     def experiment_ids(self) -> dict[str, str]:
-        """Name → id, the newest first; the rest as for :meth:`experiments`."""
+        """Returns name → id, newest first, of the same experiments as :meth:`experiments`."""
         return {e.name: e.experiment_id for e in self._client.search_experiments() if e.name != "Default"}
 
     def runs(self, experiments: Sequence[str], *, kind: str) -> list[TrackedRun]:
-        """All runs of one kind in the named experiments, oldest first."""
+        """Returns all runs of one kind in the named experiments, oldest first."""
         names = {e.experiment_id: e.name for e in self._client.search_experiments() if e.name in experiments}
         found: list[Run] = []
         token: str | None = ""
@@ -189,12 +189,12 @@ class Tracker:
         ]
 
     def history(self, run_id: str, metric: str) -> list[tuple[int, float]]:
-        """(step, value) by step; of a step logged twice, as after a resumption, the later value."""
+        """Returns (step, value) sorted by step. If a step was logged twice, as after a resumption, the later value."""
         history = self._client.get_metric_history(run_id, mlflow_name(metric))
         return sorted({m.step: _as_logged(m.value) for m in sorted(history, key=lambda m: m.timestamp)}.items())
 
     def table(self, run_id: str, name: str) -> list[dict[str, Any]]:
-        """The rows of a table that :meth:`log_table` sent."""
+        """Returns the rows of a table that :meth:`log_table` sent."""
         content = json.loads(self.artifacts.read(run_id, f"tables/{name}.json"))
         return [dict(zip(content["columns"], row, strict=True)) for row in content["data"]]
 
@@ -205,21 +205,22 @@ class Tracker:
         return self._experiments[name]
 
     def _create_experiment(self, name: str) -> str:
-        # A server decides for itself. For a file MLflow's choice is the working directory, ours beside the database.
+        # A server chooses the location itself. For a SQLite file MLflow would take the working directory; the files
+        # belong beside the database instead.
         location = None if self._database is None else (self._database.parent / "artifacts" / name).as_uri()
         try:
             return self._client.create_experiment(name, artifact_location=location)
         except TrackerError:
             if (found := self._client.get_experiment_by_name(name)) is None:
                 raise
-            return found.experiment_id  # another process was faster
+            return found.experiment_id  # another process created it first
 
 
 class Artifacts:
-    """The files of runs, by run id and path; also where the database was copied from another machine.
+    """The files of runs, by run id and path, also if the database was copied from another machine.
 
-    A database names a run's files by where they lay when the run was made. Where that folder is not there, they are
-    looked for beside the database, where a copy of the whole of ``mlruns/`` has them:
+    A database stores the path that a run's files had when the run was created. If that folder does not exist, the files
+    are read from beside the database, where they are in a copy of the whole of ``mlruns/``:
 
         mlruns/mlflow.db
         mlruns/artifacts/<experiment>/<run id>/artifacts/…
@@ -228,10 +229,10 @@ class Artifacts:
     def __init__(self, *, client: MlflowClient, database: Path | None) -> None:
         self._client = client
         self._beside = None if database is None else database.parent / "artifacts"
-        self._folders: dict[str, Path | None] = {}  # by run id; None where a server has the files
+        self._folders: dict[str, Path | None] = {}  # by run id; None if a server has the files
 
     def remember(self, runs: Sequence[Run]) -> None:
-        """Where the files of these runs lie, so that it need not be asked for each."""
+        """Caches the folders of these runs' files, which saves one request per run."""
         for run in runs:
             address = run.info.artifact_uri or ""
             parsed = urlparse(address)
@@ -242,14 +243,14 @@ class Artifacts:
             self._folders[run.info.run_id] = folder
 
     def files(self, run_id: str, folder: str = "") -> list[str]:
-        """Paths of all files of a run in ``folder`` and below, sorted; none where there is no such folder."""
+        """Returns the sorted paths of all files of a run in ``folder`` and below; empty if there is no such folder."""
         local = self._folder(run_id)
         if local is None:
             return sorted(self._list(run_id, folder))
         return sorted(p.relative_to(local).as_posix() for p in (local / folder).rglob("*") if p.is_file())
 
     def read(self, run_id: str, path: str) -> bytes:
-        """The content of a file; raises OSError or TrackerError where there is none."""
+        """Returns the content of a file; raises OSError or TrackerError if it does not exist."""
         local = self._folder(run_id)
         if local is not None:
             return (local / path).read_bytes()
@@ -270,10 +271,10 @@ class Artifacts:
 
 
 def connect() -> Tracker:
-    """MLflow at the address in use, for a command that a person waits for."""
+    """Connects to MLflow at ``tracking_address()`` with the short timeout of an interactive command."""
     return Tracker(tracking_address(), seconds=READER_SECONDS)
 
 
 def _as_logged(value: float) -> float:
-    """What was logged where MLflow has ``value``: it keeps the largest float for an infinity."""
+    """Returns the value that was logged: MLflow stores infinity as the largest float."""
     return math.copysign(math.inf, value) if abs(value) >= sys.float_info.max else value

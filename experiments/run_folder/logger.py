@@ -1,6 +1,6 @@
-"""The Lightning logger that writes the run folder: numbers to ``metrics.jsonl``, pictures and tables beside it.
+"""The Lightning logger that writes a stage's folder: metrics to ``metrics.jsonl``; figures, tables and pages beside it.
 
-Nothing here knows MLflow: what MLflow shows can be made from the folder at any time.
+It does not depend on MLflow: everything that MLflow shows can be created from the folder at any time.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class RunFolderLogger(Logger):
     """Appends metrics to ``folder/metrics.jsonl`` and keeps figures, tables and pages by name and step.
 
     Hyperparameters are not logged: the stage writes its resolved ``config.yaml`` itself. Only rank zero writes.
-    A name whose parts are no plain folder names raises ValueError: nothing is written outside of the folder.
+    Raises ValueError for a name with a part that is not a plain folder name, so nothing is written outside the folder.
     """
 
     def __init__(self, *, folder: str | Path) -> None:
@@ -50,7 +50,7 @@ class RunFolderLogger(Logger):
 
     @rank_zero_only
     def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
-        """Append one line a metric and flush. Lightning's own ``epoch`` is left out: the step implies it."""
+        """Appends one line per metric and flushes. Lightning's own ``epoch`` is left out: the step implies it."""
         now = round(time.time(), 3)
         lines = (Metric(step or 0, name, float(value), now) for name, value in metrics.items() if name != "epoch")
         file = self._open_file()
@@ -59,11 +59,11 @@ class RunFolderLogger(Logger):
 
     @rank_zero_only
     def log_hyperparams(self, params: dict[str, Any] | Namespace, *args: Any, **kwargs: Any) -> None:
-        """Nothing: see the class."""
+        """Does nothing; see the class."""
 
     @rank_zero_only
     def log_figure(self, name: str, figure: Figure, step: int) -> None:
-        """Save a picture as ``figures/<name>/<step>.png``; the caller closes it."""
+        """Saves a figure as ``figures/<name>/<step>.png``; the caller closes it."""
         path = self._path("figures", plain_path(name, what="figure"), f"{step}.png")
         partial = partial_of(path)
         figure.savefig(partial, format="png", bbox_inches="tight", dpi=150)
@@ -71,22 +71,22 @@ class RunFolderLogger(Logger):
 
     @rank_zero_only
     def log_table(self, name: str, rows: Sequence[Mapping[str, Any]], step: int) -> None:
-        """Save rows as ``tables/<name>/<step>.json``, a list of objects; values that JSON lacks are written as text."""
+        """Saves rows as ``tables/<name>/<step>.json``, a list of objects; values of non-JSON types become strings."""
         path = self._path("tables", plain_path(name, what="table"), f"{step}.json")
         write_text(path, json.dumps([dict(row) for row in rows], default=str, ensure_ascii=False, indent=1) + "\n")
 
     @rank_zero_only
     def log_page(self, name: str, html: str, step: int) -> None:
-        """Save a page as ``pages/<name>/<step>.html``."""
+        """Saves a page as ``pages/<name>/<step>.html``."""
         write_text(self._path("pages", plain_path(name, what="page"), f"{step}.html"), html)
 
     @rank_zero_only
     def bring_to_disk(self) -> None:
-        """Flush the numbers logged so far to the disk; pictures, tables and pages are flushed as they are written."""
+        """Flushes the metrics logged so far to disk; figures, tables and pages are flushed when they are written."""
         sync_all(self.folder / METRICS_FILE)
 
     def history(self) -> dict[str, dict[int, float]]:
-        """All numbers logged so far, those before a resumption too: name → step → value."""
+        """Returns all metrics logged so far, including those before a resumption: name → step → value."""
         found: dict[str, dict[int, float]] = {}
         for metric in read_metrics(self.folder):
             found.setdefault(metric.name, {})[metric.step] = metric.value
@@ -112,13 +112,13 @@ class RunFolderLogger(Logger):
 
 
 def format_line(metric: Metric) -> str:
-    """One metric as a line. JSON knows no NaN and no infinity: they are the strings "nan", "inf" and "-inf"."""
+    """Formats a metric as one line. JSON has no NaN and no infinity: they become the strings "nan", "inf", "-inf"."""
     value = metric.value if math.isfinite(metric.value) else str(metric.value)
     return json.dumps({**metric._asdict(), "value": value}) + "\n"
 
 
 def remove_torn_line(path: Path) -> None:
-    """Cut what follows the last newline, so that appending starts on a line of its own."""
+    """Removes what follows the last newline, so that appending starts on a new line."""
     if not path.exists():
         return
     with path.open("rb+") as file:

@@ -1,7 +1,7 @@
-"""Read run folders: their JSON files, their configuration, and ``metrics.jsonl``. The layout: see the package.
+"""Reads run folders: their JSON files, their configuration, and ``metrics.jsonl``. For the layout see the package.
 
-``metrics.jsonl`` only grows. A process killed while writing leaves a torn last line, which readers skip and the next
-writer removes; a run resumed at step s writes the steps after s again, and readers take the last value of each
+``metrics.jsonl`` is append-only. A process killed while writing leaves an incomplete last line, which readers skip and
+the next writer removes. A run resumed at step s writes the steps after s again; readers take the last value of each
 (name, step).
 """
 
@@ -20,10 +20,10 @@ METRICS_FILE, MANIFEST, RESULT = "metrics.jsonl", "begun.json", "result.json"
 ORIGIN, ENVIRONMENT, INSTALLED = "origin.json", "environment.json", "installed.txt"
 STAGES, SUMMARY, FAILURE, SWEEP_FILE = "stages.json", "summary.json", "failure.json", "sweep.json"
 SWEEP_VARIABLE, JOB_VARIABLE = "CONTRASTIVE_REASONING_SWEEP", "CONTRASTIVE_REASONING_JOB"
-"""Variables by which a job's process, and the ranks that it starts, know their sweep, and the folder of the job."""
+"""Variables that pass the sweep and the job's folder to a job's process and the ranks that it starts."""
 JOB_RUN, SWEEP_COMMAND = "run.json", "typed.json"
-"""Files of a job's folder, ``{"folder": …}`` of its run, and of a sweep's folder, ``{"overrides": […]}``."""
-POLICY, CRITIC = "policy", "critic"  # the folders in which a stage leaves what later stages need
+"""File in a job's folder with ``{"folder": …}`` of its run; file in a sweep's folder with ``{"overrides": […]}``."""
+POLICY, CRITIC = "policy", "critic"  # folders in which a stage writes what later stages need
 
 
 class Metric(NamedTuple):
@@ -39,11 +39,11 @@ class Metric(NamedTuple):
 class Origin:
     """How a run was started, and with which software."""
 
-    about: str  # the first line of the experiment's file; empty where there is none
-    overrides: list[str]  # those of the command line; of one job of a sweep its own
+    about: str  # the first line of the experiment's file; empty if there is none
+    overrides: list[str]  # those of the command line; for a job of a sweep, the job's own
     python: str
-    packages: Mapping[str, str]  # name → version, of those that are installed
-    id: str = ""  # random: runs of two output folders may begin in the same second; early runs have none
+    packages: Mapping[str, str]  # name → version, of the main packages that are installed
+    id: str = ""  # random, as runs of two output folders may begin in the same second; empty for early runs
 
     @classmethod
     def parse(cls, content: bytes) -> Origin:
@@ -52,12 +52,12 @@ class Origin:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """The object in a JSON file; the empty one where the file is absent."""
+    """Returns the object in a JSON file; empty if the file does not exist."""
     return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
 
 
 def read_config(folder: Path) -> Mapping[str, Any]:
-    """The ``config.yaml`` of a folder, resolved; empty where there is none."""
+    """Returns the resolved ``config.yaml`` of a folder; empty if there is none."""
     path = folder / "config.yaml"
     return _parse_config(path, path.stat().st_mtime_ns) if path.exists() else {}
 
@@ -69,30 +69,33 @@ def _parse_config(path: Path, changed: int) -> Mapping[str, Any]:
 
 
 def find_run_folders(root: Path) -> list[Path]:
-    """``root`` itself if it is a run folder, else every run folder under it, oldest name first."""
+    """Returns ``root`` itself if it is a run folder, else every run folder under it, sorted by path."""
     return [root] if (root / STAGES).exists() else sorted(path.parent for path in root.rglob(STAGES))
 
 
 def stage_folders(folder: Path) -> Iterator[tuple[str, Path, dict[str, Any]]]:
-    """Each stage of a run with its folder and its entry in ``stages.json``."""
+    """Yields each stage of a run with its folder and its entry in ``stages.json``."""
     for stage, entry in read_json(folder / STAGES).items():
         yield stage, _locate(folder, Path(entry["folder"])), entry
 
 
 def sweep_folder(folder: Path) -> Path | None:
-    """The folder of the sweep that a run is a job of; None where it is none."""
+    """Returns the folder of the sweep that a run belongs to; None if it belongs to none."""
     entry = read_json(folder / SWEEP_FILE)
     return _locate(folder, Path(entry.get("folder", f"sweeps/{entry['sweep']}"))) if entry else None
 
 
 def _locate(folder: Path, path: Path) -> Path:
-    """``path``, also where outputs/ was moved, or where it is relative to one of the folders above ``folder``."""
+    """Resolves ``path`` against ``folder``, its parents, then the working directory; returns the first that exists.
+
+    So a relative ``path`` is found after outputs/ was moved. If none exists, it is relative to the working directory.
+    """
     candidates = [above / path for above in (folder, *folder.parents)] + [Path.cwd() / path]
     return next((candidate for candidate in candidates if candidate.exists()), candidates[-1])
 
 
 def parse_line(line: bytes | str) -> Metric | None:
-    """The metric on a line; None where it is torn or empty."""
+    """Returns the metric on a line; None if the line is incomplete or empty."""
     try:
         record = json.loads(line)
         return Metric(int(record["step"]), str(record["name"]), float(record["value"]), float(record["time"]))
@@ -101,9 +104,9 @@ def parse_line(line: bytes | str) -> Metric | None:
 
 
 def complete_lines(folder: Path, *, start: int = 0) -> Iterator[tuple[Metric, int]]:
-    """Each metric from byte ``start`` on, in order of writing, with the byte at which its line ends.
+    """Yields each metric from byte ``start`` on, in the order of writing, with the byte offset of its line's end.
 
-    A last line without its newline is still being written and is left for the next reading.
+    A last line without a newline is still being written and is left for the next call.
     """
     if not (path := folder / METRICS_FILE).exists():
         return
@@ -119,11 +122,11 @@ def complete_lines(folder: Path, *, start: int = 0) -> Iterator[tuple[Metric, in
 
 
 def read_metrics(folder: Path) -> list[Metric]:
-    """The last value of each (name, step), ordered by step; the empty list where nothing was logged."""
+    """Returns the last value of each (name, step), sorted by step; empty if nothing was logged."""
     latest = {(metric.name, metric.step): metric for metric, _ in complete_lines(folder)}
     return sorted(latest.values(), key=lambda metric: metric.step)
 
 
 def last_values(folder: Path) -> dict[str, float]:
-    """Per name its value at the highest step."""
+    """Returns name → value at the highest step."""
     return {metric.name: metric.value for metric in read_metrics(folder)}

@@ -1,7 +1,7 @@
-"""Write a run's own files: what was asked for, what it runs on, which stages it consists of, and last what came out.
+"""Writes a run's own files: configuration and origin, machine and packages, stages, and finally summary or failure.
 
-Of several ranks the first one writes. No variable of the environment and no address that a package was installed from
-is written: those may hold secrets.
+Only rank 0 writes, except for a failure. Environment variables and the addresses from which packages were installed are
+not written, because they may contain secrets.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ PROJECT = "contrastive-reasoning"
 
 
 def new_run_folder(config: DictConfig, *, overrides: Sequence[str], about: Mapping[str, str]) -> Path:
-    """Make ``outputs/runs/<experiment>/<time>-<seed>/`` with the configuration, its origin and what the run runs on.
+    """Creates ``outputs/runs/<experiment>/<time>-<seed>/`` with the configuration, its origin and the environment.
 
     ``about``: experiment → the first line of its file.
     """
@@ -93,7 +93,7 @@ def _new_run(config: DictConfig, overrides: Sequence[str], about: Mapping[str, s
 
 
 def _new_folder(parent: Path, seed: int) -> Path:
-    """``<time>-<seed>``; a second run within the same second waits for the next one."""
+    """Creates the folder ``<time>-<seed>``; a second run within the same second waits for the next second."""
     while True:
         folder = parent / f"{time.strftime('%Y-%m-%dT%H-%M-%S')}-{seed}"
         try:
@@ -105,30 +105,30 @@ def _new_folder(parent: Path, seed: int) -> Path:
 
 
 def sweep_of(hydra: Any) -> dict[str, str] | None:
-    """The sweep that this run is a job of, though it may run as a process of its own; None where it is none."""
+    """Returns the sweep that this run is a job of, even if the job is a separate process; None if there is none."""
     if hydra.mode != RunMode.MULTIRUN:
         return json.loads(os.environ[SWEEP_VARIABLE]) if SWEEP_VARIABLE in os.environ else None
     folder = Path(hydra.sweep.dir)
-    # the jobs' own overrides hold one value of each list; the command line has all
+    # a job's own overrides have one value of each list; those of the command line have all
     shared = hydra.overrides.task if hydra.job.num is None else read_json(folder / SWEEP_COMMAND)["overrides"]
     return {"sweep": folder.name, "overrides": " ".join(shared), "folder": str(folder)}
 
 
 def write_stages(folder: Path, stages: Mapping[str, Mapping[str, Any]]) -> None:
-    """Record the stages so far, in order of running: where each lies, its fingerprint, and whether it was reused."""
+    """Writes the stages so far, in order of execution: folder, fingerprint, and whether the stage was reused."""
     if this_rank() == 0:
         write_json(folder / STAGES, stages)
 
 
 def write_summary(folder: Path, *, seconds: float) -> None:
-    """Write the last value of every metric by stage: the run has finished."""
+    """Writes the last value of every metric by stage, which marks the run as finished."""
     if this_rank() == 0:
         metrics = {stage: last_values(place) for stage, place, _ in stage_folders(folder)}
         write_json(folder / SUMMARY, {"seconds": round(seconds, 1), "metrics": metrics})
 
 
 def write_failure(folder: Path, error: Exception) -> None:
-    """Write what ended the run; the first rank that fails does. After a kill nothing is written."""
+    """Writes the cause of a failure, from the first rank that fails. After a kill nothing is written."""
     if (folder / FAILURE).exists():
         return
     failure = {"cause": f"{type(error).__name__}: {first_line(error)}", "ended": time.time()}
@@ -137,7 +137,7 @@ def write_failure(folder: Path, error: Exception) -> None:
 
 
 def git_sha() -> str:
-    """The commit of the code, with ``-dirty`` where tracked files differ; empty outside a repository."""
+    """Returns the commit of the code, with ``-dirty`` if tracked files differ; empty outside a repository."""
     command = ["git", "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"]
     try:
         return subprocess.run(command, cwd=Path(__file__).parent, capture_output=True, text=True).stdout.strip()
@@ -146,7 +146,7 @@ def git_sha() -> str:
 
 
 def environment() -> dict[str, Any]:
-    """The machine and the interpreter."""
+    """Returns a description of the machine, the interpreter and torch."""
     return {
         "system": platform.platform(),
         "python": f"{platform.python_implementation()} {platform.python_version()}",
@@ -159,7 +159,7 @@ def environment() -> dict[str, Any]:
 
 
 def processor() -> str:
-    """The processor's name, as far as the system knows it: on another one the last digits may differ."""
+    """Returns the processor's name as reported by the system; on another processor the last digits may differ."""
     known = Path("/proc/cpuinfo")
     lines = known.read_text(encoding="utf-8").splitlines() if known.is_file() else []
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
@@ -167,9 +167,9 @@ def processor() -> str:
 
 
 def installed() -> str:
-    """A lock file that ``pip install -r`` reads: one package a line, without this project.
+    """Returns a lock file for ``pip install -r``: one package per line, without this project.
 
-    A local build is a comment, as no index has it: ``torch==2.13.0  # 2.13.0+cpu``.
+    A local build is in a comment, because no index has it: ``torch==2.13.0  # 2.13.0+cpu``.
     """
     found = {one.metadata["Name"]: one.version for one in distributions() if one.metadata["Name"]}
     found.pop(PROJECT, None)

@@ -1,1 +1,1 @@
-"""Files, processes, devices, secrets and output of the machine that a run is on. Imports nothing of experiments."""
+"""Files, processes, devices, secrets and terminal output of the local machine. Imports nothing else of experiments."""

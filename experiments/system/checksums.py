@@ -1,6 +1,6 @@
-"""Hashes: of settings, of what files hold, and of each file of a folder, to notice later that one was damaged.
+"""Hashes of settings and file contents, and checksums of each file of a folder, to detect damage later.
 
-{"model.safetensors": {"bytes": 1024, "sha256": "…"}, …}        checksums of a folder; the name of a file alone is empty
+{"model.safetensors": {"bytes": 1024, "sha256": "…"}, …}        checksums of a folder; for a single file the name is ""
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from typing import Any
 
 LENGTH = 12
 BLOCK, STRIDE = 1 << 20, 1 << 25
-"""Of a file of weights its first and last MiB and one every 32 MiB: any size in seconds."""
+"""``content_hash`` reads the first and last MiB of a file and one MiB every 32 MiB: seconds for any size."""
 
 
 def fingerprint(content: Mapping[str, Any]) -> str:
-    """The first 12 hex digits of SHA-256 over the content as canonical JSON: key order does not matter."""
+    """The first 12 hex digits of SHA-256 over the content as canonical JSON; key order does not matter."""
     text = json.dumps(content, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:LENGTH]
 
@@ -25,7 +25,8 @@ def fingerprint(content: Mapping[str, Any]) -> str:
 def content_hash(path: Path, *, stride: int = STRIDE) -> str:
     """A hash over a file, or over the names, sizes and contents of all files of a folder.
 
-    Training changes weights everywhere, an editor changes one line of a data set: ``stride=BLOCK`` reads all of it.
+    It reads one MiB every ``stride`` bytes, and the last MiB. This suffices for weights, which training changes
+    everywhere. An edit of a data set may change a single line; ``stride=BLOCK`` reads everything.
     """
     digest = hashlib.sha256()
     for name, part in _parts(path).items():
@@ -39,17 +40,17 @@ def content_hash(path: Path, *, stride: int = STRIDE) -> str:
 
 
 def checksums(path: Path) -> dict[str, dict[str, int | str]]:
-    """Bytes and SHA-256 of a file, or of each file under a folder; nothing where there is neither."""
+    """Bytes and SHA-256 of a file, or of each file under a folder; empty if ``path`` does not exist."""
     return {name: {"bytes": part.stat().st_size, "sha256": _sha256(part)} for name, part in _parts(path).items()}
 
 
 def damage(path: Path, marked: Mapping[str, Any], *, what: str) -> str | None:
-    """What is wrong with the files of these marks, in a sentence that names the first; None: nothing.
+    """A sentence about the first file that does not match its checksum; None if all match.
 
     Args:
-        path: the file or the folder that was marked.
-        marked: its marks. Files that came later are not looked at.
-        what: the noun for ``path``.
+        path: the file or the folder of the checksums.
+        marked: the result of :func:`checksums`. Files that were added later are not checked.
+        what: the noun for ``path`` in the sentence.
     """
     if not path.exists():
         return f"{what} {path} is missing"
@@ -66,7 +67,7 @@ def damage(path: Path, marked: Mapping[str, Any], *, what: str) -> str | None:
 
 
 def _parts(path: Path) -> dict[str, Path]:
-    """Each file by its name within the folder; a file alone has the empty name."""
+    """Relative name → path of each file in a folder; a single file has the name ""."""
     if path.is_file():
         return {"": path}
     return {str(part.relative_to(path)): part for part in sorted(path.rglob("*")) if part.is_file()}

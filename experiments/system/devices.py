@@ -1,4 +1,4 @@
-"""Cores, memory and GPUs of this machine; cores and GPUs divided among the jobs that run on it at the same time.
+"""Cores, memory and GPUs of this machine, and how cores and GPUs are divided among jobs that run at the same time.
 
 8 GPUs, 3 jobs at once, trainer.devices=2      groups 0,1 · 2,3 · 4,5
 2 GPUs, 3 jobs at once, trainer.devices=1      groups 0 · 1 · 0
@@ -16,32 +16,32 @@ from typing import Any
 from experiments.system.files import lock
 
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
-"""Variables that limit the threads of the libraries below torch."""
+"""Variables that limit the threads of the libraries that torch uses."""
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 GPU_GROUPS, SEPARATOR = "CONTRASTIVE_REASONING_GPU_GROUPS", ";"
-"""The variable by which a sweep gives its jobs the groups of GPUs."""
+"""The variable that holds the GPU groups of a sweep's jobs, and the separator between groups."""
 
 
 def cores() -> int:
-    """Cores that this process may use: a batch system gives it fewer than the machine has."""
+    """Number of cores that this process may use; under a batch system these may be fewer than the machine has."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def cores_each(at_once: int) -> int:
-    """Those cores divided among so many jobs, at least one for each."""
+    """Cores per job if ``at_once`` jobs share them; at least one."""
     return max(1, cores() // at_once)
 
 
 def host_memory() -> float:
-    """GiB of this machine's memory, whoever uses it."""
+    """Total memory of this machine in GiB, used or free."""
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
 
 
 def gpu_groups(trainers: Sequence[Any], at_once: int) -> list[str]:
-    """For each of ``at_once`` jobs its value of ``CUDA_VISIBLE_DEVICES``, as many GPUs as the largest job needs.
+    """One value of ``CUDA_VISIBLE_DEVICES`` for each of ``at_once`` jobs, with as many GPUs as the largest job needs.
 
-    Empty where nothing has to be divided: one job at a time, none that uses a GPU, fewer GPUs than a job needs, or a
-    job that names its devices or takes all of them. ``trainers``: the node ``trainer`` of the jobs.
+    Empty if GPUs are not divided: one job at a time, no job that uses a GPU, fewer GPUs than a job needs, or a job that
+    names its devices or takes all of them. ``trainers``: the config node ``trainer`` of each job.
     """
     counts = [trainer.devices for trainer in trainers if trainer.accelerator in ("auto", "cuda", "gpu")]
     if at_once < 2 or not counts or not all(type(count) is int and count > 0 for count in counts):
@@ -52,17 +52,20 @@ def gpu_groups(trainers: Sequence[Any], at_once: int) -> list[str]:
 
 
 def visible_gpus() -> list[str]:
-    """The names of the GPUs that this process may use: those of ``CUDA_VISIBLE_DEVICES``, else all by number."""
-    if (named := os.environ.get(VISIBLE)) is not None:  # as CUDA does, up to the first invalid one
+    """Names of the GPUs that this process may use: those in ``CUDA_VISIBLE_DEVICES``, else all by number."""
+    if (named := os.environ.get(VISIBLE)) is not None:  # like CUDA, read up to the first invalid name
         return list(takewhile(lambda name: name and not name.startswith("-"), map(str.strip, named.split(","))))
-    import torch  # takes seconds, which jobs on CPUs need not spend
+    import torch  # slow to import, and not needed for jobs on CPUs
 
     return [str(number) for number in range(torch.cuda.device_count())]
 
 
 @contextmanager
 def gpus_of_job(folder: Path) -> Iterator[dict[str, str]]:
-    """The variables of a job of the sweep in ``folder``: until the block ends it has the first free group of GPUs."""
+    """Reserves the first free GPU group of the sweep in ``folder`` during the block; yields the job's variables.
+
+    Yields an empty mapping if there are no groups or none is free.
+    """
     for number, gpus in enumerate(filter(None, os.environ.get(GPU_GROUPS, "").split(SEPARATOR))):
         with lock(folder / f".gpus-{number}", wait=False) as free:
             if free:

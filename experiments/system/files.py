@@ -1,7 +1,7 @@
-"""Files that are written whole or not at all, locks, and names that are safe as folders.
+"""Atomic file writes, locks, and names that are safe for folders.
 
-A file is written beside its place, synced to disk, then renamed; the folder's names are synced after that. Neither a
-reader, a killed run nor a power cut leaves half of one.
+A file is written under a temporary name, synced to disk, then renamed; after that its folder is synced. So no reader
+sees half a file, and neither a killed run nor a power cut leaves one under its final name.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from omegaconf import OmegaConf
 from experiments.system.secrets import hide_secrets
 
 PARTIAL = re.compile(r"\..+\.([1-9]\d{0,8})")
-"""The name of a file that is being written; the number is that of the process."""
+"""Matches the name of a file that is being written; the number is the process id."""
 LONGEST_NAME = 100
-"""Characters; file systems take 255 bytes, and endings are added."""
+"""Characters. File systems allow 255 bytes, and suffixes are added."""
 LONGEST_JOINED = 150
-"""Bytes of several names joined to one."""
+"""Most bytes of several names joined into one."""
 REFUSED = frozenset(r'/\:*?"<>|')
-"""Characters that some file system does not accept in a name."""
+"""Characters that at least one file system does not accept in a name."""
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a text, with the secrets of the environment hidden in it: such files are shared."""
+    """Writes a text atomically and hides the environment's secrets in it, because such files are shared."""
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = partial_of(path)
     partial.write_text(hide_secrets(text), encoding="utf-8")
@@ -49,22 +49,22 @@ def write_yaml(path: Path, content: Mapping[str, Any]) -> None:
 
 
 def partial_of(path: Path) -> Path:
-    """Where this process writes a file before it is renamed to ``path``."""
+    """Returns the temporary path under which this process writes a file before renaming it to ``path``."""
     return path.with_name(f".{path.name}.{os.getpid()}")
 
 
 def put_in_place(partial: Path, path: Path) -> None:
-    """Rename a complete file to its final name, replacing an earlier one atomically."""
+    """Renames a complete file to its final name, replacing an earlier one atomically."""
     sync(partial)
     os.replace(partial, path)
     sync(path.parent)
 
 
 def clear_partials(folder: Path) -> None:
-    """Remove unfinished files that processes of this machine left behind when they died.
+    """Removes unfinished files of processes on this machine that have died.
 
-    In a container the next process may have the number of the one before: files with this process's own number count
-    as left behind, so call this only when it is writing nothing there.
+    In a container the next process may have the same id as the last one. So files with this process's own id are
+    removed too: call this only while this process writes nothing in ``folder``.
     """
     for path in folder.rglob(".*"):
         found = PARTIAL.fullmatch(path.name)
@@ -73,7 +73,7 @@ def clear_partials(folder: Path) -> None:
 
 
 def sync(path: Path) -> None:
-    """Flush a file, or the names in a folder, to disk."""
+    """Flushes a file, or the names in a folder, to disk."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -82,7 +82,7 @@ def sync(path: Path) -> None:
 
 
 def sync_all(path: Path) -> None:
-    """Flush a file, or a folder with everything in it, and their names to disk. Does nothing where ``path`` is not."""
+    """Flushes a file or a whole folder, and their names, to disk. Does nothing if ``path`` does not exist."""
     if path.exists():
         for part in [*(path.rglob("*") if path.is_dir() else ()), path, path.parent]:
             sync(part)
@@ -90,9 +90,9 @@ def sync_all(path: Path) -> None:
 
 @contextmanager
 def lock(path: Path, *, wait: bool = True) -> Iterator[bool]:
-    """Hold a file's lock; yields False where another process holds it and we do not ``wait``.
+    """Holds a lock on a file and yields True; yields False if ``wait`` is False and another process holds the lock.
 
-    The system frees it when its holder ends, however it ends.
+    The operating system releases the lock when its holder ends for any reason.
     """
     held = FileLock(path)
     try:
@@ -107,7 +107,7 @@ def lock(path: Path, *, wait: bool = True) -> Iterator[bool]:
 
 
 def name_flaw(name: str) -> str | None:
-    """Why a name cannot be that of a folder, in words that follow the name; None for one that can."""
+    """Returns why a name is not valid for a folder, as a phrase to follow the name; None if it is valid."""
     refused = sorted(REFUSED.intersection(name))
     flaws = {
         "is blank": not name.strip(),
@@ -121,14 +121,14 @@ def name_flaw(name: str) -> str | None:
 
 
 def plain_name(name: str, *, what: str) -> str:
-    """The name itself, which is one plain part of a path. ``what``: its key, for the ValueError about any other."""
+    """Returns ``name``. Raises ValueError, which names the key ``what``, unless it is one plain part of a path."""
     if flaw := name_flaw(name):
         raise ValueError(f"{what}={quoted(name)} {flaw}")
     return name
 
 
 def plain_path(name: str, *, what: str) -> str:
-    """A name like ``val/completions``, each part of which is plain; else as :func:`plain_name`."""
+    """Like :func:`plain_name`, for names such as ``val/completions`` whose parts are all plain."""
     for part in name.split("/"):
         if flaw := name_flaw(part):
             raise ValueError(f"{what}={quoted(name)}: {part!r} {flaw}")
@@ -136,15 +136,15 @@ def plain_path(name: str, *, what: str) -> str:
 
 
 def join_names(names: Sequence[str]) -> str:
-    """One name for several plain ones, ``NAME+NAME``; where that is long, its beginning and a hash of them all."""
+    """Joins plain names to ``NAME+NAME``; if that is too long, returns its beginning and a hash of all names."""
     whole = "+".join(names)
     if len(whole.encode()) <= LONGEST_JOINED:
         return whole
-    # a plain name may hold a plus, but no newline
+    # a plain name may contain a plus sign, but no newline
     mark = "-" + hashlib.sha256("\n".join(names).encode()).hexdigest()[:12]
     return whole.encode()[: LONGEST_JOINED - len(mark)].decode(errors="ignore") + mark
 
 
 def quoted(name: str) -> str:
-    """A name in quotes for a message, cut where it is long."""
+    """Returns a name in quotes for a message, cut to ``LONGEST_NAME`` characters."""
     return repr(name) if len(name) <= LONGEST_NAME else f"{name[:LONGEST_NAME]!r}…"

@@ -1,7 +1,7 @@
-"""The ranks of a run on several devices, started and stopped together.
+"""Starts and stops the ranks of a run on several devices together.
 
     make exp … trainer=ddp ──► this process ──► rank 0, rank 1, …      the same command again, with RANK and WORLD_SIZE
-                                  └─ forwards signals; the first rank that fails ends the others
+                                  └─ forwards signals; after the first failure of a rank, kills the others
 
 torchrun, or srun with torchrun on every node, sets the same variables. Each job of a sweep starts its own ranks.
 """
@@ -30,14 +30,15 @@ FAILED, INTERRUPTED = 1, 128 + signal.SIGINT
 GOOD_CODES = (0, INTERRUPTED)
 """Exit codes of ranks that did not fail."""
 GRACE_SECONDS = 10
-"""Between the first failure of a rank and the kill of those that wait for it."""
+"""Time between the first failure of a rank and the kill of the ranks that still run."""
 CLOCK_NS = 20_000_000
-"""The time of a file may lie so many ns before the clock's."""
+"""File timestamps may be this many ns behind the clock."""
 WAIT = timedelta(hours=3)
-"""The longest that a rank waits for another one. Longer than any phase may take before the watchdog dumps where each
-rank is: the ranks that wait would otherwise end the one that hangs before that. A rank that died is noticed at once."""
+"""Longest time that a rank waits for another one. It exceeds any phase's limit, after which the watchdog dumps where
+each rank is; otherwise the waiting ranks would end a hanging rank before the dump. A dead rank is noticed at once."""
 CAUSES, PIPED = "CONTRASTIVE_REASONING_CAUSES", "CONTRASTIVE_REASONING_PIPED"
-"""Variables of a rank that was started here: the folder for the cause of its failure; its stdin ends when we do."""
+"""Variables of a rank started here: the folder for the cause of its failure; a mark that its stdin is a pipe that ends
+with the launcher."""
 
 
 def launched() -> bool:
@@ -55,22 +56,23 @@ def is_rank_zero() -> bool:
 
 
 def launcher_reports_cause() -> bool:
-    """Whether the launcher prints why this rank failed: ours does, torchrun and srun do not."""
+    """Whether the launcher prints why this rank failed: :func:`launch` does, torchrun and srun do not."""
     return CAUSES in os.environ
 
 
 def launch(command: Sequence[str], processes: int, *, variables: Mapping[str, str]) -> int:
-    """Run the command as so many ranks of this machine; returns the exit code of the first that failed, or 0 or 130.
+    """Runs the command as ``processes`` ranks on this machine.
 
-    Each has its share of the cores, or as many threads as ``OMP_NUM_THREADS`` or ``MKL_NUM_THREADS`` allows.
-    Each SIGINT or SIGTERM is forwarded; a rank may take as long as it needs to stop.
+    Returns the exit code of the first rank that failed, else 0, or 130 after an interrupt. Each rank gets its share of
+    the cores, or as many threads as ``OMP_NUM_THREADS`` or ``MKL_NUM_THREADS`` allows. Each SIGINT or SIGTERM is
+    forwarded, without a time limit for the ranks to stop.
     """
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         free_port = probe.getsockname()[1]
     with tempfile.TemporaryDirectory() as causes:
         address = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port)}
-        # with it Lightning reads torchrun's variables, without it SLURM's, which describe one task of the job
+        # with TORCHELASTIC_RUN_ID Lightning reads torchrun's variables; otherwise SLURM's, which describe one task
         ours = {"TORCHELASTIC_RUN_ID": "ranks", CAUSES: causes, PIPED: "1"}
         threads = {} if set(THREADS) & set(os.environ) else dict.fromkeys(THREADS, str(cores_each(processes)))
         sizes = {"WORLD_SIZE": str(processes), "LOCAL_WORLD_SIZE": str(processes), "GROUP_RANK": "0"}
@@ -80,7 +82,7 @@ def launch(command: Sequence[str], processes: int, *, variables: Mapping[str, st
                 command,
                 env={**shared, "RANK": str(rank), "LOCAL_RANK": str(rank)},
                 stdin=subprocess.PIPE,
-                start_new_session=True,  # Ctrl-C reaches this process alone, which forwards it once
+                start_new_session=True,  # Ctrl-C reaches only this process, which forwards it once
             )
             for rank in range(processes)
         ]
@@ -94,7 +96,10 @@ def launch(command: Sequence[str], processes: int, *, variables: Mapping[str, st
 
 
 def _wait_for_all(ranks: Sequence[subprocess.Popen[bytes]], causes: Path) -> tuple[int, int]:
-    """Wait for every rank, after the first failure for ``GRACE_SECONDS`` only. The exit code that counts, and whose."""
+    """Waits for all ranks, but at most ``GRACE_SECONDS`` after the first failure.
+
+    Returns the exit code of the launch and the rank that it comes from.
+    """
     first: int | None = None
     deadline, alive, killed = float("inf"), dict.fromkeys(range(len(ranks)), time.time_ns()), set[int]()
     while running := [number for number, rank in enumerate(ranks) if _is_running(rank, number, alive)]:
@@ -114,7 +119,7 @@ def _wait_for_all(ranks: Sequence[subprocess.Popen[bytes]], causes: Path) -> tup
 
 
 def _is_running(rank: subprocess.Popen[bytes], number: int, alive: dict[int, int]) -> bool:
-    """Whether a rank runs; if so ``alive`` gets the time, in ns, before which it was seen running."""
+    """Whether a rank is running. If so, sets its entry in ``alive`` to the time in ns just before the check."""
     now = time.time_ns()
     if rank.poll() is not None:
         return False
@@ -123,11 +128,12 @@ def _is_running(rank: subprocess.Popen[bytes], number: int, alive: dict[int, int
 
 
 def _first_failure(ranks: Sequence[subprocess.Popen[bytes]], causes: Path, alive: Mapping[int, int]) -> int | None:
-    """The rank that failed first, once any has ended in failure; a rank that was asked to stop did not fail.
+    """The rank that failed first, or None while no rank has ended in failure. An interrupted rank did not fail.
 
-    A rank that ends without writing a cause (killed, ``os._exit``) makes the others fail, and they may be gone before
-    it is noticed. So it comes before those with a cause, unless a cause was written while it still ran: it may have
-    ended because of that. Among ranks with a cause the earliest counts, even if it has not ended yet.
+    A rank that ends without writing a cause (killed, ``os._exit``) makes the others fail, and they may end before its
+    end is noticed. So it takes precedence over ranks with a cause, unless a cause was written while it was still
+    running: it may have ended because of that failure. Among ranks with a cause the earliest counts, even if it has not
+    ended yet.
     """
     codes = {number: _exit_code(rank) for number, rank in enumerate(ranks)}
     failed = [number for number, code in codes.items() if code not in (None, *GOOD_CODES)]
@@ -141,7 +147,7 @@ def _first_failure(ranks: Sequence[subprocess.Popen[bytes]], causes: Path, alive
 
 
 def _exit_code(rank: subprocess.Popen[bytes]) -> int | None:
-    """As a shell has it: 128 + the signal's number where a signal ended it; None while it runs."""
+    """The exit code as in a shell: 128 + the signal's number if a signal ended the rank; None while it is running."""
     code = rank.poll()
     return 128 - code if code is not None and code < 0 else code
 
@@ -163,9 +169,9 @@ def _forward_signals(ranks: Sequence[subprocess.Popen[bytes]]) -> Iterator[None]
 
 @contextmanager
 def process_group() -> Iterator[None]:
-    """Within it the ranks can communicate, if this process is one of several.
+    """Context manager in which the ranks can communicate; does nothing if this process is the only one.
 
-    Only rank 0 prints. A rank that fails reports why, and leaves without waiting for the others.
+    Only rank 0 prints to stdout. A rank that fails reports the cause and exits without waiting for the others.
     """
     if not launched():
         yield
@@ -180,20 +186,20 @@ def process_group() -> Iterator[None]:
         sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - as long as the process
     # the trainer assigns this rank's device, which may be the CPU
     backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
-    for name in ("default_pg_timeout", "default_pg_nccl_timeout"):  # DeepSpeed makes groups without naming one
+    for name in ("default_pg_timeout", "default_pg_nccl_timeout"):  # DeepSpeed creates groups without a timeout
         setattr(distributed_c10d, name, WAIT)
     distributed.init_process_group(backend, timeout=WAIT)
     try:
         yield
-    except BaseException as error:  # KeyboardInterrupt and SystemExit, too: the launcher prints this cause
+    except BaseException as error:  # also KeyboardInterrupt and SystemExit: the launcher prints the cause
         report_cause(error)
         raise
-    distributed.barrier()  # or a rank that still communicates finds the other gone, and aborts
+    distributed.barrier()  # otherwise a rank that still communicates with one that has ended would abort
     distributed.destroy_process_group()
 
 
 def report_cause(error: BaseException) -> None:
-    """Leave a line for the launcher of this rank; the first one stays."""
+    """Writes one line about the error for the launcher of this rank; only the first call has an effect."""
     folder = os.environ.get(CAUSES)
     if folder is None:
         return
@@ -202,7 +208,7 @@ def report_cause(error: BaseException) -> None:
 
 
 def _end_with_launcher() -> None:
-    """Exit when the launcher is gone, however it went: a rank alone would wait for ever, and keep its locks."""
-    while os.read(0, 4096):  # not sys.stdin, whose lock a thread must not hold when Python ends
+    """Exits when the launcher has ended for any reason; a rank alone would wait forever and keep its locks."""
+    while os.read(0, 4096):  # not sys.stdin: a thread must not hold its lock when Python ends
         pass
     os._exit(FAILED)

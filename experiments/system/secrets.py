@@ -1,7 +1,7 @@
-"""What must not leave this machine in files, pages or terminals: secrets of the environment, and local paths.
+"""Removes secrets of the environment, logins and local paths from text for files, pages and terminals.
 
-A variable is secret by its name (``HF_TOKEN``, ``MLFLOW_TRACKING_PASSWORD``, ``AWS_SECRET_ACCESS_KEY``, …), and so is
-the login in an address (``https://user:password@host``), whatever the variable is called.
+Secrets are the values of variables with certain names (``HF_TOKEN``, ``MLFLOW_TRACKING_PASSWORD``,
+``AWS_SECRET_ACCESS_KEY``, …), and the login in an address (``https://user:password@host``) in any variable.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from urllib.parse import quote, unquote
 
 SHORTEST = 8
-"""Characters of a value that is searched for: a shorter one occurs in ordinary text by chance."""
+"""Fewest characters of a value to search for; a shorter one occurs in ordinary text by chance."""
 HIDDEN = "***"
 SECRET_NAME = re.compile(
     r"SECRET|PASSWORD|PASSWD|PASSPHRASE|(?:^|_)(?:TOKEN|API_?KEY|KEY|PAT|CREDENTIAL)S?(?:_|$)"
@@ -26,26 +26,27 @@ LOCAL_PATH = re.compile(r"(?<![\w./:~-])(?:(?:sqlite|file):/*)?(?:~|/[A-Za-z_.])
 
 
 def without_login(address: str) -> str:
-    """An address without the user and the password in it."""
+    """Returns an address without its user and password."""
     return LOGIN.sub("", address)
 
 
 def without_paths(text: str) -> str:
-    """The text with local paths cut to their last part: ``/home/ann/models/x`` becomes ``…/x``."""
+    """Returns the text with local paths cut to their last part: ``/home/ann/models/x`` becomes ``…/x``."""
     return LOCAL_PATH.sub(lambda path: f"…/{path[0].rstrip('/').rpartition('/')[2]}", text)
 
 
 def hide_secrets(text: str, environment: Mapping[str, str] = os.environ) -> str:
-    """The text with every secret of the environment replaced by ``***``."""
+    """Returns the text with every secret of the environment replaced by ``***``."""
     for secret, _ in sorted(_secrets(environment), key=lambda found: -len(found[0])):
         text = text.replace(secret, HIDDEN)
     return text
 
 
 def secret_finder(environment: Mapping[str, str] = os.environ) -> Callable[[str], str | None]:
-    """A function that names the variable whose secret a text holds or asks for by ``${oc.env:NAME}``, or None.
+    """Returns a function from a text to the name of a secret variable in it, or None.
 
-    The environment is read once.
+    A text has a secret if it contains the value or references the variable by ``${oc.env:NAME}``. The environment is
+    read once.
     """
     secrets = list(_secrets(environment))
 
@@ -57,7 +58,7 @@ def secret_finder(environment: Mapping[str, str] = os.environ) -> Callable[[str]
 
 
 def _secrets(environment: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Each secret, as it is and as it is written in an address or in JSON, with the variable that holds it."""
+    """Yields each secret, also in its URL-quoted and JSON forms, with the name of its variable."""
     for name, value in environment.items():
         found = [value] if SECRET_NAME.search(name) else []
         for login in LOGIN.findall(value):

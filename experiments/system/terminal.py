@@ -1,4 +1,4 @@
-"""What this process prints: no secrets, no crash over a character or a closed pipe, no noise of libraries."""
+"""Output of this process: hides secrets, survives unencodable characters and closed pipes, silences library noise."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from experiments.system.secrets import SHORTEST, hide_secrets
 
 NOISE = (
     r".*treespec, LeafSpec.*",
-    r".*module\(s\) in eval mode at the start of training.*",  # frozen parts are so on purpose
-    r".*Using ModelCheckpoint with manual optimization.*",  # the state after the update is what we want
+    r".*module\(s\) in eval mode at the start of training.*",  # frozen parts are in eval mode on purpose
+    r".*Using ModelCheckpoint with manual optimization.*",  # the state after the update is intended
     r".*does not have many workers.*",
     r".*You have overridden `\w+` in `LightningModule`.*",
     r".*Checkpoint directory .* exists and is not empty.*",
     r".*to use `self.log\(.*, sync_dist=True\)`.*",  # ranks agree on a number before they log it
     r".*`torch.distributed.\w+` is deprecated.*",  # deepspeed calls it
-    r".*DeepSpeed handles gradient clipping internally.*",  # it is given our norm
+    r".*DeepSpeed handles gradient clipping internally.*",  # the strategy passes the module's gradient_clip
     r".*each worker will save a shard of the checkpoint.*",  # the stage writes one file at its end
-    r".*checkpoint that ended before the epoch ended.*",  # our loaders start where the step says
+    r".*checkpoint that ended before the epoch ended.*",  # the data loaders start at the restored step
 )
 QUIET_LOGGERS = (
     "lightning.pytorch.utilities.rank_zero",
@@ -33,9 +33,9 @@ QUIET_LOGGERS = (
 
 
 def be_quiet() -> None:
-    """Switch off what the libraries print and nobody needs; errors and our own lines remain.
+    """Silences the libraries' irrelevant output; errors and the project's own output remain.
 
-    Call before the libraries are imported: progress bars for reading local files are decided at import.
+    Call it before importing the libraries: they read the setting for progress bars over local files at import.
     """
     os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
@@ -48,8 +48,8 @@ def be_quiet() -> None:
 class ProtectedStream:
     """A text stream that hides secrets, replaces characters it cannot encode, and goes silent once its reader is gone.
 
-    A part that fails may quote its token, in a warning, a traceback of Hydra's, an error of ours or the log of a job:
-    all of them end in the two streams of the process. In all else it is the stream that it wraps.
+    A failing part may quote its token in a warning, a Hydra traceback, an error of this project or a job's log. All of
+    these go through the two streams of the process. Everything else is delegated to the wrapped stream.
     """
 
     def __init__(self, stream: TextIO) -> None:
@@ -75,7 +75,7 @@ class ProtectedStream:
             self._go_silent()
 
     def _go_silent(self) -> None:
-        """Send the rest to nowhere, what the stream still buffers too: ``| head`` must not fail a run."""
+        """Redirects the stream, including its buffered text, to the null device: ``| head`` must not fail a run."""
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, self._stream.fileno())
         os.close(nowhere)
@@ -85,7 +85,7 @@ class ProtectedStream:
 
 
 def protect_output() -> None:
-    """Protect this process's stdout and stderr from now on; not what writes to the descriptors past Python."""
+    """Wraps stdout and stderr of this process; code that writes to the file descriptors directly is not covered."""
     streams: Any = sys
     for name in ("stdout", "stderr"):
         if not isinstance(stream := getattr(sys, name), ProtectedStream | None):
@@ -93,10 +93,10 @@ def protect_output() -> None:
 
 
 def first_line(error: BaseException) -> str:
-    """The first line of an error's message that is not blank; the error's type where it has none."""
+    """Returns the first line of an error's message that is not blank; the error's type if there is none."""
     return next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
 
 
 def one_line(error: BaseException) -> str:
-    """An error's whole message in one line; the error's type where it has none."""
+    """Returns an error's whole message in one line; the error's type if it has none."""
     return " ".join(str(error).split()) or type(error).__name__
