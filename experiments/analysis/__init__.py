@@ -1,1 +1,1 @@
-"""Runs as arms, and arms as tables, curves and gains, by what the tracker holds of them."""
+"""Groups tracked runs into arms, and shows arms as tables, curves and gains."""

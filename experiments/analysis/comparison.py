@@ -1,14 +1,14 @@
-"""What is compared: the finished runs of some experiments as arms, each with its baseline, over evaluation sets.
+"""Comparison of the finished runs of experiments as arms, each with its baseline, over evaluation sets.
 
-grpo                      one arm that is plainly a baseline: every other is compared with it
+grpo                      one possible baseline: every other arm is compared with it
 clipo            → grpo
 
-grpo · dapo               several: each of the others with the one of its own setting, as papers print
+grpo · dapo               several: every other arm is compared with the one of its own setting, as in papers
 clipo · dapo     → grpo · dapo
 grpo · gspo
 clipo · gspo     → grpo · gspo
 
-A study fixed beforehand which of its runs count and, where it is compared alone, metric and baseline.
+A study fixes in advance which of its runs count and, if it is compared alone, the metric and the baseline.
 """
 
 from __future__ import annotations
@@ -40,44 +40,44 @@ from experiments.studies.plan import START, Study
 
 CURVE = "val/verifier/accuracy_sampled"
 SETTING = ("scale", "family", "task", "objective", "advantage", "debug")
-"""Tags in which an arm and its baseline agree, where there are several baselines."""
+"""Tags that an arm and its baseline must share if there are several baselines."""
 METHOD = ("experiment", "arm", "reward", "critic", "loss")
-"""Axes, and the first parts of parameters, in which a method differs from its baseline."""
+"""Axes, and first parts of parameter names, that may differ between an arm and its baseline."""
 MOST_NOTED = 5
 
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """What a command was asked to compare."""
+    """The arguments of a comparison."""
 
     names: Sequence[str]
     metric: str | None = None
-    """By its name for the main set; None: see :func:`default_metric`."""
+    """Its name for the main set; None: see :func:`default_metric`."""
     sets: Sequence[str] | None = None
-    """The columns; None: all that the runs have."""
+    """The columns; None: all sets that the runs have."""
     by: Sequence[str] | None = None
-    """Tags and parameters that make an arm; None: as many as keep unlike runs apart."""
+    """Tags and parameters that define an arm; None: as many as separate runs with different settings."""
     baseline: str | None = None
-    """An arm's label, or a value that only one arm has; None: see :func:`baselines_of`."""
+    """An arm's label, or a value that only one arm has; None: chosen by :func:`baselines_of`."""
     curve: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Preregistration:
-    """What studies among the experiments fixed before their runs."""
+    """What the studies among the experiments fix before their runs."""
 
     studies: Collection[str] = ()
-    """Their names; of other experiments every finished run counts."""
+    """Names of the studies; every finished run of another experiment counts."""
     run_ids: Collection[str] = ()
-    """The runs of studies that count."""
+    """The runs of the studies that count."""
     study: Study | None = None
-    """The study, where it is compared alone: it fixes metric and baseline."""
+    """The study, if it is compared alone; it fixes metric and baseline."""
     notes: Sequence[str] = ()
-    """What a reader should know of the runs that do not count."""
+    """Notes on the counted and the excluded runs."""
 
     @property
     def rule(self) -> Rule:
-        """Over which seeds an arm is compared with its baseline."""
+        """The rule that chooses the seeds over which an arm is compared with its baseline."""
         if self.study is None:
             return difference_over_shared_seeds
         return partial(difference_in_a_study, start_per_seed=self.study.start_per_seed)
@@ -88,20 +88,20 @@ NOTHING_FIXED = Preregistration()
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """The arms side by side, each baseline above those that are compared with it."""
+    """The arms side by side, each baseline above the arms that are compared with it."""
 
     request: Request
     table: SetTable
     rule: Rule
     notes: Sequence[str]
-    """What a reader should know and the table alone would hide."""
+    """Facts that the reader needs and the table does not show."""
 
 
 def preregistration(tracker: Tracker, studies: Sequence[Study], *, alone: bool) -> Preregistration:
-    """What these studies fix; ``alone``: nothing else is compared.
+    """The preregistration of these studies; ``alone``: nothing else is compared.
 
     Raises:
-        StudyError: for one of which no run counts today.
+        StudyError: for a study that MLflow does not have, or with finished runs of which none counts today.
     """
     if not studies:
         return NOTHING_FIXED
@@ -123,7 +123,7 @@ def preregistration(tracker: Tracker, studies: Sequence[Study], *, alone: bool) 
 
 
 def comparison_of(tracker: Tracker, request: Request, fixed: Preregistration = NOTHING_FIXED) -> Comparison:
-    """Read a comparison from MLflow; ``fixed``: which runs count, and what holds where nothing else is requested.
+    """Reads a comparison from MLflow; ``fixed`` gives the runs that count, and defaults for metric, axes and baseline.
 
     Raises:
         Refused: for names, metrics, sets, axes or a baseline that do not exist.
@@ -162,13 +162,14 @@ def comparison_of(tracker: Tracker, request: Request, fixed: Preregistration = N
 
 
 def baselines_of(arms: Sequence[ArmRuns], request: str | None) -> list[int | None]:
-    """For each arm the place of its baseline; None of a baseline, and where none can be chosen.
+    """For each arm the index of its baseline; None for a baseline itself, and if none can be chosen.
 
-    A request is a label, or a value that only one arm has. Without one these are :func:`possible_baselines`, and of
-    several for each arm the only one that agrees with it in all but the method.
+    A request is a label, or a value that only one arm has. Without a request the candidates are
+    :func:`possible_baselines`. If there are several, an arm's baseline is the only candidate that agrees with it in
+    everything but the method.
 
     Raises:
-        Refused: for a request that no arm meets, or more than one.
+        Refused: for a request that matches no arm, or more than one.
     """
     candidates = possible_baselines(arms)
     if request is not None:
@@ -183,7 +184,7 @@ def baselines_of(arms: Sequence[ArmRuns], request: str | None) -> list[int | Non
 
 
 def possible_baselines(arms: Sequence[ArmRuns]) -> list[int]:
-    """The places of those named ``…baseline``; where none is, of those rewarded by the verifier alone."""
+    """The indices of arms with ``baseline`` in their label; if there are none, of arms whose reward is the verifier."""
     named = [place for place, arm in enumerate(arms) if "baseline" in arm.label]
     rewards = [{value_of(run, "reward") for run in arm.runs.values()} for arm in arms]
     verified = [place for place, reward in enumerate(rewards) if reward == {"verifier"}]
@@ -191,14 +192,14 @@ def possible_baselines(arms: Sequence[ArmRuns]) -> list[int]:
 
 
 def _setting(arm: ArmRuns) -> dict[str, str]:
-    """The tags that must be alike, and of what tells arms apart all but the method."""
+    """The tags that must agree, and the arm's own axes without those of the method."""
     run = next(iter(arm.runs.values()))
     own = {axis: value for axis, value in arm.values.items() if axis.partition(".")[0] not in METHOD}
     return {axis: value_of(run, axis) for axis in SETTING} | own
 
 
 def note_on_baselines(arms: Sequence[ArmRuns], against: Mapping[str, ArmRuns]) -> list[str]:
-    """Why an arm has no Δ, where there are several possible baselines."""
+    """Notes on why an arm has no Δ, if there are several possible baselines."""
     candidates = [arms[place].label for place in possible_baselines(arms)]
     if len(candidates) < 2:
         return []
@@ -212,7 +213,10 @@ def note_on_baselines(arms: Sequence[ArmRuns], against: Mapping[str, ArmRuns]) -
 
 
 def notes_on_arms(arms: Sequence[ArmRuns], *, starts_may_differ: bool = False) -> list[str]:
-    """Older runs that do not count, and arms whose runs differ in more than the seed, or the start where that may."""
+    """Notes on older runs that do not count, and on arms whose runs differ in more than the seed.
+
+    With ``starts_may_differ`` they may also differ in the policy that they start from.
+    """
     lines = []
     if older := sum(len(arm.members) - len(arm.runs) for arm in arms):
         lines.append(f"{older} older run(s) left out: a newer one of the same arm and seed counts.")
@@ -228,7 +232,7 @@ def notes_on_arms(arms: Sequence[ArmRuns], *, starts_may_differ: bool = False) -
 
 
 def first_few(texts: Sequence[str], *, joint: str = ", ") -> str:
-    """The first ``MOST_NOTED``, and how many more there are."""
+    """The first ``MOST_NOTED`` texts, and how many more there are."""
     more = f" and {len(texts) - MOST_NOTED} more" if len(texts) > MOST_NOTED else ""
     return joint.join(texts[:MOST_NOTED]) + more
 

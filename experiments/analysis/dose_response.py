@@ -1,11 +1,11 @@
-"""How well each arm's values ranked sibling steps in its own runs, beside what the arm gained over the baseline.
+"""Dose and response: how well each arm's values ranked sibling steps in its own runs, and the arm's gain.
 
-The dose is the metric train/steps/auroc_siblings (contrastive_reasoning/rewards/shaping.py), the mean over a
-run's rollout batches and then over seeds: by the verifier's verdicts, whatever the values were made of, so that an
-oracle has no 1 there; the response is the gain in the primary metric. Arms that value no steps have no dose. Where one
-of the two is no finite number, of an arm or of a seed, there is no point.
+The dose is the metric train/steps/auroc_siblings (contrastive_reasoning/rewards/shaping.py), averaged over a run's
+rollout batches and then over seeds. Its labels are the verifier's verdicts for every kind of value, so an oracle does
+not reach 1. The response is the gain over the baseline in the primary metric. Arms that value no steps have no dose. An
+arm or seed has no point if its dose or gain is not finite.
 
-In the picture large points are arms, numbered from left to right as in the legend; small ones are single seeds.
+In the picture, large points are arms, numbered from left to right as in the legend. Small points are single seeds.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ from experiments.studies.plan import Study
 from experiments.table import Table, with_sign
 
 LEAST_ARMS = 4
-"""For a correlation of ranks: three arms fall into one order or its reverse a third of the time."""
+"""The least number of arms for a rank correlation: by chance, three arms are in one order or its reverse a third of the
+time."""
 PICTURE = "study_dose_response.png"
 DOSE = (
     "AUROC among siblings: of two steps equally deep into the same problem, one of a rollout that the verifier "
@@ -45,40 +46,40 @@ CAPTION = (
     "the baseline's run of the same seed."
 )
 STYLES = [(colour, shape) for shape, colour in product("osD^v", COLOURS[1:])]
-"""Black is the baseline's."""
+"""Styles of the arms, without black, which is the baseline's colour."""
 
 
 def dose_response(rows: Sequence[ArmRow]) -> list[ArmRow]:
-    """The arms that value steps, the least dose first; the baseline is not among them."""
+    """The arms with a gain that value steps, in increasing order of dose, non-finite ones last; not the baseline."""
     valued = (row for row in rows if row.gain and row.auroc_siblings)
     return sorted(valued, key=lambda row: dose_of(row) if math.isfinite(dose_of(row)) else math.inf)
 
 
 def with_points(rows: Sequence[ArmRow]) -> list[ArmRow]:
-    """Those whose dose and gain are finite numbers."""
+    """The rows with a finite dose and gain."""
     return [row for row in rows if all(map(math.isfinite, point_of(row)[:2]))]
 
 
 def dose_of(row: ArmRow) -> float:
-    """The mean over seeds."""
+    """The dose of an arm: the mean over its seeds."""
     return fmean(row.auroc_siblings.values())
 
 
 def point_of(row: ArmRow) -> tuple[float, float, float]:
-    """Dose, gain and half its interval, the last two in percentage points."""
+    """Dose, gain and half the gain's interval; the last two in percentage points."""
     gain = row.gain.over_seeds if row.gain else None
     return dose_of(row), 100 * gain.value if gain else math.nan, 100 * gain.half if gain else math.nan
 
 
 def single_seeds(row: ArmRow) -> list[tuple[float, float]]:
-    """Dose and gain, in percentage points, of each seed that has both; empty for a single one."""
+    """Dose, and gain in percentage points, of each seed that has both; empty if only one seed has a dose."""
     gains = row.gain.by_seed if row.gain and len(row.auroc_siblings) > 1 else {}
     points = [(dose, 100 * gains[seed]) for seed, dose in row.auroc_siblings.items() if seed in gains]
     return [point for point in points if all(map(math.isfinite, point))]
 
 
 def rank_correlation(rows: Sequence[ArmRow]) -> float | None:
-    """Spearman's, of dose and gain over arms; None for too few points, or where all are equal in one of the two."""
+    """Spearman's correlation of dose and gain over arms; None for too few points, or if either is constant."""
     rows = with_points(rows)
     doses, gains = [dose_of(row) for row in rows], [row.gain.over_seeds.value for row in rows if row.gain]
     if len(rows) < LEAST_ARMS or len(set(doses)) == 1 or len(set(gains)) == 1:
@@ -97,7 +98,7 @@ def correlation_sentence(rows: Sequence[ArmRow]) -> str:
 
 
 def dose_section(study: Study, rows: Sequence[ArmRow]) -> str:
-    """For the end of the Markdown report, of one arm at least."""
+    """The section at the end of the Markdown report, for at least one arm."""
     found = correlation_sentence(rows) + ("" if rank_correlation(rows) is None else f" {ABOUT_CORRELATION}")
     cells = []
     for row in rows:
@@ -113,7 +114,7 @@ def dose_section(study: Study, rows: Sequence[ArmRow]) -> str:
 
 
 def draw_doses(study: Study, rows: Sequence[ArmRow]) -> Figure:
-    """One picture of the arms that value steps, the least dose first."""
+    """A picture of the arms that value steps, given in increasing order of dose."""
     rows = with_points(rows)
     figure = Figure(figsize=(8.8, max(5.6, 0.205 * len(rows) + 1.75)), layout="constrained")
     axes = figure.subplots()
@@ -128,7 +129,7 @@ def draw_doses(study: Study, rows: Sequence[ArmRow]) -> Figure:
         if not math.isnan(half):
             axes.vlines(x, y - half, y + half, color=colour, linewidth=1.3, alpha=0.75)
         axes.plot(x, y, color=colour, marker=shape, markersize=6, linestyle="none", label=f"{number}  {row.name}")
-        # beside its point, by turns above and below: neighbours are near each other in dose
+        # beside its point, alternately above and below, since neighbours have similar doses
         beside: dict[str, Any] = {"xytext": (9, 9 if number % 2 else -9), "textcoords": "offset points"}
         axes.annotate(str(number), (x, y), **beside, ha="center", va="center", fontsize=9, path_effects=outline)
     _set_limits(axes, rows)
@@ -141,7 +142,10 @@ def draw_doses(study: Study, rows: Sequence[ArmRow]) -> Figure:
 
 
 def _set_limits(axes: Axes, rows: Sequence[ArmRow]) -> None:
-    """All points, 0 and 0.5; of intervals at most half of that range more: with two seeds they would flatten it."""
+    """Sets limits that contain all points, x = 0.5 and y = 0.
+
+    Intervals extend the y-range by at most half on each side: those of two seeds would flatten the picture.
+    """
     points = [point_of(row) for row in rows]
     seeds = [point for row in rows for point in single_seeds(row)]
     xs = [0.5, *(x for x, _, _ in points), *(x for x, _ in seeds)]

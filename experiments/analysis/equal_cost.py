@@ -1,7 +1,7 @@
-"""An arm and its baseline where both have spent as much, in tokens or seconds: read from validation over cost.
+"""Comparison of an arm and its baseline at equal cost, in tokens or seconds, from the curves of validation over cost.
 
-A curve is read anywhere between its points by straight lines; before its first point it has the first value (what the
-policy could while, say, its critic was being trained); after its last one nothing is known.
+A curve is interpolated linearly between its points. Before its first point it has the first value, for example while
+the critic is being trained. After its last point it is undefined.
 """
 
 from __future__ import annotations
@@ -18,14 +18,18 @@ import numpy as np
 from experiments.analysis.statistics import Difference, difference
 
 RESAMPLES, SEED = 2000, 0
-"""Of every bootstrap of a study's report."""
+"""Settings of every bootstrap in a study's report."""
 SHARES = (0.25, 0.5, 1.0)
-"""Of the cost that both the arm and the baseline spent."""
+"""Shares of the cost that both the arm and the baseline reached."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class CostCurve:
-    """A quantity over cost, of one run or the mean of several; raises ValueError for no points, or costs that fall."""
+    """A quantity over cost, of one run or the mean of several.
+
+    Raises:
+        ValueError: for no points, unequal numbers of costs and values, or decreasing costs.
+    """
 
     costs: Sequence[float]
     values: Sequence[float]
@@ -47,15 +51,16 @@ class CostCurve:
         return low + (high - low) * (cost - left) / (right - left)
 
     def mean_height(self, cost: float) -> float:
-        """The area under the curve from nothing spent to ``cost``, divided by ``cost``."""
+        """The area under the curve from cost 0 to ``cost``, divided by ``cost``."""
         points = [0.0, *(between for between in self.costs if 0 < between < cost), cost]
         area = sum((right - left) * (self.at(left) + self.at(right)) / 2 for left, right in pairwise(points))
         return area / cost if cost > 0 else self.at(cost)
 
     def cost_of(self, value: float) -> float:
-        """The least cost at which ``value`` is reached; infinite where it never is.
+        """The least cost at which ``value`` is reached; infinite if it never is.
 
-        A point that is not finite does not reach it, and after one it is reached at the next measured point.
+        A non-finite point does not reach it. Between a non-finite point and one that reaches it the cost is the
+        latter's, without interpolation.
         """
         if value <= self.values[0] and math.isfinite(self.values[0]):
             return self.costs[0]
@@ -66,7 +71,10 @@ class CostCurve:
 
 
 def curve_of(values: Mapping[int, float], spent: Mapping[int, float], *, before: float) -> CostCurve | None:
-    """Values over what had been spent by then, both by step, and ``before`` step 0; None where no cost is known."""
+    """The curve of ``values`` over ``before`` + ``spent``, both by step, where ``before`` is the cost before step 0.
+
+    None if no costs are recorded, or none at a step that has a value.
+    """
     costs = {0: 0.0, **spent}
     steps = [step for step in sorted(values) if step in costs]
     if not spent or not steps:
@@ -75,7 +83,7 @@ def curve_of(values: Mapping[int, float], spent: Mapping[int, float], *, before:
 
 
 class MeanCurves:
-    """Means of chosen curves, which are each read once, at the costs of all."""
+    """Computes means of chosen curves, each of which is evaluated only once, at the costs of all curves."""
 
     def __init__(self, curves: Sequence[CostCurve]) -> None:
         self.costs = np.array(sorted({cost for curve in curves for cost in curve.costs}))
@@ -83,21 +91,21 @@ class MeanCurves:
         self.firsts, self.lasts = np.array([(curve.costs[0], curve.costs[-1]) for curve in curves]).T
 
     def of(self, chosen: np.ndarray) -> CostCurve:
-        """The mean of the curves at these places, which may be repeated, up to where all of them go."""
+        """The mean of the curves at these indices, which may repeat, up to the least of their last costs."""
         within = (self.costs >= self.firsts[chosen].min()) & (self.costs <= self.lasts[chosen].min())
-        with np.errstate(invalid="ignore"):  # a run that diverged counts too
+        with np.errstate(invalid="ignore"):  # a diverged run counts too
             means = self.values[chosen][:, within].mean(0)
         return CostCurve(costs=self.costs[within].tolist(), values=means.tolist())
 
 
 def mean_curve(curves: Sequence[CostCurve]) -> CostCurve:
-    """The mean over runs, up to where all of them go."""
+    """The mean over runs, up to the least of their last costs."""
     return MeanCurves(curves).of(np.arange(len(curves)))
 
 
 @dataclass(frozen=True, kw_only=True)
 class TimeToTarget:
-    """The middle 95% of what draws of seeds cost to reach the baseline's end; infinite where they never do."""
+    """The middle 95% of the costs at which resampled seeds reach the baseline's end; infinite if they never do."""
 
     low: float
     high: float
@@ -108,13 +116,13 @@ class TimeToTarget:
 def time_to_target(
     ours: Sequence[CostCurve], baseline: Sequence[CostCurve], *, same_seeds: bool, resamples: int, seed: int
 ) -> TimeToTarget:
-    """The interval of what ``mean_curve(ours)`` spends to reach the end of ``mean_curve(baseline)``.
+    """The bootstrap interval of the cost at which ``mean_curve(ours)`` reaches the end of ``mean_curve(baseline)``.
 
-        c* = the least cost at which the mean curve of the arm's drawn seeds has the value with which that of the
-             baseline's drawn seeds ends; ∞ where it never has
+        c* = the least cost at which the mean curve of the arm's drawn seeds reaches the last value of the mean curve
+             of the baseline's drawn seeds; ∞ if it never does
 
-    Of few seeds it is too narrow, as every bootstrap of them (see :func:`nested_difference`). There is a curve for each
-    seed; with ``same_seeds`` curve i of both sides has the same seed, and they are drawn together.
+    With few seeds it is too narrow, like every bootstrap (see :func:`nested_difference`). There is one curve per seed.
+    With ``same_seeds`` curve i of both sides has the same seed, and both are drawn together.
     """
     generator, means, targets = np.random.default_rng(seed), MeanCurves(ours), MeanCurves(baseline)
     costs = np.full(resamples, np.inf)
@@ -122,32 +130,32 @@ def time_to_target(
         drawn = generator.integers(len(ours), size=len(ours))
         others = drawn if same_seeds else generator.integers(len(baseline), size=len(baseline))
         costs[draw] = means.of(drawn).cost_of(targets.of(others).values[-1])
-    low, high = np.quantile(costs, [0.025, 0.975], method="inverted_cdf").tolist()  # nothing between a cost and ∞
+    low, high = np.quantile(costs, [0.025, 0.975], method="inverted_cdf").tolist()  # no mean of a cost and ∞
     return TimeToTarget(low=low, high=high, never=float(np.isinf(costs).mean()))
 
 
 @dataclass(frozen=True, kw_only=True)
 class AtCost:
-    """The validation curve at equal cost, the mean over seeds; what compares is None on the baseline's own row."""
+    """The validation curve at equal cost, as the mean over seeds; for the baseline itself the comparisons are None."""
 
     cost: float
-    """What the arm and the baseline both spent, in every seed: no other arm changes it."""
+    """The cost that the arm and the baseline reached in every seed; it does not depend on other arms."""
     values: Sequence[float]
-    """At each of ``SHARES`` of ``cost``."""
+    """The curve at each of ``SHARES`` of ``cost``."""
     gain: Difference | None
-    """Of the last of ``values`` over the baseline's."""
+    """The last of ``values`` minus the baseline's."""
     mean_height: float
-    """Area under the curve up to ``cost``, by ``cost``."""
+    """Area under the curve up to ``cost``, divided by ``cost``."""
     height_gain: Difference | None
-    """Of ``mean_height`` over the baseline's."""
+    """``mean_height`` minus the baseline's."""
     to_baseline: float
-    """The cost to reach the value with which the baseline's mean curve ends; infinite: it did not."""
+    """The cost to reach the last value of the baseline's mean curve; infinite if it is not reached."""
     time_to_target: TimeToTarget | None
-    """The interval of that over seeds; None also where either side has one run."""
+    """The interval of ``to_baseline`` over seeds; None also if either side has one run."""
 
 
 def at_cost(ours: Mapping[str, CostCurve], baseline: Mapping[str, CostCurve], *, own: bool) -> AtCost | None:
-    """Both by seed; None where one of the two counted no cost. ``own``: both are the baseline's."""
+    """Compares curves by seed; None if a side has no curves. ``own``: both sides are the baseline's."""
     if not ours or not baseline:
         return None
     cost = shared_cost([*ours.values(), *baseline.values()])
@@ -172,5 +180,5 @@ def at_cost(ours: Mapping[str, CostCurve], baseline: Mapping[str, CostCurve], *,
 
 
 def shared_cost(curves: Sequence[CostCurve]) -> float:
-    """How far all of the curves go."""
+    """The largest cost that all curves reach."""
     return min(curve.costs[-1] for curve in curves)

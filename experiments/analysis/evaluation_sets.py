@@ -1,7 +1,7 @@
-"""The evaluation sets that runs were tested on, as the columns of a comparison, and what papers printed for them.
+"""Evaluation sets as the columns of a comparison, and the published figures for them.
 
-``test/verifier/accuracy`` is of the suite's main set, ``test/gsm8k/verifier/accuracy`` of the set gsm8k, and
-``test/average/m_avg`` an average over sets of the quantity that the suite's ``quantity`` names.
+``test/verifier/accuracy`` is the metric of the suite's main set, ``test/gsm8k/verifier/accuracy`` that of the set
+gsm8k. ``test/average/m_avg`` is an average over sets of the quantity that the suite's ``quantity`` names.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from experiments.mlflow_sync import TrackedRun
 TEST, START = "test/", "start/"
 AVERAGE = f"{TEST}average/"
 MAIN = "main"
-"""The set whose metrics have plain names."""
+"""The set whose metric names contain no set name."""
 SAMPLED, GREEDY = "test/verifier/accuracy_sampled", "test/verifier/accuracy"
 
 
@@ -27,12 +27,12 @@ class Column:
 
     name: str
     heading: str
-    """As the paper heads it, else the name."""
+    """The paper's heading; else the set's name, or for ``main`` that of the test problems if all runs share it."""
     metric: str
 
     @property
     def start_metric(self) -> str:
-        """The same quantity before training; empty of what is no test."""
+        """The metric of the same quantity before training; empty if ``metric`` is not a test metric."""
         return START + self.metric.removeprefix(TEST) if self.metric.startswith(TEST) else ""
 
 
@@ -41,11 +41,11 @@ def columns_of(
 ) -> list[Column]:
     """The columns of ``metric``: those of ``sets`` in their order, else all that the runs have, averages last.
 
-    A metric is called by its name for the main set, as ``test/verifier/accuracy``; one of no test has itself for a
-    column. A published table gives order and headings.
+    ``metric`` is the name for the main set, such as ``test/verifier/accuracy``. A metric that is not a test metric is
+    the only column. A published table gives order and headings.
 
     Raises:
-        Refused: where no run has the metric in any set, or in one of ``sets``.
+        Refused: if no run has the metric in any set, or in one of ``sets``.
     """
     found = _metrics_by_set(runs, metric)
     if not found:
@@ -68,9 +68,9 @@ def columns_of(
 
 
 def default_metric(runs: Sequence[TrackedRun]) -> str:
-    """That of the published figures which the runs' suite names, so that these stand beside ours.
+    """The metric of the published figures that the runs' suite names, if a run has it, so that they can be compared.
 
-    Else success of sampled completions, and of greedy ones where no run was tested on samples.
+    Else success of sampled completions, or of greedy ones if only they were tested.
     """
     _, printed = _published_of(runs)
     if printed is not None and has_metric(runs, printed):
@@ -79,19 +79,22 @@ def default_metric(runs: Sequence[TrackedRun]) -> str:
 
 
 def has_metric(runs: Sequence[TrackedRun], metric: str) -> bool:
-    """Whether a run has ``metric`` of some evaluation set."""
+    """Whether any run has ``metric`` for any evaluation set."""
     ending = metric.removeprefix("test")
     return any(name.startswith(TEST) and name.endswith(ending) for run in runs for name in run.metrics)
 
 
 def published_beside(runs: Sequence[TrackedRun], metric: str) -> PublishedTable | None:
-    """The table that the suite of all these runs names; None where there is none, or it is of another metric."""
+    """The table that the suite of all these runs names; None if there is none, or if its metric is another."""
     name, printed = _published_of(runs)
     return published_table(name) if printed == metric else None
 
 
 def published_arm(arm: ArmRuns, table: PublishedTable | None) -> PublishedArm | None:
-    """The first row whose base model and settings, the most of them, all runs of ``arm`` have; None where none is."""
+    """The published row that all runs of ``arm`` reproduce in base model and settings; None if there is none.
+
+    Of several rows it is the one with the most settings, the first on a tie.
+    """
     trained = [row for row in table.arms if row.method != table.base] if table else []
     rows = [row for row in trained if all(_repeats(run, row) for run in arm.runs.values())]
     return max(rows, key=lambda row: len(row.settings), default=None)
@@ -104,7 +107,7 @@ def _repeats(run: TrackedRun, row: PublishedArm) -> bool:
 
 
 def _equal(ours: str, printed: str | float) -> bool:
-    """Numbers by their value; one that a run does not have, of a reward without temperature say, counts as equal."""
+    """Compares numbers by value; a number that the run lacks, such as an absent temperature, counts as equal."""
     if isinstance(printed, str):
         return ours == printed
     try:
@@ -114,7 +117,7 @@ def _equal(ours: str, printed: str | float) -> bool:
 
 
 def _published_of(runs: Sequence[TrackedRun]) -> tuple[str, str | None]:
-    """The published table of all these runs' suite, and its metric; None for the metric where there is no table."""
+    """The published table of all these runs' suite, and its metric; ``("", None)`` if there is no common table."""
     quantity = GREEDY.removeprefix(TEST)
     named = {(run.params.get("suite.published", ""), run.params.get("suite.quantity", quantity)) for run in runs}
     name, quantity = named.pop()
@@ -122,7 +125,7 @@ def _published_of(runs: Sequence[TrackedRun]) -> tuple[str, str | None]:
 
 
 def _metrics_by_set(runs: Sequence[TrackedRun], metric: str) -> dict[str, str]:
-    """Set or average → the name of its metric."""
+    """Set or average → the name of its metric in MLflow."""
     names = sorted({name for run in runs for name in run.metrics})
     found = {MAIN: metric} if metric in names else {}
     quantity = metric.removeprefix(TEST)

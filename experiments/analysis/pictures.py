@@ -1,6 +1,6 @@
-"""Pictures of a comparison: curves over training with bands over seeds, and what each arm gained, as bars.
+"""Pictures of a comparison: curves over training with bands over seeds, and bars of each arm's gain.
 
-Also what all pictures share: colours, limits, bands, captions.
+Also the parts that all pictures share: colours, limits, bands, captions.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from experiments.analysis.statistics import SeedEstimate, is_share, over_seeds
 from experiments.table import with_sign
 
 COLOURS = ("#000000", "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
-"""Okabe and Ito's palette without its yellow: told apart by colour-blind eyes and, with the dashes, in grey print."""
+"""Okabe and Ito's palette without yellow: distinct for colour-blind readers and, with the dashes, in grey print."""
 DASHES = ("-", "--", "-.", ":")
 LONGEST_OF_TWO = 36
-"""Characters of a label up to which two stand side by side above the picture."""
+"""Most characters of a label for which the legend has two columns."""
 CAPTION = (
     "Thick lines: mean over seeds. Thin lines: single seeds. Bands: 95% t-interval of the mean at each step, "
     "cut at the frame; none for a single seed."
@@ -47,12 +47,12 @@ class Curve:
 
     @property
     def steps(self) -> list[int]:
-        """The steps that every seed has, so that no mean changes because a seed drops out."""
+        """The steps that every seed has, so that the mean does not change where a seed ends."""
         return sorted(set.intersection(*(set(seed) for seed in self.seeds)))
 
     @property
     def values(self) -> list[float]:
-        """The finite ones of all seeds."""
+        """The finite values of all seeds."""
         return [value for seed in self.seeds for value in seed.values() if math.isfinite(value)]
 
     def estimates(self) -> list[SeedEstimate]:
@@ -61,9 +61,9 @@ class Curve:
 
 
 def draw_curves(curves: Sequence[Curve], *, metric: str, steps: str) -> Figure:
-    """All curves in one picture; the first, as a rule the baseline, is black. ``steps`` names the x axis."""
+    """Draws all curves in one picture; the first, usually the baseline, is black. ``steps`` is the x label."""
     columns = legend_columns(curve.label for curve in curves)
-    beyond = max(0, -(-len(curves) // columns) - 2)  # two lines of labels fit above the usual height
+    beyond = max(0, -(-len(curves) // columns) - 2)  # two legend lines fit into the default height
     figure = Figure(figsize=(7.2, 4.6 + 0.21 * beyond), layout="constrained")
     axes = figure.subplots()
     draw_on(axes, curves, metric=metric, places=range(len(curves)))
@@ -76,7 +76,7 @@ def draw_curves(curves: Sequence[Curve], *, metric: str, steps: str) -> Figure:
 
 
 def draw_on(axes: Axes, curves: Sequence[Curve], *, metric: str, places: Sequence[int]) -> None:
-    """All curves on these axes, each in the :func:`look` of its place; title, labels and legend are the caller's."""
+    """Draws all curves on these axes, each in the :func:`look` of its place, without title, labels and legend."""
     for curve, place in zip(curves, places, strict=True):
         _draw_curve(axes, curve, *look(place))
     values = [value for curve in curves for value in curve.values]
@@ -102,7 +102,7 @@ def _draw_curve(axes: Axes, curve: Curve, colour: str, dashes: str) -> None:
 
 
 def _dot_alone(axes: Axes, steps: Sequence[int], values: Sequence[float], **look: Any) -> None:
-    """Values between two gaps, of which no line is drawn."""
+    """Draws a dot for each value between two gaps, which has no line."""
     gaps = [True, *map(math.isnan, values), True]
     alone = [place for place in range(len(values)) if gaps[place : place + 3] == [True, False, True]]
     if alone:
@@ -110,7 +110,7 @@ def _dot_alone(axes: Axes, steps: Sequence[int], values: Sequence[float], **look
 
 
 def draw_gains(table: SetTable) -> Figure | None:
-    """A panel for each set with a bar for each arm that has a baseline, diamonds as published; None for no such arm."""
+    """Draws a panel per set with a bar for each arm that has a Δ, diamonds for published ones; None for no such arm."""
     names = [column.name for column in table.columns]
     labels = [arm.label for arm in table.arms if any(table.gain(name, arm.label) for name in names)]
     if not labels:
@@ -151,7 +151,7 @@ def _draw_bars(axes: Axes, table: SetTable, column: str, labels: Sequence[str]) 
     printed = {place: found[column] for place, found in deltas.items() if column in found}
     axes.plot([*printed.values()], [*printed], "D", color=PUBLISHED, markersize=6)
     axes.axvline(0, color="0.1", linewidth=1.0)
-    # of two seeds one interval may flatten every bar: to either side at most four times their range is shown
+    # the interval of two seeds may flatten every bar: each side extends by at most four times the range of the values
     shown = [0.0, *finite.values(), *printed.values()]
     further = 4.0 * (max(shown) - min(shown) or 1.0)
     low, high = max(min([*shown, *ends]), min(shown) - further), min(max([*shown, *ends]), max(shown) + further)
@@ -164,7 +164,7 @@ def _draw_bars(axes: Axes, table: SetTable, column: str, labels: Sequence[str]) 
 
 
 def limit_to(axes: Axes, values: Sequence[float], *, margin: float) -> None:
-    """Limits by the seeds' values, not by bands, with which two seeds would flatten every line; and a plain frame."""
+    """Sets y limits by the seeds' values, and a plain frame. Limits by bands would flatten the lines of two seeds."""
     low, high = min(values, default=0.0), max(values, default=0.0)
     around = margin * (high - low) or 0.05
     axes.set_ylim(low - around, high + around)
@@ -172,38 +172,38 @@ def limit_to(axes: Axes, values: Sequence[float], *, margin: float) -> None:
 
 
 def plain_frame(axes: Axes, *, axis: Literal["both", "x", "y"]) -> None:
-    """A grid for one axis or both under what is drawn, open above and to the right."""
+    """Draws a grid for one axis or both behind the data, and removes the top and right spines."""
     axes.grid(axis=axis, color="0.9")
     axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)
 
 
 def look(index: int) -> tuple[str, str]:
-    """Colour and dashes of the curve at this place, those of the first black and unbroken."""
+    """Colour and line style of the curve with this index; the first is black and solid."""
     return COLOURS[index % len(COLOURS)], DASHES[index // len(COLOURS) % len(DASHES)]
 
 
 def legend_columns(labels: Iterable[str]) -> int:
-    """How many labels stand side by side."""
+    """The number of columns of the legend."""
     return 2 if max(map(len, labels)) <= LONGEST_OF_TWO else 1
 
 
 def plain_text(text: str) -> str:
-    """A text that matplotlib does not read as a formula."""
+    """Escapes ``$``, so that matplotlib does not parse the text as a formula."""
     return text.replace("$", r"\$")
 
 
 def write_caption(figure: Figure, text: str, *, width: int) -> None:
-    """Under the picture, in lines of ``width`` characters."""
+    """Writes a caption below the picture, in lines of ``width`` characters."""
     figure.supxlabel(textwrap.fill(text, width), fontsize=8, color="0.35", x=0.02, ha="left")
 
 
 def finite_or_gap(values: Iterable[float]) -> list[float]:
-    """With nan for infinities: matplotlib leaves a gap for them, too, but warns."""
+    """The values with NaN for infinities, for which matplotlib also leaves a gap, but warns."""
     return [value if math.isfinite(value) else math.nan for value in values]
 
 
 def fill_band(axes: Axes, at: Sequence[float], estimates: Sequence[SeedEstimate], *, color: str) -> None:
-    """Their intervals, faintly; nothing where there is none."""
+    """Fills the intervals of the estimates in a faint colour; nothing where there is no interval."""
     low, high = (finite_or_gap(end) for end in ([e.low for e in estimates], [e.high for e in estimates]))
     axes.fill_between(at, low, high, color=color, alpha=0.13, linewidth=0)

@@ -1,4 +1,4 @@
-"""Points of a sweep or a comparison: runs that differ by seed alone, by the values that set them apart."""
+"""Points of a sweep or a comparison: runs that differ only in the seed, grouped by their other swept values."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ Values = Mapping[str, str]
 
 @dataclass(frozen=True, kw_only=True)
 class Point:
-    """One point of the sweep, its seeds together."""
+    """One point of the sweep, with all its seeds."""
 
     values: Values
-    """Without the seed."""
+    """The swept values without the seed."""
     seeds: Sequence[float]
-    """The metric of each."""
+    """The metric of each seed."""
 
     @property
     def estimate(self) -> SeedEstimate:
@@ -29,7 +29,7 @@ class Point:
 
 
 def points_of(values: Mapping[int, Values], metrics: Mapping[int, Mapping[str, float]], metric: str) -> list[Point]:
-    """Jobs that differ by seed alone as one point, the greatest mean first; what is not finite last."""
+    """Groups jobs that differ only in the seed into points, the greatest mean first; non-finite means come last."""
     seeds: dict[tuple[tuple[str, str], ...], dict[str, float]] = defaultdict(dict)
     for number, found in metrics.items():
         if metric in found:
@@ -41,14 +41,14 @@ def points_of(values: Mapping[int, Values], metrics: Mapping[int, Mapping[str, f
 
 
 def numeric_keys(points: Sequence[Values]) -> list[str]:
-    """The keys that are a number at every point, of at least three values: of two the table shows as much."""
+    """The keys that are a number at every point and have at least three values; for two a table is enough."""
     keys = dict.fromkeys(key for point in points for key in point)
     columns = {key: [number_in(point.get(key)) for point in points] for key in keys}
     return [key for key, found in columns.items() if None not in found and len(set(found)) >= 3]
 
 
 def number_in(text: str | None) -> float | None:
-    """The finite number that a value is written as; None for anything else."""
+    """The finite number in ``text``; None for anything else."""
     try:
         value = float(text or "")
     except ValueError:
@@ -57,13 +57,13 @@ def number_in(text: str | None) -> float | None:
 
 
 def in_order(text: str) -> tuple[bool, float, str]:
-    """Sorts numbers as numbers, and words behind them."""
+    """A sort key: numbers by value, then other texts."""
     number = number_in(text)
     return number is None, number or 0.0, text
 
 
 def lines_of(points: Sequence[Point], key: str) -> dict[str, dict[float, Sequence[float]]]:
-    """Label of the other values → value of ``key`` → the metric of each seed; in the order of numbers."""
+    """Label of the other values → value of ``key`` → the metric of each seed; in numerical order."""
     lines: dict[tuple[tuple[str, str], ...], dict[float, Sequence[float]]] = defaultdict(dict)
     for point in points:
         others = tuple((name, value) for name, value in point.values.items() if name != key)

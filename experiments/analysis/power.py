@@ -1,8 +1,9 @@
-"""What a comparison of a few pairs can detect: the smallest true difference that it would probably find significant.
+"""Power of a paired comparison: the smallest true difference that it finds significant with probability 0.8.
 
-T = d̄ · √n / s of n pairs follows a noncentral t of n − 1 degrees of freedom and noncentrality δ√n/σ. Solved for δ:
+T = d̄ · √n / s of n pairs follows a noncentral t distribution with n − 1 degrees of freedom and noncentrality δ√n/σ.
+Solved for δ:
 
-    P(T > t₀.₉₇₅(n−1)) = 0.8      two-sided level 5%, power 80%; the other tail, below 10⁻⁴ there, is left out
+    P(T > t₀.₉₇₅(n−1)) = 0.8      two-sided level 5%, power 80%; the other tail, which is below 10⁻⁴, is neglected
 """
 
 from __future__ import annotations
@@ -17,13 +18,13 @@ from experiments.studies.plan import Study
 
 POWER = 0.8
 ASSUMED_SPREAD = 0.03
-"""Standard deviation of the pairs' differences of success before any is known."""
+"""Assumed standard deviation of the pairs' differences of success, before any are observed."""
 
 
 def detectable_difference(spread: float, pairs: int) -> float:
     """The mean difference that ``pairs`` pairs detect, in the unit of ``spread``, the standard deviation over pairs.
 
-    nan of a single pair, which shows no spread.
+    NaN for a single pair, which has no spread.
     """
     if pairs < 2:
         return math.nan
@@ -32,7 +33,10 @@ def detectable_difference(spread: float, pairs: int) -> float:
 
 
 def power_sentence(study: Study, gain: Gain | None = None) -> str:
-    """What the study can detect with all its pairs; by ``gain``, its primary arm's, also with the observed spread."""
+    """A sentence on the difference that the study detects with all its pairs.
+
+    With ``gain``, that of the primary arm, it also gives the difference at the observed spread.
+    """
     planned = min(study.arms[arm].seeds for arm in (study.primary.arm, study.primary.baseline))
     if planned < 2:
         return "One pair shows no spread, and so detects no difference."

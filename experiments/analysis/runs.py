@@ -1,4 +1,4 @@
-"""Finished runs from MLflow, sorted into arms: what differs by seed alone is one arm, and nothing else is averaged."""
+"""Finished runs from MLflow, grouped into arms. The runs of an arm differ only in the seed; only they are averaged."""
 
 from __future__ import annotations
 
@@ -17,44 +17,44 @@ from experiments.system.secrets import without_paths
 
 ABSENT = "—"
 BEGUN_FROM = ("policy.pretrained", "reference.pretrained")
-"""Parameters that name the policy a run begins from; the reference of a KL penalty is that policy again."""
+"""Parameters that name the policy from which a run begins; the reference of a KL penalty is the same policy."""
 FIRST_AXES = ("experiment", "arm", "scale", "family", "task", "objective", "advantage", "reward", "critic", "loss")
 NO_AXES = ("seed", "git_sha", "key", "kind", "sweep", "method", "problems")
-"""Tags by which runs are never told apart."""
+"""Tags that never define an arm, unless requested."""
 TRAINING_STAGES = ("grpo", "critic", "warm_start")
-"""In the order in which a metric is looked for."""
+"""Stages in the order in which a metric is looked up."""
 Stages = Mapping[str, TrackedRun]
 """Stage → its run."""
 
 
 class Refused(ValueError):
-    """A request that cannot be met, in one sentence."""
+    """A request that cannot be met, described in one sentence."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ArmRuns:
-    """The runs that differ by seed alone."""
+    """Runs that differ only in the seed."""
 
     values: Mapping[str, str]
     """Axis → the value that all its runs share."""
     runs: Mapping[str, TrackedRun]
     """Seed → its newest run."""
     members: Sequence[TrackedRun]
-    """All its runs, with the older ones of a seed that ran again."""
+    """All its runs, including the older ones of a repeated seed."""
 
     @property
     def label(self) -> str:
-        """The names of experiment and arm, then ``axis=value`` of the rest."""
+        """The values of the axes joined by ``·``; axes other than experiment and arm as ``axis=value``."""
         named = ("experiment", "arm")
         return " · ".join(value if axis in named else f"{axis}={value}" for axis, value in self.values.items())
 
     def metric(self, name: str) -> dict[str, float]:
-        """By seed, of the runs that have it."""
+        """Seed → value, for the runs that have the metric."""
         return {seed: run.metrics[name] for seed, run in self.runs.items() if name in run.metrics}
 
 
 def finished_runs(tracker: Tracker, names: Sequence[str]) -> list[TrackedRun]:
-    """The finished runs of these experiments, oldest first, with all that their stages measured.
+    """The finished runs of these experiments, oldest first, with the evaluation metrics of their stages.
 
     Raises:
         Refused: for an experiment that MLflow does not have, or of which no run has finished.
@@ -73,14 +73,14 @@ def finished_runs(tracker: Tracker, names: Sequence[str]) -> list[TrackedRun]:
 
 
 def with_measured(run: TrackedRun, stages: Stages) -> TrackedRun:
-    """An experiment's run with the last values of all that its stages measured, of which it has a few itself."""
+    """An experiment's run with the last values of its stages' evaluation metrics; its own values take precedence."""
     every = [item for stage in stages.values() for item in stage.metrics.items()]
     last = {name: value for name, value in every if name.startswith(EVALUATED)}
     return replace(run, metrics=last | dict(run.metrics))
 
 
 def stages_below(tracker: Tracker, names: Sequence[str]) -> dict[str, dict[str, TrackedRun]]:
-    """Id of an experiment's run → its stages."""
+    """Id of an experiment's run → stage name → the stage's run."""
     found: dict[str, dict[str, TrackedRun]] = {}
     for stage in tracker.runs(names, kind="stage"):
         found.setdefault(stage.tags.get("mlflow.parentRunId", ""), {})[stage.tags["stage"]] = stage
@@ -88,7 +88,7 @@ def stages_below(tracker: Tracker, names: Sequence[str]) -> dict[str, dict[str, 
 
 
 def stages_with(metric: str, arm: ArmRuns, below: Mapping[str, Stages]) -> list[TrackedRun]:
-    """Of each run of an arm the first of ``TRAINING_STAGES`` that logged ``metric``; of some runs none."""
+    """For each run of an arm, the first of ``TRAINING_STAGES`` that logged ``metric``, if any."""
     found = []
     for run in arm.runs.values():
         stages = below.get(run.run_id, {})
@@ -98,11 +98,14 @@ def stages_with(metric: str, arm: ArmRuns, below: Mapping[str, Stages]) -> list[
 
 
 def log_comparison(tracker: Tracker, experiment: str, files: Sequence[Path]) -> None:
-    """Log a comparison's files as a run of their own: one for each comparison, however often it is made."""
+    """Logs a comparison's files as a separate run. A repeated comparison updates its run.
+
+    If that run was deleted in MLflow, nothing is logged.
+    """
     key = f"compare/{files[0].parent.name}/{files[0].stem}"
     found = tracker.find_run(experiment, key)
     if found is not None and found.lifecycle_stage == "deleted":
-        return  # a person deleted it
+        return  # deleted by the user
     run_id = found.run_id if found else None
     if run_id is None:
         tags = {"key": key, "kind": "comparison", "experiment": experiment}
@@ -115,7 +118,7 @@ def log_comparison(tracker: Tracker, experiment: str, files: Sequence[Path]) -> 
 
 
 def value_of(run: TrackedRun, axis: str) -> str:
-    """A run's tag or, by its dotted path, its parameter."""
+    """A run's tag, or else its parameter with this dotted path; ``ABSENT`` if it has neither."""
     return run.tags.get(axis, run.params.get(axis, ABSENT))
 
 
@@ -125,7 +128,7 @@ def settings_of(runs: Sequence[TrackedRun], axes: Collection[str]) -> pd.DataFra
 
 
 def known_axes(runs: Sequence[TrackedRun]) -> list[str]:
-    """Every tag and parameter by which the runs could be told apart."""
+    """All tags and parameters that may define arms."""
     tags = {tag for run in runs for tag in run.tags if not tag.startswith("mlflow.")}.difference(NO_AXES)
     params = dict.fromkeys(name for run in runs for name in run.params if name != "git_sha")
     first = [axis for axis in FIRST_AXES if axis in tags]
@@ -134,7 +137,7 @@ def known_axes(runs: Sequence[TrackedRun]) -> list[str]:
 
 
 def checked_axes(by: Sequence[str], runs: Sequence[TrackedRun]) -> list[str]:
-    """``by`` itself, if the runs have these tags and parameters."""
+    """``by`` without repetitions; raises Refused for a tag or parameter that no run has."""
     known = {axis for run in runs for axis in (*run.tags, *run.params)}
     for axis in by:
         if axis not in known:
@@ -143,7 +146,10 @@ def checked_axes(by: Sequence[str], runs: Sequence[TrackedRun]) -> list[str]:
 
 
 def distinguishing_axes(runs: Sequence[TrackedRun]) -> list[str]:
-    """``experiment`` and as many more as it takes for no arm to mix unlike runs: each splits the arms before it."""
+    """``experiment`` and the axes needed so that no arm mixes different runs; each splits the arms of those before it.
+
+    Axes that do not affect the result, and the start that a study made for each seed, are left out.
+    """
     axes, candidates = ["experiment"], [axis for axis in known_axes(runs) if _decides_result(axis)]
     values = settings_of(runs, dict.fromkeys([*axes, *candidates]))
     for axis in candidates:
@@ -154,7 +160,7 @@ def distinguishing_axes(runs: Sequence[TrackedRun]) -> list[str]:
 
 
 def arms_by(runs: Sequence[TrackedRun], axes: Sequence[str]) -> list[ArmRuns]:
-    """The arms in the order of their first runs, of each seed its newest run."""
+    """The arms in the order of their first runs, with the newest run of each seed."""
     arms = []
     for _, rows in settings_of(runs, axes).groupby(list(axes), sort=False):
         members = sorted((runs[place] for place in rows.index), key=lambda run: run.start)
@@ -165,13 +171,13 @@ def arms_by(runs: Sequence[TrackedRun], axes: Sequence[str]) -> list[ArmRuns]:
 
 
 def without_common_axes(arms: Sequence[ArmRuns]) -> list[ArmRuns]:
-    """The arms without the axes on which all agree; a single arm keeps its own."""
+    """The arms without the axes on which all agree; if they agree on all, as a single arm does, all axes stay."""
     differing = [axis for axis in arms[0].values if len({arm.values[axis] for arm in arms}) > 1] if arms else []
     return [replace(arm, values={axis: arm.values[axis] for axis in differing or arm.values}) for arm in arms]
 
 
 def without_local_paths(arms: Sequence[ArmRuns]) -> list[ArmRuns]:
-    """The arms as others may read of them: of a path its last part, with a number where two become alike."""
+    """The arms with paths shortened to their last part, for publication; equal results get a number."""
     seen: Counter[tuple[str, ...]] = Counter()
     shown: list[ArmRuns] = []
     for arm in arms:
@@ -185,14 +191,14 @@ def without_local_paths(arms: Sequence[ArmRuns]) -> list[ArmRuns]:
 
 
 def mixed_settings(arm: ArmRuns) -> dict[str, list[str]]:
-    """Tags and parameters in which the runs of an arm differ, though they count as one."""
+    """Tags and parameters in which the runs of an arm differ, although they count as one arm, with their values."""
     axes = [*filter(_decides_result, known_axes(arm.members)), "git_sha"]
     distinct = {axis: sorted({value_of(run, axis) for run in arm.members}) for axis in axes}
     return {axis: several for axis, several in distinct.items() if len(several) > 1}
 
 
 def names_the_start(name: str) -> bool:
-    """Whether a parameter names the policy that a run begins from, wherever it is read."""
+    """Whether a parameter names the policy from which a run begins, at any path that ends in a ``BEGUN_FROM`` key."""
     return f".{name}".endswith(tuple(f".{key}" for key in BEGUN_FROM))
 
 
@@ -201,7 +207,7 @@ def _decides_result(name: str) -> bool:
 
 
 def _is_start_of_a_seed(name: str, runs: Sequence[TrackedRun]) -> bool:
-    """Whether it is the policy that a study made for each seed: the same in all arms of a seed, another in the next."""
+    """Whether the parameter is the start that a study made for each seed: equal in all arms of a seed of the study."""
     if not names_the_start(name) or any("study" not in run.tags for run in runs):
         return False
     by_seed = {(run.tags["study"], value_of(run, "seed"), value_of(run, name)) for run in runs}
@@ -209,6 +215,6 @@ def _is_start_of_a_seed(name: str, runs: Sequence[TrackedRun]) -> bool:
 
 
 def _is_own_seed(name: str, runs: Sequence[TrackedRun]) -> bool:
-    """Whether it is the run's own seed, passed on; ``task.seed`` decides the problems whatever the run's seed is."""
+    """Whether the parameter is a copy of the run's seed; ``task.seed`` sets the problems, independently of it."""
     is_seed = name.rpartition(".")[2] == "seed"
     return is_seed and all(run.params.get(name, own) == own for run in runs for own in (value_of(run, "seed"),))

@@ -1,4 +1,4 @@
-"""A comparison over evaluation sets, as papers print it: arms in rows, sets in columns, the Δ under each arm.
+"""A comparison over evaluation sets in the layout of papers: arms in rows, sets in columns, the Δ under each arm.
 
     arm                                         seeds       GSM8K          P1
       before training                               3        85.9        70.7
@@ -9,7 +9,7 @@
       published: GRPO+CLIPO, Qwen2.5-3B-Instruct            88.02       74.60
       published: Δ to GRPO                                  +0.23       +1.48
 
-One set without published figures is shown with more: trained and before, three decimals, run ids.
+A single set without published figures is shown in more detail: trained and before, three decimals, run ids.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ from experiments.table import Table, as_csv
 
 ID_LENGTH = 8
 MOST_NAMED = 3
-"""Gains that one sentence names."""
+"""The most gains that the verdict lists."""
 SAME = 1e-9
-"""Values that differ by no more are of the same policy."""
+"""Values before training that differ by at most this are of the same policy."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,9 +44,9 @@ class Cell:
 
     final: SeedEstimate
     start: SeedEstimate | None
-    """The same quantity before training, where it was measured."""
+    """The same quantity before training; None if it was not measured."""
     delta: Difference | None
-    """To the arm's baseline, where it has one that was tested on the set."""
+    """The Δ to the arm's baseline; None without a baseline that was tested on the set."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,31 +59,31 @@ class SetTable:
     against: Mapping[str, ArmRuns]
     """Label of an arm → the arm that it is compared with."""
     cells: Mapping[str, Mapping[str, Cell]]
-    """By column, by label; an arm that was not tested on a set has no cell there."""
+    """Column → label → cell; an arm that was not tested on a set has no cell there."""
     start: Mapping[str, SeedEstimate]
-    """By column, before training, where all runs of a seed began alike; else empty."""
+    """Column → value before training, if all runs of a seed have the same one; else empty."""
     published: Mapping[str, PublishedArm]
-    """By label."""
+    """Label of an arm → its published row."""
 
     def gain(self, column: str, label: str) -> Difference | None:
-        """An arm's Δ on a set; None of a baseline, and where it was not tested."""
+        """An arm's Δ on a set; None without a baseline, and if the arm was not tested on the set."""
         cell = self.cells[column].get(label)
         return cell and cell.delta
 
     def published_deltas(self, label: str) -> Mapping[str, float]:
-        """By set, the Δ that a paper printed for an arm, where it is to what its baseline repeats; else empty."""
+        """Set → published Δ of an arm, if the paper compares with the method that the arm's baseline reproduces."""
         row, baseline = self.published.get(label), self.against.get(label)
         repeated = self.published.get(baseline.label) if baseline else None
         return row.deltas if row and repeated and row.plain == repeated.method else {}
 
     @property
     def compared_to(self) -> str:
-        """The one baseline, or that there are several."""
+        """The label of the only baseline, or a phrase for several."""
         baselines = dict.fromkeys(arm.label for arm in self.against.values())
         return next(iter(baselines)) if len(baselines) == 1 else "the baseline of each arm's own setting"
 
     def verdict(self) -> str:
-        """One sentence on the first set: what each arm gained over its baseline, and which intervals exclude 0."""
+        """One sentence on the first set: each arm's gain over its baseline, and which intervals exclude 0."""
         column = self.columns[0]
         gains = {arm.label: gain for arm in self.arms if (gain := self.gain(column.name, arm.label)) is not None}
         if not gains:
@@ -100,28 +100,28 @@ class SetTable:
         return f"In {over}: {'; '.join(f'{label} {self._gained(gain)}' for label, gain in gains.items())}."
 
     def _gained(self, gain: Difference) -> str:
-        """``+2.0 ± 1.1 (significant)``; one seed has no interval, which is said."""
+        """``+2.0 ± 1.1 (significant)``; without an interval ``(one seed)``."""
         known = "significant" if gain.excludes_zero else "not significant"
         return f"{self._written(gain, seeds=gain.n)} ({'one seed' if math.isnan(gain.half) else known})"
 
     @property
     def is_share(self) -> bool:
-        """Whether the metric is written in percent."""
+        """Whether the metric is a share, which is written in percent."""
         return is_share(self.metric)
 
     def as_table(self) -> Table:
-        """All sets, or the one set with all that is known of it."""
+        """The table of all sets, or of a single set in detail."""
         return self.one_set() if len(self.columns) == 1 and not self.published else self.all_sets()
 
     def as_latex(self) -> str:
-        """For a paper, without run ids."""
+        """The table for a paper, without run ids."""
         table = self.as_table()
         if table.head[-1] == "runs":
             table = replace(table, head=table.head[:-1], rows=[row[:-1] for row in table.rows])
         return table.as_latex()
 
     def as_csv(self) -> str:
-        """Full precision and full run ids: a line for each arm and set, published figures as shares."""
+        """CSV in full precision with full run ids: a line for each arm and set, published figures as fractions."""
         records = []
         for column in self.columns:
             for arm in self.arms:
@@ -149,7 +149,7 @@ class SetTable:
         return as_csv(records)
 
     def one_set(self) -> Table:
-        """Trained and before; with one baseline its name stands in the head, with several beside each Δ."""
+        """Results trained and before; the head names a single baseline, and of several each row names its own."""
         baselines = list(dict.fromkeys(arm.label for arm in self.against.values()))
         delta = ["Δ", "to"] if len(baselines) > 1 else [f"Δ to {label}" for label in baselines]
         head = ["arm", "seeds", "trained", "before", *delta, "runs"]
@@ -169,7 +169,7 @@ class SetTable:
         return Table(head=head, rows=rows, title=self.metric, caption=caption, left=left, unfolded=(2,))
 
     def all_sets(self) -> Table:
-        """What all began from, then each arm with what stands under it."""
+        """The common values before training, then each arm with the lines below it."""
         lines = [self._line("before training", self.start)] if self.start else []
         under = {*range(len(lines))}
         for arm in self.arms:
@@ -186,7 +186,7 @@ class SetTable:
         return Table(head=head, rows=lines, caption=caption, unfolded=range(1, len(head)), under=under)
 
     def _lines(self, label: str) -> Iterator[list[str]]:
-        """An arm, and below it what it began from, its Δ and the published figures."""
+        """Yields the line of an arm, then its values before training, its Δ and the published figures."""
         cells = {name: found[label] for name, found in self.cells.items() if label in found}
         yield self._line(label, {name: cell.final for name, cell in cells.items()})
         starts = {name: cell.start for name, cell in cells.items() if cell.start}
@@ -203,14 +203,14 @@ class SetTable:
                 yield [f"published: {what}", "", *(f"{printed[n]:{form}}" if n in printed else "" for n in names)]
 
     def _line(self, label: str, estimates: Mapping[str, SeedEstimate], *, seeds: int | None = None) -> list[str]:
-        """A cell for each column; ``seeds`` of the line above, where that shows them."""
+        """A line with a cell for each column; ``seeds``: the number of the arm's line, if this one does not show it."""
         most = max((estimate.n for estimate in estimates.values()), default=0) if seeds is None else seeds
         found = [estimates.get(column.name) for column in self.columns]
         cells = ["" if estimate is None else self._written(estimate, seeds=most) for estimate in found]
         return [label, str(most) if seeds is None else "", *cells]
 
     def _written(self, estimate: SeedEstimate, *, seeds: int) -> str:
-        """``23.9 ± 1.4``; of fewer than ``seeds`` seeds also how many."""
+        """``23.9 ± 1.4``, followed by the number of seeds if it is below ``seeds`` and the interval is not Welch's."""
         text = estimate.text(".1f", factor=100) if self.is_share else estimate.text(".4g")
         is_welch, mark = False, ""
         if isinstance(estimate, Difference):
@@ -227,7 +227,7 @@ def set_table(
     published: PublishedTable | None,
     rule: Rule = difference_over_shared_seeds,
 ) -> SetTable:
-    """The table of these arms beside what a paper printed; ``rule``: over which seeds a Δ is."""
+    """Builds the table of these arms with published figures; ``rule`` chooses the seeds of a Δ."""
 
     def cell(arm: ArmRuns, column: Column) -> Cell:
         final, start = arm.metric(column.metric), [*arm.metric(column.start_metric).values()]
@@ -253,7 +253,7 @@ def set_table(
 
 
 def common_start(arms: Sequence[ArmRuns], columns: Sequence[Column]) -> dict[str, SeedEstimate]:
-    """By column, what all arms were before training; empty where runs of one seed began differently."""
+    """Column → value of all arms before training; empty if runs of one seed began differently."""
     found: dict[str, SeedEstimate] = {}
     for column in columns:
         by_seed: dict[str, float] = {}
@@ -267,7 +267,7 @@ def common_start(arms: Sequence[ArmRuns], columns: Sequence[Column]) -> dict[str
 
 
 def three_decimals(estimate: SeedEstimate | None) -> str:
-    """``0.412 ± 0.031``; of a difference also how it was taken."""
+    """``0.412 ± 0.031``; for a difference with an interval also its method."""
     if estimate is None:
         return ""
     text = estimate.text(".3f")

@@ -1,8 +1,8 @@
-"""A mean over a few seeds, and the difference of two means, each with a 95% interval.
+"""The mean over a few seeds, and the difference of two means, each with a 95% interval.
 
 x̄ ± t₀.₉₇₅(n−1) · s/√n
-paired (the same seeds on both sides):  the same of the differences
-Welch (other seeds):                    x̄ − ȳ ± t₀.₉₇₅(ν) · √(s²ₓ/n + s²ᵧ/m),   ν by Welch and Satterthwaite
+paired (the same seeds on both sides):  the same formula for the differences
+Welch (different seeds):                x̄ − ȳ ± t₀.₉₇₅(ν) · √(s²ₓ/n + s²ᵧ/m),   ν by Welch and Satterthwaite
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ WELCH = " ʷ"
 
 @dataclass(frozen=True, kw_only=True)
 class SeedEstimate:
-    """``value ± half`` from ``n`` seeds; ``half`` is nan for one seed, or where a value is not finite."""
+    """``value ± half`` from ``n`` seeds; ``half`` is NaN for one seed, or if a value is not finite."""
 
     value: float
     half: float
@@ -40,7 +40,7 @@ class SeedEstimate:
         return self.value + self.half
 
     def text(self, form: str, *, factor: float = 1.0) -> str:
-        """``0.412 ± 0.031``, both times ``factor``; a nan interval is left out, a difference has its sign."""
+        """``0.412 ± 0.031``, both times ``factor``; a NaN interval is left out, a difference has a sign."""
         scaled = factor * self.value
         value = with_sign(scaled, form) if isinstance(self, Difference) else f"{scaled:z{form}}"
         return value if math.isnan(self.half) else f"{value} ± {factor * self.half:{form}}"
@@ -54,39 +54,39 @@ class Difference(SeedEstimate):
 
     @property
     def mark(self) -> str:
-        """``WELCH`` where it has an interval, which is Welch's; else empty."""
+        """``WELCH`` if the difference has an interval by Welch's method; else empty."""
         return WELCH if self.method == "welch" and not math.isnan(self.half) else ""
 
     @property
     def excludes_zero(self) -> bool:
-        """Whether the interval has no 0 in it; without an interval that is not known: False."""
+        """Whether the interval excludes 0; False without an interval."""
         return self.low > 0 or self.high < 0
 
     def points(self) -> str:
-        """Of shares, in percentage points with Welch's mark: ``+2.0 ± 1.1 ʷ``."""
+        """A difference of shares in percentage points, with Welch's mark: ``+2.0 ± 1.1 ʷ``."""
         return self.text(".1f", factor=100) + self.mark
 
 
 SHARES = ("accuracy", "pass_at", "auroc", "auprc", "extraction_rate")
-"""In the last part of the names of metrics that are shares."""
+"""A metric is a share if the last part of its name contains one of these."""
 Rule = Callable[[BySeed, BySeed], Difference | None]
-"""The difference of an arm's values to its baseline's; None where no seeds can be compared."""
+"""Returns the difference of an arm's values to its baseline's; None if no seeds can be compared."""
 
 
 def is_share(metric: str) -> bool:
-    """Whether a metric is written in percent."""
+    """Whether a metric is a share, which is written in percent."""
     return any(share in metric.rpartition("/")[2] for share in SHARES)
 
 
 def over_seeds(values: Sequence[float]) -> SeedEstimate:
-    """The mean with Student's interval; not finite where a value is not, so that a seed that diverged counts too."""
+    """The mean with Student's interval; not finite if any value is not, so that a diverged seed is not hidden."""
     if not values:
         raise ValueError("a mean over seeds needs at least one value")
     return SeedEstimate(value=_mean(values), half=_half(_squared_error(values), len(values) - 1), n=len(values))
 
 
 def difference(values: BySeed, baseline: BySeed) -> Difference:
-    """The mean of ``values`` minus that of ``baseline``: paired where both have the same seeds, else Welch's."""
+    """The mean of ``values`` minus that of ``baseline``: paired if both have the same seeds, else Welch's."""
     if set(values) == set(baseline):
         paired = over_seeds([value - baseline[seed] for seed, value in values.items()])
         return Difference(value=paired.value, half=paired.half, n=paired.n, method="paired")
@@ -100,9 +100,9 @@ def difference(values: BySeed, baseline: BySeed) -> Difference:
 
 
 def difference_over_shared_seeds(values: BySeed, baseline: BySeed) -> Difference:
-    """Over the seeds that both have, since a seed decides the policy that training begins from.
+    """The difference over the seeds that both have, since a seed decides the policy that training begins from.
 
-    A single shared seed of several is too few to leave the others out for: all seeds of both count then.
+    If both have several seeds and share only one, or if they share none, all seeds of both count.
     """
     ours, theirs = shared_seeds(values, baseline)
     enough = len(ours) >= min(2, len(values), len(baseline))
@@ -110,13 +110,13 @@ def difference_over_shared_seeds(values: BySeed, baseline: BySeed) -> Difference
 
 
 def difference_in_a_study(values: BySeed, baseline: BySeed, *, start_per_seed: bool) -> Difference | None:
-    """Over the seeds that :func:`seeds_to_compare` chooses; None where there are none."""
+    """The difference over the seeds that :func:`seeds_to_compare` chooses; None if there are none."""
     ours, theirs = seeds_to_compare(values, baseline, start_per_seed=start_per_seed)
     return difference(ours, theirs) if ours else None
 
 
 def shared_seeds(values: Mapping[str, T], baseline: Mapping[str, T]) -> tuple[dict[str, T], dict[str, T]]:
-    """Both sides in the seeds that both have, in one order."""
+    """Both sides restricted to the seeds that both have, in the same order."""
     seeds = [seed for seed in values if seed in baseline]
     return {seed: values[seed] for seed in seeds}, {seed: baseline[seed] for seed in seeds}
 
@@ -124,11 +124,11 @@ def shared_seeds(values: Mapping[str, T], baseline: Mapping[str, T]) -> tuple[di
 def seeds_to_compare(
     values: Mapping[str, T], baseline: Mapping[str, T], *, start_per_seed: bool
 ) -> tuple[Mapping[str, T], Mapping[str, T]]:
-    """What of a study's arm is compared with what of its baseline, both by seed.
+    """The values of a study's arm and of its baseline that are compared, both by seed.
 
-    Where each seed begins from a policy of its own (``start_per_seed``) these are the seeds that both have, perhaps
-    none. From one common start all seeds of both are compared, but a single seed of either side with the other side's
-    same seed.
+    If each seed begins from its own policy (``start_per_seed``), these are the seeds that both have, perhaps none. With
+    a common start all seeds of both are compared. If a side has a single seed that the other has too, only that seed
+    is compared.
     """
     single = 1 in (len(values), len(baseline)) and bool(set(values) & set(baseline))
     return shared_seeds(values, baseline) if start_per_seed or single else (values, baseline)
@@ -139,7 +139,7 @@ def _mean(values: Sequence[float]) -> float:
 
 
 def _squared_error(values: Sequence[float]) -> float:
-    """s²/n, the variance of the mean; nan for one value, or where one is not finite."""
+    """s²/n, the variance of the mean; NaN for one value, or if any value is not finite."""
     known = len(values) > 1 and all(map(math.isfinite, values))
     return variance(values) / len(values) if known else math.nan
 

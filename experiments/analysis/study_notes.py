@@ -1,4 +1,4 @@
-"""What a reader of a study's table should know beside it: what is missing, what was left out, what was not alike."""
+"""Notes on a study's table: missing seeds, excluded runs, and differences in code, settings and costs."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ TEST_BED = (
     *("task.", "policy.", "suite.", "budget.evaluate.", "budget.grpo.steps", "budget.grpo.max_completion_tokens"),
     *("budget.grpo.validation_problems", "rollout.validation_samples"),
 )
-"""Beginnings of the parameters of the test, and of what the curves are of."""
+"""Prefixes of the parameters that define the test and the validation curves."""
 LEAST_SHARE = 0.01
-"""From this share on an arm's tokens are another number than the baseline's."""
+"""The least relative difference from the baseline's tokens that is noted."""
 
 
 def notes_on(
     study: Study, arms: Sequence[ArmResult], left_out: Sequence[TrackedRun], missing: Mapping[int, str]
 ) -> list[str]:
-    """All of them, of arms with the baseline first; ``missing``: see :class:`experiments.studies.finished.Today`."""
+    """All notes; the baseline is first in ``arms``; ``missing``: see :class:`experiments.studies.finished.Today`."""
     done, per_seed = {arm.name: len(arm.seeds) for arm in arms}, study.start_per_seed
     planned = {name: arm.seeds for name, arm in study.arms.items()}
     lacking = [f"{name} {done.get(name, 0)} of {most}" for name, most in planned.items() if done.get(name, 0) < most]
@@ -44,7 +44,7 @@ def notes_on(
 
 
 def notes_on_left_out(study: Study, runs: Sequence[TrackedRun], missing: Mapping[int, str]) -> list[str]:
-    """Which finished runs are in no table, and why; ``missing``: see :class:`experiments.studies.finished.Today`."""
+    """Notes on excluded finished runs, and why; ``missing``: see :class:`experiments.studies.finished.Today`."""
     beyond, unknown, others = list[TrackedRun](), list[TrackedRun](), list[TrackedRun]()
     for run in runs:
         arm, seed = run.tags["arm"], int(run.tags["seed"])
@@ -69,7 +69,7 @@ def arms_and_seeds(runs: Sequence[TrackedRun]) -> str:
 
 
 def _notes_on_pairs(arms: Sequence[ArmResult], *, start_per_seed: bool) -> Iterator[str]:
-    """Over which seeds an arm is compared, where not over all of its own and all of the baseline's."""
+    """Yields the compared seeds of each arm for which not all seeds of the arm and the baseline are compared."""
     baseline, *others = arms
     why = "each seed has a start of its own" if start_per_seed else "one of the two has no other"
     for arm in others:
@@ -80,9 +80,10 @@ def _notes_on_pairs(arms: Sequence[ArmResult], *, start_per_seed: bool) -> Itera
 
 
 def _notes_on_costs(arms: Sequence[ArmResult]) -> Iterator[str]:
-    """Which arms are not compared at equal cost, and what each generated in all, where the baseline did not.
+    """Yields notes on arms not compared at equal cost, and on arms whose total tokens differ from the baseline's.
 
-    The table compares equally many batches that teach the policy; those that only warm up a reward cost tokens too.
+    The table compares equal numbers of batches that train the policy. Batches that only warm up a reward cost tokens
+    too.
     """
     unknown = [arm.name for arm in arms if any(result.critic_seconds is None for result in arm.seeds.values())]
     for cost in ("tokens", "seconds"):
@@ -106,13 +107,16 @@ def _notes_on_costs(arms: Sequence[ArmResult]) -> Iterator[str]:
 
 
 def _mean_tokens(seeds: Mapping[str, SeedResult]) -> float | None:
-    """The mean over these seeds; None where one did not count them, or there are none."""
+    """The mean tokens over these seeds; None if a seed did not count them, or there are no seeds."""
     counted = [tokens for result in seeds.values() if (tokens := result.spent["tokens"]) is not None]
     return fmean(counted) if seeds and len(counted) == len(seeds) else None
 
 
 def _notes_on_commits(arms: Sequence[ArmResult]) -> list[str]:
-    """Where the code was not the same throughout: fingerprints decide what counts, an edit may not change them."""
+    """Notes which runs were made by which commits, if there are several.
+
+    Runs of different commits may count together: settings decide which runs count.
+    """
     made: dict[str, list[TrackedRun]] = {}
     for result in _results(arms):
         made.setdefault(", ".join(result.commits), []).append(result.run)
@@ -121,10 +125,10 @@ def _notes_on_commits(arms: Sequence[ArmResult]) -> list[str]:
 
 
 def differing_test_beds(arms: Sequence[ArmResult], *, start_per_seed: bool) -> list[str]:
-    """Parameters of the test bed that are not the same in all runs; a run's own seed is no part of it.
+    """Parameters of the test bed that differ between runs; seeds are not part of it.
 
-    ``threads`` among them, which change how much a second computes, and the processor, as far as it is known. With
-    ``start_per_seed`` the policy that runs begin from has to be the same for the arms of a seed.
+    They include ``threads``, which change how much is computed per second, and the processor, if it was recorded. With
+    ``start_per_seed`` the policy that runs begin from only has to be the same for all arms of a seed.
     """
     runs = [run for arm in arms for run in arm.runs]
     differing = []

@@ -1,6 +1,6 @@
-"""A study's results from MLflow alone: a table on the terminal, in Markdown, LaTeX and CSV, and pictures.
+"""The report of a study, from MLflow alone: a table on the terminal, in Markdown, LaTeX and CSV, and pictures.
 
-Pictures: success over cost, and an arm's gain over how well its values ranked sibling steps.
+The pictures show success over cost, and each arm's gain over how well its values ranked sibling steps.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ COSTS: dict[Cost, str] = {"tokens": "generated tokens", "seconds": "seconds of t
 
 
 def report_today(tracker: Tracker, study: Study, *, output: Path) -> list[str]:
-    """The report of the runs that count by today's configurations."""
+    """Writes the report of the runs that count by today's configurations."""
     register()
     marks, missing = today(tracker, study)
     return report(tracker, study, marks=marks, missing=missing, output=output)
@@ -44,12 +44,13 @@ def report(
     output: Path,
     missing: Mapping[int, str] | None = None,
 ) -> list[str]:
-    """Write the report into a folder below ``output``, log it, print its table; returns what to know beside it.
+    """Writes the report into a folder below ``output``, logs it and prints its table.
 
-    ``marks`` are those of the runs that count, ``missing`` as in :class:`experiments.studies.finished.Today`.
+    Returns the verdict, the caption and the notes. ``marks`` are those of the runs that count, and ``missing`` is as in
+    :class:`experiments.studies.finished.Today`.
 
     Raises:
-        StudyError: where there is nothing to compare.
+        StudyError: if there is nothing to compare.
     """
     arms = read_results(tracker, study, marks, missing)
     rows = rows_of(arms, study.primary.metric, start_per_seed=study.start_per_seed)
@@ -90,9 +91,9 @@ def _as_markdown(
 
 
 def choose_arms(arms: Sequence[ArmResult], study: Study) -> list[ArmResult]:
-    """The arms of a picture of success, in their order: baseline, primary arm, and those of the most seeds.
+    """The arms of a picture of success, in the given order: baseline, primary arm, and those with the most seeds.
 
-    More than ``MOST_DRAWN`` lines with bands cannot be told apart.
+    More than ``MOST_DRAWN`` lines with bands cannot be distinguished.
     """
     first = (study.primary.baseline, study.primary.arm)
     ranked = sorted(arms, key=lambda arm: (arm.name not in first, -len(arm.seeds)))
@@ -100,7 +101,10 @@ def choose_arms(arms: Sequence[ArmResult], study: Study) -> list[ArmResult]:
 
 
 def _draw(arms: Sequence[ArmResult], study: Study, cost: Cost, folder: Path) -> Path | None:
-    """Success over one cost, each arm as far as all its seeds go; None where the baseline did not count it."""
+    """Draws success over one cost, each arm up to the cost that all its seeds reach; None without the baseline's curve.
+
+    An arm has no curve if a seed did not count the cost, or if the reached cost is below ``POINTS``.
+    """
     curves = []
     for arm in arms:
         seeds = list(arm.curves(cost).values())

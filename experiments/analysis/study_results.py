@@ -1,4 +1,4 @@
-"""What MLflow has of a study as it is today: of each arm and seed one run, problem by problem and over its costs."""
+"""Results of a study, read from MLflow: one run for each arm and seed, with each problem's result and its costs."""
 
 from __future__ import annotations
 
@@ -27,33 +27,33 @@ SPENT = "train/spent/"
 
 @dataclass(frozen=True, kw_only=True)
 class SeedResult:
-    """One finished run. What an older run did not record yet is empty or None."""
+    """One finished run. Values that an older run did not record are empty or None."""
 
     run: TrackedRun
     threads: Sequence[str]
-    """Of the processes that trained it, with its critic."""
+    """Numbers of threads of the processes that trained it and its critic."""
     processors: Sequence[str]
     commits: Sequence[str]
-    """Of the code that made its stages, which may be reused ones; else of the run's own code."""
+    """Commits of the code that made its stages, which may be reused; if none is recorded, the run's own commit."""
     problems: Sequence[str]
     """Ids of the test problems."""
     greedy: Sequence[float]
-    """Of each problem 1 where the greedy completion is correct, else 0."""
+    """For each problem, 1 if the greedy completion is correct, else 0."""
     drawn: Sequence[tuple[int, int]] | None
-    """Of each problem how many sampled completions are correct, of how many; None where none were drawn."""
+    """For each problem, the numbers of correct and of all sampled completions; None if none were drawn."""
     curves: Mapping[Cost, CostCurve | None]
-    """The validation metric over generated tokens, and over seconds of training after those of the critic; None where
-    the run did not count them, or what its critic took is unknown."""
+    """The validation metric over generated tokens, and over seconds of training, which start with the critic's; None
+    if the run did not count that cost, or if the critic's seconds are unknown."""
     spent: Mapping[Cost, float | None]
-    """In all of its training, to its last step and not only to its last validation, seconds with the critic's."""
+    """Cost of all its training, to its last step and not only to its last validation; seconds include the critic's."""
     critic_seconds: float | None
-    """0 without a critic; None where they were not counted: it came from a checkpoint, say."""
+    """0 without a critic; None if they were not counted, for example for a critic from a checkpoint."""
     auroc_siblings: float | None
-    """How well its steps' values ranked siblings, the mean over rollout batches; None where no batch could tell."""
+    """How well its step values ranked siblings, the mean over rollout batches; None if it is defined in no batch."""
 
     @property
     def sampled(self) -> Sequence[float] | None:
-        """Of each problem the share of sampled completions that are correct; None where none were drawn."""
+        """For each problem, the share of sampled completions that are correct; None if none were drawn."""
         return None if self.drawn is None else [correct / samples for correct, samples in self.drawn]
 
 
@@ -70,11 +70,11 @@ class ArmResult:
 
     @property
     def is_sampled(self) -> bool:
-        """Whether all of its runs drew samples."""
+        """Whether all its runs drew samples."""
         return all(result.drawn is not None for result in self.seeds.values())
 
     def scores(self, metric: str) -> Float[Tensor, "seed problem"]:
-        """What decides: greedy verdicts or sampled shares."""
+        """The values of a primary metric: greedy verdicts or sampled shares. Raises StudyError without samples."""
         scores = []
         for result in self.seeds.values():
             found = result.greedy if metric == GREEDY else result.sampled
@@ -84,13 +84,13 @@ class ArmResult:
         return torch.tensor(scores, dtype=torch.float64)
 
     def pass_at(self, k: int) -> Float[Tensor, "seed problem"]:
-        """Each problem's estimate of pass@k; all runs drew samples."""
+        """Each problem's estimate of pass@k; requires that all runs drew samples."""
         drawn = [result.drawn or () for result in self.seeds.values()]
         values = [[pass_at_k(samples, correct, k) for correct, samples in of_seed] for of_seed in drawn]
         return torch.tensor(values, dtype=torch.float64)
 
     def curves(self, cost: Cost) -> dict[str, CostCurve]:
-        """By seed; empty unless all seeds have one."""
+        """The curves by seed; empty unless all seeds have one."""
         found = {seed: curve for seed, result in self.seeds.items() if (curve := result.curves[cost]) is not None}
         return found if len(found) == len(self.seeds) else {}
 
@@ -100,11 +100,12 @@ def read_results(
 ) -> list[ArmResult]:
     """The arms that have finished runs, the baseline first, then in the study's order.
 
-    ``marks`` are those of the runs that count, today's (of two with the same one the newer does), ``missing`` as in
-    :class:`experiments.studies.finished.Today`.
+    ``marks`` are those of the runs that count; of several runs of one arm and seed the newest counts. ``missing`` is as
+    in :class:`experiments.studies.finished.Today`.
 
     Raises:
-        StudyError: where MLflow has no such run of the baseline, or of the curve, or runs saw other test problems.
+        StudyError: if the baseline has no such run, if a run lacks its stages, its test problems or the study's curve,
+            or if runs were tested on different problems.
     """
     runs, _ = counted(tracker, study, marks, missing or {})
     newest = {(run.tags["arm"], run.tags["seed"]): run for run in runs}
@@ -168,18 +169,18 @@ def _read(tracker: Tracker, study: Study, run: TrackedRun, stages: Stages) -> Se
 
 
 def _recorded(stages: Iterable[TrackedRun], name: str) -> list[str]:
-    """What stages recorded themselves, in whichever run they were made."""
+    """Values of a parameter that the stages recorded when they ran, perhaps as part of another run."""
     return sorted({stage.params.get(name, "") for stage in stages} - {""})
 
 
 def mean_defined(values: Iterable[float]) -> float | None:
-    """The mean of the finite ones; None where there are none."""
+    """The mean of the finite values; None if there are none."""
     defined = [value for value in values if math.isfinite(value)]
     return fmean(defined) if defined else None
 
 
 def _critic_seconds(run: TrackedRun, stage: TrackedRun | None) -> float | None:
-    """What training the critic took; None where it is not known, which is not the same as nothing."""
+    """Seconds of training the critic; 0 without a critic, None if unknown."""
     given = (value for name, value in run.params.items() if name.startswith("reward.") and name.endswith(".checkpoint"))
     if any(value != "null" for value in given):
         return None
@@ -187,7 +188,7 @@ def _critic_seconds(run: TrackedRun, stage: TrackedRun | None) -> float | None:
 
 
 def _drawn(rows: Sequence[Mapping[str, Any]]) -> list[tuple[int, int]] | None:
-    """``3/8`` as (3, 8). A table that has the column for another setting's sake has nothing in it here."""
+    """Parses ``3/8`` as (3, 8). The column is empty here if it exists only for another setting; returns None then."""
     written = [row.get("samples_correct") for row in rows]
     if None in written:
         return None

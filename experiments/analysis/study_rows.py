@@ -1,7 +1,8 @@
-"""The rows of a study's table: of each arm its success, its gain over the baseline, both at equal cost; the verdict.
+"""The rows of a study's table: each arm's success, its gain over the baseline, and both at equal cost; the verdict.
 
-A gain is significant where both intervals, the nested bootstrap's and Student's or Welch's over seeds, lie on one side
-of zero: with few seeds either alone contains the truth too rarely (``contrastive_reasoning.evaluation.nested_mean``).
+A gain is significant if both intervals lie on one side of zero: the nested bootstrap's, and Student's or Welch's over
+seeds. With few seeds either alone contains the true value too rarely
+(``contrastive_reasoning.evaluation.nested_mean``).
 """
 
 from __future__ import annotations
@@ -32,22 +33,22 @@ DRAWS = {"resamples": RESAMPLES, "seed": SEED}
 
 @dataclass(frozen=True, kw_only=True)
 class Gain:
-    """An arm against the baseline."""
+    """Success of an arm minus that of the baseline."""
 
     nested: Estimate
-    """Over seeds and problems."""
+    """With a nested bootstrap interval over seeds and problems."""
     over_seeds: Difference
-    """Student's or Welch's, of the success of whole runs."""
+    """With Student's or Welch's interval, from the success of whole runs."""
     probability: Estimate | None
-    """That a run of the arm succeeds more often than one of the baseline; None where either side has one run."""
+    """Probability that a run of the arm succeeds more often than one of the baseline; None if a side has one run."""
     by_seed: Mapping[str, float]
-    """Of each seed that the baseline has too, the success of the one run minus that of the other."""
+    """For each seed that both have, the success of the arm's run minus that of the baseline's."""
     seeds: tuple[Sequence[str], Sequence[str]]
-    """Whose runs were compared: the arm's, and the baseline's."""
+    """The compared seeds of the arm, and those of the baseline."""
 
     @property
     def side(self) -> int:
-        """1 where the arm is above the baseline by both intervals, -1 where below; 0: not significant."""
+        """1 if the arm is above the baseline by both intervals, -1 if below, 0 if not significant."""
         ends = (self.nested.low, self.nested.high), (self.over_seeds.low, self.over_seeds.high)
         if all(low > 0 for low, _ in ends):
             return 1
@@ -62,25 +63,26 @@ class ArmRow:
     seeds: Sequence[str]
     success: Estimate
     gain: Gain | None
-    """None on the baseline's own row, and where each seed has its own start and none is the baseline's too."""
+    """None for the baseline itself, and if each seed has its own start and no seed is shared with the baseline."""
     interquartile: Estimate | None
-    """Of the sampled shares of all seeds and problems; None where none were sampled."""
+    """Interquartile mean of the sampled shares of all seeds and problems; None without samples."""
     tokens: AtCost | None
     seconds: AtCost | None
     pass_at: Mapping[str, float]
     pass_gain: Mapping[str, Estimate]
-    """By k the mean over seeds, and its difference to the baseline's; empty where ``gain`` is None."""
+    """k → mean over seeds (``pass_at``), and its difference to the baseline's (``pass_gain``), which is empty if
+    ``gain`` is None."""
     auroc_siblings: Mapping[str, float]
-    """By seed, how well the values of steps ranked siblings; empty for an arm that values no steps."""
+    """Seed → how well the step values ranked siblings; empty for an arm that values no steps."""
     other_settings: Mapping[str, Mapping[str, float]]
-    """Greedy success by setting and seed, in the suite's settings beside ``main`` that all runs were tested in."""
+    """Setting → seed → greedy success, in the suite's settings beside ``main`` in which all runs were tested."""
     run_ids: Sequence[str]
 
 
 def rows_of(arms: Sequence[ArmResult], metric: str, *, start_per_seed: bool) -> list[ArmRow]:
-    """A row for each arm by the metric that decides; the first arm is the baseline.
+    """A row for each arm by the primary metric; the first arm is the baseline.
 
-    ``start_per_seed``: whether each seed begins from another policy, see :func:`seeds_to_compare`.
+    ``start_per_seed``: whether each seed begins from its own policy, see :func:`seeds_to_compare`.
     """
     return [_row(arm, arms[0], metric, start_per_seed=start_per_seed) for arm in arms]
 
@@ -118,7 +120,7 @@ def _row(arm: ArmResult, baseline: ArmResult, metric: str, *, start_per_seed: bo
 
 
 def _shared_metrics(arm: ArmResult, pattern: re.Pattern[str]) -> dict[str, list[float]]:
-    """By what the group of ``pattern`` is in their names, the metrics that all runs have, in the order of seeds."""
+    """The metrics that match ``pattern`` and that all runs have: its group → values in the order of seeds."""
     first, runs = arm.runs[0], arm.runs
     named = {match[1]: name for name in first.metrics if (match := pattern.fullmatch(name))}
     shared = {key: name for key, name in named.items() if all(name in run.metrics for run in runs)}
@@ -126,7 +128,7 @@ def _shared_metrics(arm: ArmResult, pattern: re.Pattern[str]) -> dict[str, list[
 
 
 def gain_of(arm: ArmResult, baseline: ArmResult, metric: str) -> Gain:
-    """Paired by seed where both have the same ones, and always by problem."""
+    """The gain of ``arm`` over ``baseline``, paired by seed if both have the same seeds, and always by problem."""
     ours, theirs = arm.scores(metric), baseline.scores(metric)
     whole, others = (scores.mean(1, keepdim=True) for scores in (ours, theirs))
     success = dict(zip(arm.seeds, whole[:, 0].tolist(), strict=True))
@@ -142,9 +144,9 @@ def gain_of(arm: ArmResult, baseline: ArmResult, metric: str) -> Gain:
 
 
 def verdict(study: Study, rows: Sequence[ArmRow]) -> str:
-    """A few sentences on the primary arm; at equal cost beside it, which was not fixed beforehand.
+    """A few sentences on the primary arm, and on the comparison at equal cost, which was not fixed in advance.
 
-    Arms with a calibrated value or a head of CLIPO's have some batches more, from which these alone learn
+    Arms with a calibrated value or CLIPO's head have some extra batches, from which only that value or head learns
     (``datamodules/reasoning_prompts.py``).
     """
     arm, baseline, metric = study.primary.arm, study.primary.baseline, study.primary.metric
@@ -175,7 +177,7 @@ def _evidence(gain: Gain) -> str:
 
 
 def _at_equal(cost: str, at: AtCost | None) -> str:
-    """The validation curve's difference over seeds: not the primary metric, and on other problems."""
+    """The validation curve's difference over seeds; it is not the primary metric, and has other problems."""
     if at is None or at.gain is None:
         return f"at equal {cost} not known, as not all runs counted them"
     alone = " (one seed)" if at.gain.n == 1 else ""

@@ -1,4 +1,4 @@
-"""A study's rows as a table of text, as CSV with all digits, and every run on a line of its own."""
+"""A study's rows as a text table and as CSV with all digits, and its runs as CSV, one per line."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from experiments.table import Table, as_csv, with_sign
 
 ABSENT = "–"
 ENDS = ("", "_low", "_high")
-"""Of the names of an estimate's columns."""
+"""Suffixes of the columns of an estimate."""
 
 
 def study_table(study: Study, rows: Sequence[ArmRow], *, brief: bool) -> Table:
-    """Shares in percent. ``brief``: for a terminal's width, the last columns without their intervals, no caption."""
+    """The table, shares in percent. ``brief``: for a terminal, the last columns without intervals, and no caption."""
     shares = "/".join(f"{100 * share:g}" for share in SHARES)
     head = [
         *("arm", "seeds", "success", f"Δ to {study.primary.baseline}", "Δ over seeds", "P(improvement)", "IQM"),
@@ -88,7 +88,7 @@ def _pass_at(row: ArmRow, k: str, *, brief: bool) -> str:
 
 
 def caption_of(study: Study, rows: Sequence[ArmRow]) -> str:
-    """What the columns are."""
+    """The meaning of the columns."""
     counted = [name for name in ("tokens", "seconds") if any(getattr(row, name) for row in rows)]
     equal = (
         f"{study.curve} at equal {' and '.join(counted)} (Δ over seeds), 100% being what both the arm and "
@@ -109,9 +109,9 @@ def caption_of(study: Study, rows: Sequence[ArmRow]) -> str:
 
 
 def other_settings_table(study: Study, rows: Sequence[ArmRow]) -> Table | None:
-    """Greedy success in the suite's settings beside ``main``; None where the baseline was tested in no other.
+    """Greedy success in the suite's settings beside ``main``; None if the baseline was tested in no other.
 
-    Nothing is decided here: the primary metric is of ``main``.
+    It is not part of the verdict: the primary metric is of ``main``.
     """
     baseline = study.primary.baseline
     reference = next(row.other_settings for row in rows if row.name == baseline)
@@ -131,7 +131,7 @@ def other_settings_table(study: Study, rows: Sequence[ArmRow]) -> Table | None:
 
 
 def rows_as_csv(study: Study, rows: Sequence[ArmRow]) -> str:
-    """For other programs: shares as they are, full run ids."""
+    """CSV for other programs, with shares as fractions and full run ids."""
     return as_csv([_record(study, row) for row in rows])
 
 
@@ -184,10 +184,10 @@ def _costs(cost: str, at: AtCost | None) -> dict[str, float | None]:
 
 
 def runs_as_csv(arms: Iterable[ArmResult]) -> str:
-    """Every run on a line of its own: what the means are made of.
+    """CSV with one line per run, from which the means are computed.
 
-    Shares as they are; tokens and seconds of all training, in seconds the critic's before it included. What is unknown
-    is empty.
+    Shares are fractions. Tokens and seconds are those of all training; the seconds include the critic's. Unknown values
+    are empty.
     """
     return as_csv(
         [

@@ -1,11 +1,11 @@
-"""What came out of a sweep, over the values that it swept: a table, the best first, and pictures.
+"""Results of a sweep over its swept values: a table, the best point first, and pictures.
 
-Read from the run folders, so that it needs no MLflow; everything is written into the sweep's folder:
+The metrics come from the run folders, not from MLflow. Everything is written into the sweep's folder:
 
-    summary.csv, summary.md    the table: every point with the metric that decides
+    summary.csv, summary.md    the table: every point with the primary metric
     metrics.csv                every point with each of ``CHARTED``
-    heat_map.png               that metric, where two keys or more were swept
-    <key>.png                  that metric over a swept number
+    heat_map.png               the primary metric, if two keys or more were swept
+    <key>.png                  the primary metric over a swept number
     <key>.metrics.png          each of ``CHARTED`` over it
 """
 
@@ -25,7 +25,7 @@ from experiments.table import Table, as_csv
 
 CSV, MARKDOWN, METRICS_CSV, HEAT_MAP = "summary.csv", "summary.md", "metrics.csv", "heat_map.png"
 TOKENS = "train/spent/tokens"
-"""Generated in all: what a point cost, which a group size or a number of steps changes."""
+"""All generated tokens: the cost of a point, which depends on the group size and the number of steps."""
 CHARTED = (
     "test/verifier/accuracy",
     "test/verifier/accuracy_sampled",
@@ -36,16 +36,16 @@ CHARTED = (
     "train/rollout/completion_tokens",
     TOKENS,
 )
-"""Success, what a temperature did to the contrastive space, and what it cost; of training at its last step."""
+"""Success, the effect of a temperature on the contrastive space, and cost; training metrics at the last step."""
 
 
 def summarise_points(
     folder: Path, values: Mapping[int, Values], metrics: Mapping[int, Mapping[str, float]], *, primary: Sequence[str]
 ) -> list[str]:
-    """Print the table, write it and its pictures into the sweep's folder; returns the lines that follow it.
+    """Prints the table, and writes it and its pictures into the sweep's folder; returns the lines to print after it.
 
-    Swept values and the metrics of what succeeded are by the job's number. Of the ``primary`` metrics the first that
-    most jobs have decides.
+    ``values`` and the ``metrics`` of jobs that succeeded are by job number. The table shows the ``primary`` metric that
+    the most jobs have, the first of these on a tie.
     """
     counts = {name: sum(name in found for found in metrics.values()) for name in primary}
     if not any(counts.values()):
@@ -66,7 +66,7 @@ def summarise_points(
 
 
 def _charted(values: Mapping[int, Values], metrics: Mapping[int, Mapping[str, float]]) -> dict[str, list[Point]]:
-    """The points of each metric of ``CHARTED`` in its order; without those that are the same, or not finite, always."""
+    """The points of each metric of ``CHARTED``, in its order, if it has at least two distinct finite values."""
     logged = dict.fromkeys(name for found in metrics.values() for name in found)
     names = dict.fromkeys(name for pattern in CHARTED for name in sorted(logged) if fnmatchcase(name, pattern))
     found = {name: points_of(values, metrics, name) for name in names}
@@ -102,9 +102,12 @@ def _table(keys: Sequence[str], metric: str, points: Sequence[Point], cost: Sequ
 def _draw_all(
     folder: Path, points: Sequence[Point], metric: str, charted: Mapping[str, Sequence[Point]]
 ) -> Iterator[Path]:
-    """The heat-map, and for each swept number the pictures of the metric and of the others that have a finite value."""
+    """Draws the heat map, and for each swept number the primary metric, if it has a finite value, and the charted ones.
+
+    Yields the paths of the files.
+    """
     if (figure := draw_heat_map(points, metric=metric)) is not None:
-        figure.savefig(folder / HEAT_MAP, dpi=100)  # as wide as MLflow's page
+        figure.savefig(folder / HEAT_MAP, dpi=100)  # the width of MLflow's page
         yield folder / HEAT_MAP
     for key in numeric_keys([point.values for point in points]):
         if _finite(points):

@@ -1,6 +1,6 @@
-"""Pictures of a sweep: a metric over one swept number, several metrics side by side, and a heat-map of two keys.
+"""Pictures of a sweep: a metric over one swept number, several metrics side by side, and a heat map.
 
-A line stands for each choice of the other values, with a band over seeds.
+Each combination of the other values is one line, with a band over seeds.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ CROSSES = " Crosses: a seed's value there is no finite number, and so there is n
 CELLS = "Cells: mean ± half of the 95% t-interval over seeds (number of seeds). Empty: not run."
 PANELS_IN_A_ROW = 3
 MOST_ROWS = 40
-"""Of a heat-map; more cannot be read."""
+"""The most rows of a heat map that are legible."""
 COLOURS = "cividis"
-"""From dark to light, told apart by colour-blind eyes and in grey print."""
+"""From dark to light, distinguishable by colour-blind readers and in grey print."""
 
 
 def draw(points: Sequence[Point], *, key: str, metric: str) -> Figure:
-    """A metric over one key; at least one seed of one point is a finite number."""
+    """Draws a metric over one key; at least one value of a seed must be finite."""
     figure = Figure(figsize=(7.2, 4.6), layout="constrained")
     axes, labels = figure.subplots(), [*lines_of(points, key)]
     draw_on(axes, points, key=key, metric=metric)
@@ -52,7 +52,7 @@ def draw(points: Sequence[Point], *, key: str, metric: str) -> Figure:
 
 
 def draw_metrics(metrics: Mapping[str, Sequence[Point]], *, key: str) -> Figure:
-    """A panel for each metric over one key; of each at least one seed of one point is a finite number."""
+    """Draws a panel for each metric over one key; each needs at least one finite value of a seed."""
     across, down = min(PANELS_IN_A_ROW, len(metrics)), -(-len(metrics) // PANELS_IN_A_ROW)
     figure = Figure(figsize=(4.0 * max(across, 2), 0.9 + 2.7 * down), layout="constrained")
     panels = figure.subplots(down, across, squeeze=False).flatten()
@@ -71,7 +71,7 @@ def draw_metrics(metrics: Mapping[str, Sequence[Point]], *, key: str) -> Figure:
 
 
 def draw_on(axes: Axes, points: Sequence[Point], *, key: str, metric: str) -> None:
-    """The lines of a metric on these axes; title, labels and legend are the caller's."""
+    """Draws the lines of a metric on these axes, without title, labels and legend."""
     lines = lines_of(points, key)
     for index, (label, line) in enumerate(lines.items()):
         _draw_line(axes, line, plain_text(label), index)
@@ -100,15 +100,16 @@ def _draw_line(axes: Axes, line: Mapping[float, Sequence[float]], label: str, in
     for at, seeds in line.items():
         axes.plot([at] * len(seeds), finite_or_gap(seeds), ".", color=colour, markersize=4, alpha=0.6)
     if crosses := [at for at, mean in zip(ats, means, strict=True) if math.isnan(mean)]:
-        heights = [0.03 + 0.04 * index] * len(crosses)  # of the axis: those of two lines do not cover each other
+        heights = [0.03 + 0.04 * index] * len(crosses)  # in axes units; differ so that crosses do not overlap
         axes.plot(crosses, heights, "x", color=colour, markersize=6, transform=axes.get_xaxis_transform())
 
 
 def draw_heat_map(points: Sequence[Point], *, metric: str) -> Figure | None:
-    """The mean at each point: across the key of the most values, a number if there is one; rows: choices of the others.
+    """Draws the mean at each point.
 
-    None where fewer than two keys vary, where no mean is finite, and for more rows than can be read. A point that lacks
-    a key, as one without a temperature, has a row of its own.
+    The columns are the values of one key: a numeric one if there is any, and then the one with the most values. The
+    rows are the combinations of the others. A point that lacks a key, for example a temperature, has its own row. None
+    if fewer than two keys vary, no mean is finite, or there are more than ``MOST_ROWS`` rows.
     """
     keys = dict.fromkeys(key for point in points for key in point.values)
     values = {key: {point.values.get(key, "") for point in points} for key in keys}

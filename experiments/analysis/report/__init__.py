@@ -1,1 +1,1 @@
-"""One page of HTML for finished runs: tables, curves, figures, completions, and the commands behind each row."""
+"""One HTML page for finished runs: tables, curves, figures, completions, and the command that reproduces each row."""

@@ -1,4 +1,4 @@
-"""Curves over training, with one legend for all, and bars of gains, as SVG inside of the page."""
+"""Curves over training with one legend for all, and bars of gains, as inline SVG."""
 
 from __future__ import annotations
 
@@ -27,44 +27,44 @@ HEALTH = (
     *("train/optimizer/gradient_norm", "train/alarm/repeated_states", "train/clipo/loss"),
     *("train/clipo/positive_cosine", "train/critic/ece"),
 )
-"""Rewards, length, entropy (surprisal estimates it) and what else shows whether a policy learns."""
+"""Metrics of a policy's training: rewards, length, entropy (estimated by surprisal), and others."""
 CRITIC = (
     *("train/critic/loss", "val/critic/categorical_accuracy", "val/oracle/auroc_depth1", "val/oracle/ece"),
     "val/probe/positive_cosine",
 )
-"""Whether a critic does, over the optimizer steps of its own stage."""
+"""Metrics of a critic's training, over the optimizer steps of its own stage."""
 MOST_POINTS = 60
-"""Of a curve; where more were logged, each point is the mean of its share of them."""
+"""The most points of a curve; if more were logged, each point is the mean of a range of steps."""
 MOST_ARMS = 14
-"""As many as differ in colour and dashes at a glance."""
+"""The most arms whose colours and line styles are easy to distinguish."""
 SVG_DASHES = {"-": "none", "--": "7 3", "-.": "7 3 2 3", ":": "2 3"}
 TEXT_STAYS_TEXT: Any = {"svg.fonttype": "none", "svg.hashsalt": "report", "font.family": "sans-serif"}
-"""Settings of matplotlib; the same picture makes the same file."""
+"""Settings of matplotlib: text stays text, and equal pictures give equal files."""
 
 
 def charts(found: Gathered, curve: str | None) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Success, large, then the health of training, each a metric, the stages that logged it and its picture.
+    """Returns the large charts, of success, and the small ones, of training health.
 
-    ``curve`` replaces success.
+    Each has its metric, the stages that logged it and its picture. ``curve`` replaces success.
     """
     large = list(_charts(found, [curve] if curve else VALIDATION, size=(11.0, 4.2)))
     return large, list(_charts(found, [*HEALTH, *CRITIC], size=(4.6, 2.9)))
 
 
 def legend(found: Gathered) -> list[tuple[str, str, str]]:
-    """Colour, dashes and text of each arm that is drawn."""
+    """Colour, line style and text of each drawn arm."""
     looks = [(*look(place), arm) for place, arm in enumerate(found.arms[:MOST_ARMS])]
     return [(colour, SVG_DASHES[dashes], f"{arm.label} ({len(arm.runs)})") for colour, dashes, arm in looks]
 
 
 def gains(found: Gathered) -> Markup | None:
-    """The comparison's bars; None where there is no baseline."""
+    """The bars of the comparison; None without a baseline."""
     table = found.comparison.table
     return _as_svg(partial(draw_gains, table), label=f"What each arm gained over {table.compared_to}: {table.metric}")
 
 
 def _charts(found: Gathered, metrics: Sequence[str], *, size: tuple[float, float]) -> Iterator[dict[str, Any]]:
-    """A chart for each metric that is neither constant throughout nor the same as one before."""
+    """Yields a chart for each metric that is not constant and not equal to an earlier one."""
     before: list[list[Sequence[Mapping[int, float]]]] = []
     for metric in metrics:
         stages = dict(_stages(found, metric))
@@ -81,10 +81,9 @@ def _charts(found: Gathered, metrics: Sequence[str], *, size: tuple[float, float
 
 
 def _stages(found: Gathered, metric: str) -> Iterator[tuple[int, list[TrackedRun]]]:
-    """Place of the arm, whose colour it has in every picture → its stages that logged the metric.
+    """Yields for each arm its index, which decides its colour in every picture, and its stages that logged the metric.
 
-    A critic that several seeds or arms share is there once: it is one critic, and shows nothing of the spread over
-    seeds.
+    A critic that several seeds or arms share occurs once: it is one critic and has no spread over seeds.
     """
     seen: set[tuple[str, str]] = set()
     for place, arm in enumerate(found.arms[:MOST_ARMS]):
@@ -94,8 +93,10 @@ def _stages(found: Gathered, metric: str) -> Iterator[tuple[int, list[TrackedRun
 
 
 def thin_out(histories: Sequence[Sequence[tuple[int, float]]]) -> list[dict[int, float]]:
-    """At most about ``MOST_POINTS`` points each: where there are more, means of what is finite in the same stretches of
-    steps. A stretch of nothing finite is nan, one and the same, so that alike histories are equal."""
+    """Reduces longer histories to about ``MOST_POINTS`` points: means of the finite values in equal ranges of steps.
+
+    A range without finite values is ``math.nan``, always the same object, so that equal histories compare equal.
+    """
     logged = [history for history in histories if history]
     longest = max(map(len, logged), default=0)
     width = 1 if longest <= MOST_POINTS else -(-max(history[-1][0] + 1 for history in logged) // MOST_POINTS)
@@ -118,12 +119,12 @@ def _draw(curves: Mapping[int, Curve], metric: str, size: tuple[float, float]) -
 
 
 def _as_svg(draw: Callable[[], Figure | None], *, label: str) -> Markup | None:
-    """The picture without the head of a file; ``label`` is read to those who do not see it."""
+    """The SVG element of a picture, without the file header; ``label`` is its text for screen readers."""
     file = io.StringIO()
     with matplotlib.rc_context(TEXT_STAYS_TEXT):
         if (figure := draw()) is None:
             return None
         figure.savefig(file, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
     text = file.getvalue()
-    picture = Markup(text[text.index("<svg") :])  # of matplotlib, which escapes texts
+    picture = Markup(text[text.index("<svg") :])  # safe: matplotlib escapes texts
     return Markup('<div role="img" aria-label="{}">{}</div>').format(label, picture)

@@ -1,9 +1,9 @@
-"""Pictures that runs, comparisons and sweeps logged: one of every kind first, then second ones of each in turn.
+"""Pictures logged by runs, comparisons and sweeps: the first one of every kind, then the second ones, and so on.
 
     by kind    similarity: A B C    goals: A B    completions: C
     taken      similarity A, goals A, completions C │ similarity B, goals B │ similarity C
 
-No kind is lost, however many there are; the owners of what is above the limit are named.
+Every kind is shown, however many there are. The page names the owners of pictures above the limit.
 """
 
 from __future__ import annotations
@@ -22,42 +22,42 @@ from experiments.mlflow_sync import Artifacts, TrackedRun
 from experiments.system.secrets import without_paths
 
 MOST = 20
-"""Pictures of a section, unless there are more kinds."""
+"""The most pictures of a section, unless there are more kinds."""
 WIDTH, HEIGHT, COLOURS = 1000, 1800, 128
-"""At most; high ones are traces and panels in rows, which a smaller height would make unreadable."""
+"""Upper limits, in pixels and colours; traces and rows of panels are high, and not legible at a smaller height."""
 LARGEST = 4_000_000
-"""Bytes of a file that is opened at all."""
+"""Largest file that is opened, in bytes."""
 FOLDER = "figures"
 FIRST = "similarity"
-"""What is shown before other pictures of its stage, in the name."""
+"""Pictures with this in their name come before the others of their stage."""
 START_TOO = ("clipo/completions",)
-"""Of these the first step is shown beside the last: what training did to the space is seen from both."""
+"""Pictures of which the first step is shown beside the last, to show how training changed the space."""
 STAGES = ("critic", "grpo", "warm_start")
-"""In this order; those of other stages follow."""
+"""The order of the stages; others follow."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Logged:
-    """What one arm, comparison or sweep has of a kind of picture: shown together or not at all."""
+    """The pictures of one kind of an arm, comparison or sweep, which are shown together or not at all."""
 
     owner: str
     run_id: str
     captions: Mapping[str, str]
-    """File among the run's artifacts → what the picture is."""
+    """Path among the run's artifacts → caption."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Chosen:
-    """What is shown, by kind, and what is not."""
+    """The pictures that are shown, by kind, and the owners of those that are not."""
 
     shown: Mapping[str, Sequence[Mapping[str, str]]]
-    """Kind → groups that stand together: caption → the picture as a data URL."""
+    """Kind → groups of pictures, each: caption → data URL."""
     left_out: Mapping[str, Sequence[str]]
     """Kind → its owners."""
 
 
 def choose(artifacts: Artifacts, by_kind: Mapping[str, Sequence[Logged]], *, most: int = MOST) -> Chosen:
-    """Take kinds in turn until there are ``most`` pictures; equal ones of a kind once, under their first owner."""
+    """Takes kinds in turn until there are ``most`` pictures; of equal ones of a kind it takes only the first."""
     shown: dict[str, list[dict[str, str]]] = {kind: [] for kind in by_kind}
     left_out: dict[str, list[str]] = {kind: [] for kind in by_kind}
     seen: dict[str, set[bytes]] = {kind: set() for kind in by_kind}
@@ -82,13 +82,13 @@ def choose(artifacts: Artifacts, by_kind: Mapping[str, Sequence[Logged]], *, mos
 
 
 def data_url(content: bytes) -> str | None:
-    """A PNG made small; None for what is too large or is no PNG."""
+    """A PNG, scaled down and with fewer colours, as a data URL; None if it is too large or not a PNG."""
     if len(content) > LARGEST:
         return None
     try:
         with Image.open(io.BytesIO(content), formats=["PNG"]) as opened:
             small = opened.convert("RGB")
-    except (OSError, SyntaxError, Image.DecompressionBombError):  # no PNG, or half of one
+    except (OSError, SyntaxError, Image.DecompressionBombError):  # not a PNG, or truncated
         return None
     small.thumbnail((WIDTH, HEIGHT))
     file = io.BytesIO()
@@ -97,7 +97,7 @@ def data_url(content: bytes) -> str | None:
 
 
 def of_comparisons(found: Gathered) -> Chosen:
-    """The pictures of comparisons and sweeps of these experiments, the newest first; comparisons before sweeps."""
+    """The pictures of comparisons, then of sweeps, of these experiments, the newest first."""
     by_kind: dict[str, list[Logged]] = {}
     for kind in ("comparison", "sweep"):
         for run in reversed(found.tracker.runs(found.names, kind=kind)):
@@ -110,7 +110,7 @@ def of_comparisons(found: Gathered) -> Chosen:
 
 
 def _called(run: TrackedRun) -> str:
-    """The names of a comparison; of a sweep its name and command line."""
+    """The name of a comparison, or the name and overrides of a sweep."""
     if "sweep" not in run.tags:
         return run.tags.get("key", "without a name").removeprefix("compare/")
     overrides = without_paths(run.params.get("overrides", ""))
@@ -118,7 +118,10 @@ def _called(run: TrackedRun) -> str:
 
 
 def of_runs(found: Gathered) -> Chosen:
-    """Of each arm its newest run that logged a picture, at the last step; what arms share, as a critic, once."""
+    """The pictures of each arm's newest run that logged them, at the last step; stages that arms share appear once.
+
+    For ``START_TOO`` the first step is shown too.
+    """
     by_kind: dict[tuple[str, str], dict[tuple[str, str], Logged]] = {}
     listed: dict[tuple[str, str], tuple[TrackedRun, Mapping[str, Sequence[tuple[int, str]]]]] = {}
     for arm in found.arms:
@@ -148,7 +151,7 @@ def of_runs(found: Gathered) -> Chosen:
 
 
 def steps_of(files: Sequence[str]) -> dict[str, list[tuple[int, str]]]:
-    """Of ``figures/<name>/<step>.png`` by name the steps and files, the lowest first."""
+    """Picture name → (step, file) of each ``figures/<name>/<step>.png``, the lowest step first."""
     found: dict[str, list[tuple[int, str]]] = {}
     for path in files:
         name, _, step = path.removeprefix(f"{FOLDER}/").removesuffix(".png").rpartition("/")

@@ -1,6 +1,6 @@
-"""The runs that a page is of, read from MLflow, and the commands that make them again.
+"""The runs of a page, read from MLflow, and the commands that reproduce them.
 
-Commands are those that were typed; of runs that did not record theirs the nearest ones.
+Commands use the overrides that the runs recorded. For runs that recorded none, they are approximate.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from experiments.system.secrets import without_paths
 RUN = ("python", "-m", "experiments.run")
 SEED = re.compile(r"\+{0,2}seed=.*")
 SWEEP = re.compile(r"\+{0,2}sweep=.*")
-"""What makes a multirun of a single run: a job's own overrides have its values, and this beside them."""
+"""The override that turns a run into a multirun. A job's overrides contain it beside the job's own values."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Gathered:
-    """The runs of a comparison with what lies below them."""
+    """The runs of a comparison with their stages and origins."""
 
     tracker: Tracker
     comparison: Comparison
     stages: Mapping[str, Stages]
-    """By id of the experiment's run."""
+    """Id of an experiment's run → its stages."""
     origins: Mapping[str, Origin]
-    """By run id; older runs have none."""
+    """Run id → origin; older runs have none."""
 
     @property
     def names(self) -> Sequence[str]:
@@ -44,12 +44,12 @@ class Gathered:
 
     @property
     def runs(self) -> list[TrackedRun]:
-        """Those that count: of each arm and seed the newest."""
+        """The counted runs: the newest of each arm and seed."""
         return [run for arm in self.arms for run in arm.runs.values()]
 
 
 def gather(tracker: Tracker, comparison: Comparison) -> Gathered:
-    """Read the stages and the origins of the runs that a comparison counts."""
+    """Reads the stages and origins of the runs that a comparison counts."""
     counted = {run.run_id for arm in comparison.table.arms for run in arm.runs.values()}
     below = stages_below(tracker, comparison.request.names)
     recorded = [run_id for run_id in counted if ORIGIN in tracker.artifacts.files(run_id)]
@@ -62,12 +62,12 @@ def gather(tracker: Tracker, comparison: Comparison) -> Gathered:
 
 
 def identity(stage: TrackedRun) -> tuple[str, str]:
-    """The same for all runs that share a stage; without a fingerprint a stage is shared by none."""
+    """A key that is equal for runs that share a stage; a stage without a fingerprint has a key of its own."""
     return stage.tags["stage"], stage.tags.get("fingerprint", stage.run_id)
 
 
 def commands(found: Gathered, arm: ArmRuns) -> list[str]:
-    """The commands that make an arm's runs again; of runs that did not record theirs the nearest ones."""
+    """The commands that reproduce an arm's runs; approximate for runs that did not record their overrides."""
     overrides = {seed: overrides_of(found, run) for seed, run in arm.runs.items()}
     together = command_over_seeds(overrides)
     lines = [together] if together else [command(one) for one in overrides.values()]
@@ -75,7 +75,7 @@ def commands(found: Gathered, arm: ArmRuns) -> list[str]:
 
 
 def commits(arm: ArmRuns) -> list[str]:
-    """A comment for the shell with the commits of an arm's runs; none where none is known."""
+    """A shell comment with the commits of an arm's runs; empty if none is known."""
     known = sorted({str(run.tags["git_sha"]) for run in arm.runs.values() if run.tags.get("git_sha")})
     listed = [
         sha.removesuffix("-dirty") + " with changes that were not committed" * sha.endswith("-dirty") for sha in known
@@ -84,7 +84,7 @@ def commits(arm: ArmRuns) -> list[str]:
 
 
 def study_command(arm: ArmRuns) -> str | None:
-    """What runs all of an arm's seeds in the study it is of; None for runs of no study."""
+    """The command that runs all seeds of an arm in its study; None if the runs are not one arm of a study."""
     names = {(run.experiment, value_of(run, "arm")) for run in arm.runs.values()}
     (study, name), *others = names
     if others or name in (ABSENT, "null"):
@@ -95,7 +95,7 @@ def study_command(arm: ArmRuns) -> str | None:
 
 
 def overrides_of(found: Gathered, run: TrackedRun) -> Sequence[str]:
-    """As they were recorded; else those that make the same choices."""
+    """The recorded overrides of a run; if there are none, overrides that make the same choices."""
     if (origin := found.origins.get(run.run_id)) is not None:
         return origin.overrides
     choices: dict[str, str | None] = {}
@@ -107,12 +107,15 @@ def overrides_of(found: Gathered, run: TrackedRun) -> Sequence[str]:
 
 
 def command(overrides: Sequence[str]) -> str:
-    """The line for a shell that runs this one run again."""
+    """The shell command that reproduces a single run."""
     return shlex.join([*RUN, *_without(SWEEP, overrides)])
 
 
 def command_over_seeds(overrides: Mapping[str, Sequence[str]]) -> str | None:
-    """One multirun for runs that differ by seed alone, by whose seed ``overrides`` are; None where they do not."""
+    """One command for runs that differ only in the seed, a multirun if there are several; else None.
+
+    ``overrides`` are by seed.
+    """
     rest = {tuple(_without(SEED, _without(SWEEP, one))) for one in overrides.values()}
     if len(rest) != 1:
         return None

@@ -1,4 +1,4 @@
-"""The page: one HTML file that fetches nothing, and is forbidden to. Names and model text are data: all are escaped."""
+"""The page: one HTML file without external resources, which its policy forbids. Names and model text are escaped."""
 
 from __future__ import annotations
 
@@ -24,24 +24,27 @@ from experiments.studies.plan import Study, StudyError
 from experiments.system.secrets import without_paths
 
 INVISIBLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
-"""What no page shows, or what reorders a line: written as its code."""
+"""Characters that are invisible or reorder a line; they are shown as their codes."""
 SHARED = ("task", "family", "scale", "suite", "budget", "objective", "advantage", "reward", "critic", "loss")
-"""Choices that are named where all runs made the same one."""
+"""Choices that are listed if all runs made the same one."""
 HELD_OUT = (("evaluate", "test/completions"), ("grpo", "val/completions"))
-"""Where completions of held-out problems are looked for: stage and table; the first there is counts."""
+"""Stage and table of the completions of held-out problems; the first that exists is used."""
 TRAINING = (("grpo", "train/completions"),)
 MOST_ARMS, MOST_COMPLETIONS, LONGEST = 12, 4, 600
-"""Of the completions: arms, rows of each, characters of a cell."""
+"""Limits of the completions: arms, rows per table, characters per cell."""
 SHOWN = ("prompt", "completion", "status", "reason", "samples_correct", "reward", "reward/", "advantage")
-"""Columns of a completion; every part of a reward has one behind ``reward/``."""
+"""Columns of a completion; ``reward/`` stands for one column per part of the reward."""
 HEADINGS = {"status": "verdict", "samples_correct": "samples"}
 NOT_COMPARED = ("name", "arm", "seed", "git_sha", "output_dir")
-"""Root keys that do not describe what was done."""
+"""Root keys that do not describe the method."""
 UNKNOWN = "not recorded"
 
 
 def result_of(tracker: Tracker, study: Study) -> dict[str, Any]:
-    """What a study asked, and what came out by the metric, the arm and the baseline that were fixed before its runs."""
+    """The result of a study by the metric, arm and baseline that were fixed before its runs.
+
+    If there is no result yet, the verdict is the reason.
+    """
     from experiments.analysis.study_results import read_results  # slow: they compose today's configurations
     from experiments.analysis.study_rows import rows_of, verdict
     from experiments.studies.finished import today
@@ -60,7 +63,7 @@ def page(found: Gathered, *, curve: str | None = None, studies: Sequence[Mapping
     Args:
         found: the runs.
         curve: the metric of the large picture; None: success in validation.
-        studies: that the runs are of, see :func:`result_of`.
+        studies: results of the studies that the runs belong to, see :func:`result_of`.
     """
     environment = Environment(
         loader=PackageLoader("experiments.analysis.report"),
@@ -100,7 +103,7 @@ def page(found: Gathered, *, curve: str | None = None, studies: Sequence[Mapping
 
 
 def visible(value: Any) -> Any:
-    """Of a text the signs that hide, or turn a line, as their codes; markup as it is."""
+    """Replaces the ``INVISIBLE`` characters of a text by their codes; returns markup and other values unchanged."""
     if isinstance(value, str) and not isinstance(value, Markup):
         return INVISIBLE.sub(lambda sign: f"\\x{ord(sign[0]):02x}", value)
     return value
@@ -111,7 +114,10 @@ def ids_of(arm: ArmRuns) -> set[str]:
 
 
 def experiment(found: Gathered, name: str) -> dict[str, Any] | None:
-    """What an experiment is about, how many runs it has, and the choices that all of them share."""
+    """What an experiment is about, its numbers of arms, runs and seeds, and the choices that all runs share.
+
+    None without runs.
+    """
     runs = [run for run in found.runs if run.experiment == name]
     if not runs:
         return None
@@ -128,7 +134,7 @@ def experiment(found: Gathered, name: str) -> dict[str, Any] | None:
 
 
 def tables(found: Gathered) -> Iterable[SetTable]:
-    """That of the comparison; for success of one kind also that of the other, where the runs have it."""
+    """Yields the comparison's table; for greedy or sampled success also that of the other kind, if the runs have it."""
     table = found.comparison.table
     yield table
     other = {SAMPLED: GREEDY, GREEDY: SAMPLED}.get(table.metric)
@@ -139,7 +145,7 @@ def tables(found: Gathered) -> Iterable[SetTable]:
 
 
 def completions(found: Gathered) -> Iterable[dict[str, Any]]:
-    """Of each arm's newest run a few completions, accepted and not; of training with rewards, too."""
+    """Yields a few accepted and rejected completions of each arm's newest run: held-out ones, and those of training."""
     for arm in found.arms[:MOST_ARMS]:
         stages = found.stages.get(max(arm.runs.values(), key=lambda run: run.start).run_id, {})
         for heading, places in ((arm.label, HELD_OUT), (f"{arm.label}: what it last learned from", TRAINING)):
@@ -150,7 +156,7 @@ def completions(found: Gathered) -> Iterable[dict[str, Any]]:
 
 
 def columns_of_completions(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """In the order of ``SHOWN``, parts of a reward by name; what is None throughout is left out."""
+    """The columns in the order of ``SHOWN``, parts of a reward by name, without columns that are always None."""
     keys = {key for row in rows for key, value in row.items() if value is not None}
     parts = sorted(key for key in keys if key.startswith("reward/"))
     return [key for name in SHOWN for key in (parts if name == "reward/" else [name] if name in keys else [])]
@@ -166,7 +172,7 @@ def _rows(found: Gathered, stages: Stages, stage: str, name: str) -> list[Mappin
 
 
 def choose_completions(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Accepted and refused ones in turn, the first of each; more of one kind where the other has too few."""
+    """The first accepted and rejected completions, alternating; more of one kind if the other has too few."""
     accepted = [row for row in rows if row.get("status") == "ok"]
     refused = [row for row in rows if row.get("status") != "ok"]
     turns = chain(*zip_longest(accepted[:MOST_COMPLETIONS], refused[:MOST_COMPLETIONS]))
@@ -179,7 +185,7 @@ def _text(value: Any) -> str:
 
 
 def parameters(arm: ArmRuns) -> dict[str, str]:
-    """The parameters of an arm's runs; where they differ, each value once."""
+    """The parameters of an arm's runs; if the runs differ, all distinct values."""
     names = dict.fromkeys(name for run in arm.runs.values() for name in run.params)
     compared = [name for name in names if name not in NOT_COMPARED and name.rpartition(".")[2] != "seed"]
     values = {name: sorted({run.params.get(name, ABSENT) for run in arm.runs.values()}) for name in compared}
@@ -187,10 +193,10 @@ def parameters(arm: ArmRuns) -> dict[str, str]:
 
 
 def differences(ours: Mapping[str, str], theirs: Mapping[str, str]) -> list[tuple[str, str, str]]:
-    """(parameter, ours, theirs) of all that differ.
+    """(parameter, ours, theirs) for all parameters that differ.
 
-    What stands in several places is named at the shortest (``reward.weight`` rather than ``module.reward.weight``), and
-    a part that one side does not have by its ``_target_`` alone.
+    A value that occurs at several paths is listed at the shortest (``reward.weight``, not ``module.reward.weight``). A
+    part that one side does not have is listed by its ``_target_`` only.
     """
     pairs = {key: (ours.get(key, ABSENT), theirs.get(key, ABSENT)) for key in ours.keys() | theirs.keys()}
     changed = {key: pair for key, pair in pairs.items() if pair[0] != pair[1]}
@@ -207,7 +213,7 @@ def differences(ours: Mapping[str, str], theirs: Mapping[str, str]) -> list[tupl
 
 
 def environment_of(found: Gathered) -> Iterable[tuple[str, str]]:
-    """On what the runs were made: each value that occurs."""
+    """Yields the test problems, commits, hardware and software of the runs, with each value that occurs."""
 
     def each(values: Iterable[str]) -> str:
         return ", ".join(sorted({without_paths(value) for value in values})) or UNKNOWN
