@@ -1,4 +1,4 @@
-"""Advantages: rewards relative to the group, per rollout and per step, on the tokens of the completion."""
+"""Advantages: rewards relative to the group, per rollout and per step, assigned to the completion's tokens."""
 
 from typing import TYPE_CHECKING
 

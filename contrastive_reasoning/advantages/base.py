@@ -1,4 +1,4 @@
-"""What an advantage is: rewards seen relative to the group, spread over the tokens of the completion."""
+"""The interface of advantages: rewards relative to the group, assigned to the tokens of the completion."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from contrastive_reasoning.rewards.base import Credit, StepCredit
 @runtime_checkable
 class Advantage(Protocol):
     def __call__(self, credit: Credit, mask: Bool[Tensor, "B T"], group_size: int) -> Float[Tensor, "B T"]:
-        """The advantage of every token; 0 outside ``mask`` and on the rollouts that the reward failed on."""
+        """Returns the advantage of every token; 0 outside ``mask`` and on rollouts on which the reward failed."""
         ...
 
 
 @runtime_checkable
 class StatefulAdvantage(Advantage, Protocol):
-    """An advantage that remembers earlier batches: called once for each, its state is in the checkpoint."""
+    """An advantage that remembers earlier batches. It is called once per batch, and its state is in the checkpoint."""
 
     @property
     def metrics(self) -> Mapping[str, float]:
@@ -34,16 +34,16 @@ class StatefulAdvantage(Advantage, Protocol):
 
 
 def layers(advantage: Any) -> Iterator[Any]:
-    """The advantage, the one that it holds as ``advantage``, the one within that, and so on."""
+    """Yields the advantage and, recursively, the one that it holds as ``advantage``."""
     while advantage is not None:
         yield advantage
         advantage = getattr(advantage, "advantage", None)
 
 
 def refuse_memory(owner: str, outcome: Advantage) -> None:
-    """Refuse an advantage with state inside one without: the state would be in no checkpoint.
+    """Raises ValueError, with its name, for a stateful advantage inside one that is stateless.
 
-    Raises ValueError: naming the one with state.
+    No checkpoint would contain the inner state.
     """
     if isinstance(outcome, StatefulAdvantage):
         inner = type(outcome).__name__
@@ -51,7 +51,7 @@ def refuse_memory(owner: str, outcome: Advantage) -> None:
 
 
 def by_group(values: Float[Tensor, " B"], group_size: int) -> Float[Tensor, "P G"]:
-    """Prompt-major values, one row per group.
+    """Reshapes prompt-major values to one row per group.
 
     Raises ValueError for groups of fewer than 2 (nothing to compare with) or a batch that is not whole groups.
     """
@@ -65,11 +65,11 @@ def by_group(values: Float[Tensor, " B"], group_size: int) -> Float[Tensor, "P G
 def among_rewarded(
     credit: Credit, group_size: int, formula: Callable[[Float[Tensor, "P G"]], Float[Tensor, "P G"]]
 ) -> Float[Tensor, "P G"]:
-    """``formula`` of the outcomes of each group; a rollout that the reward failed on is no member of its group.
+    """Applies ``formula`` to the outcomes of each group, without the rollouts on which the reward failed.
 
         outcome    1  0  –  1      formula(1 0 1) = a b c      a  b  0  c
 
-    A group with a failure is a smaller one, of which nothing is left where fewer than two were rewarded.
+    A group with failures is treated as a smaller group; with fewer than two rewarded rollouts all its values are 0.
     """
     outcomes = by_group(credit.outcome, group_size)
     if not credit.failures:
@@ -84,20 +84,20 @@ def among_rewarded(
 
 
 def centred(groups: Float[Tensor, "P G"]) -> Float[Tensor, "P G"]:
-    """Each group minus its mean; exactly 0 where all of a group is equal (a rounded mean may differ from its terms)."""
+    """Subtracts each group's mean; exactly 0 if a group's values are equal (a rounded mean may differ from them)."""
     varied = groups.amax(dim=1, keepdim=True) != groups.amin(dim=1, keepdim=True)
     return (groups - groups.mean(dim=1, keepdim=True)) * varied
 
 
 def on_tokens(values: Float[Tensor, "P G"], mask: Bool[Tensor, "B T"]) -> Float[Tensor, "B T"]:
-    """One number per rollout, repeated on each of its tokens."""
+    """Repeats one number per rollout on each of its tokens."""
     return values.reshape(-1, 1) * mask
 
 
 def with_illegal(credit: Credit) -> list[list[StepCredit]]:
-    """The steps of every rollout in order of writing, those that the rules forbade among them.
+    """Returns the legal and illegal steps of every rollout in order of writing.
 
-    Of a rollout that the reward failed on none: it has no advantage, and its steps are compared with no others.
+    A rollout on which the reward failed has none: it has no advantage, and its steps are not compared with others.
     """
     steps = credit.steps or []
     illegal = credit.illegal or [[]] * len(steps)
@@ -108,14 +108,14 @@ def with_illegal(credit: Credit) -> list[list[StepCredit]]:
 
 
 def rewarded_steps(credit: Credit) -> list[Sequence[StepCredit]]:
-    """The legal steps of every rollout; none of one that the reward failed on."""
+    """Returns the legal steps of every rollout; none for a rollout on which the reward failed."""
     return [[] if index in credit.failures else row for index, row in enumerate(credit.steps or [])]
 
 
 def on_step_tokens(
     steps: Sequence[Sequence[StepCredit]], values: Float[Tensor, " N"], mask: Bool[Tensor, "B T"]
 ) -> Float[Tensor, "B T"]:
-    """Each step's value on its tokens, values in order of rollout and writing; 0 on tokens outside every step."""
+    """Assigns ``values``, in order of rollout and writing, to the tokens of each step; 0 outside every step."""
     remaining = iter(values.tolist())
     on_tokens = torch.zeros(mask.shape, dtype=values.dtype)
     for row, credits in enumerate(steps):

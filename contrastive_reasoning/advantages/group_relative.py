@@ -18,9 +18,9 @@ from contrastive_reasoning.rewards.base import Credit
 
 @dataclass(frozen=True, kw_only=True)
 class GroupRelative:
-    """The outcome against its group; the same on every token. A group of equal rewards gets exactly 0.
+    """The outcome relative to its group, the same on every token. A group of equal rewards gets exactly 0.
 
-    The standard deviation is the unbiased one (divided by G − 1).
+    The standard deviation divides by G − 1.
     """
 
     normalise_std: bool
@@ -35,7 +35,7 @@ class GroupRelative:
         return on_tokens(among_rewarded(credit, group_size, self.relative), mask)
 
     def relative(self, rewards: Float[Tensor, "P G"]) -> Float[Tensor, "P G"]:
-        """The advantages of whole groups."""
+        """Returns the advantages of whole groups."""
         advantages = centred(rewards)
         if not self.normalise_std:
             return advantages
@@ -45,7 +45,7 @@ class GroupRelative:
 
 @dataclass(frozen=True, kw_only=True)
 class LeaveOneOut:
-    """An unbiased baseline: the rollout is not part of its own mean.
+    """The outcome minus an unbiased baseline: the mean over the other rollouts of the group.
 
     rᵢ − (Σr − rᵢ)/(G−1)  =  G/(G−1) · (rᵢ − mean(r)),  so it is the mean-centred advantage, rescaled.
     """
@@ -54,14 +54,14 @@ class LeaveOneOut:
         return on_tokens(among_rewarded(credit, group_size, self.relative), mask)
 
     def relative(self, rewards: Float[Tensor, "P G"]) -> Float[Tensor, "P G"]:
-        """The advantages of whole groups."""
+        """Returns the advantages of whole groups."""
         size = rewards.shape[1]
         return centred(rewards) * (size / (size - 1))
 
 
 @dataclass(frozen=True, kw_only=True)
 class MeanCentred:
-    """``GroupRelative`` without the division: problems with rare successes weigh no more than others."""
+    """``GroupRelative`` without the division, so that problems with rare successes get no extra weight."""
 
     def __call__(self, credit: Credit, mask: Bool[Tensor, "B T"], group_size: int) -> Float[Tensor, "B T"]:
         return GroupRelative(normalise_std=False, epsilon=0.0)(credit, mask, group_size)

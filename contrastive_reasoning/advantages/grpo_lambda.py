@@ -1,16 +1,16 @@
-"""Credit by eligibility traces and no critic, after GRPO-λ, arXiv:2510.00194 (known here from accounts of it alone).
+"""Credit by eligibility traces without a critic, after GRPO-λ, arXiv:2510.00194, known only from secondary sources.
 
         A_{i,l} = Σ_{t≥l} λ^{t−l} max(Âᵢ, floor)        Âᵢ the outcome's advantage, in place of each token's TD error
 
-By those accounts the paper puts the trace into the importance ratio of token t, which then moves the tokens before too:
+According to them the paper puts the trace into the importance ratio of token t, which also updates earlier tokens:
 
         ratio_t = exp( Σ_{l≤t} (γλ)^{t−l} (log π_l − log π_old,l) )        objective = Σ_t min(ratio_t Âᵢ, clip(…) Âᵢ)
 
-Where π is π_old its gradient is that of Σ_l A_{i,l} log π_l with the A above (γ = 1), and that is what is computed: the
-same step for the first update of a rollout batch. Later updates differ, since the ratio that our objectives clip is
-that of the token alone. Of the paper's traces this is the one that decays backwards from t.
+At π = π_old its gradient equals that of Σ_l A_{i,l} log π_l with the A above (γ = 1). This module computes that A, so
+the first update of a rollout batch is the same. Later updates differ, because our objectives clip the ratio of the
+single token. Among the paper's traces this is the one that decays backwards from t.
 
-λ = 0 without a floor is the outcome alone. Early tokens get more, up to Âᵢ / (1 − λ): the sum is not divided by it.
+λ = 0 without a floor is the outcome alone. Early tokens get more, up to Âᵢ / (1 − λ): the sum is not normalised.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ class GRPOLambda:
     outcome: Advantage
     """The advantage of the whole rollout."""
     decay: float
-    """λ, the share of a token's credit that the token before it gets too."""
+    """λ, the share of a token's credit that the preceding token also gets."""
     floor: float | None
-    """Advantages below it are raised to it; None: they stay. Traces of negative ones are said to destabilise."""
+    """Lower bound of the advantages; None: no bound. Traces of negative advantages are said to destabilise training."""
 
     def __post_init__(self) -> None:
         refuse_memory(type(self).__name__, self.outcome)
@@ -49,7 +49,7 @@ class GRPOLambda:
 
 
 def trace(values: Float[Tensor, "B T"], *, decay: float) -> Float[Tensor, "B T"]:
-    """Σ_{t≥l} λ^{t−l} v_t for every token l."""
+    """Returns Σ_{t≥l} λ^{t−l} v_t for every token l."""
     sums = torch.zeros_like(values)
     following = values.new_zeros(len(values))
     for token in reversed(range(values.shape[1])):

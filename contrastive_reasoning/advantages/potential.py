@@ -1,4 +1,4 @@
-"""Potential differences as step credit: what each step changed of the value of the completion so far.
+"""Potential differences as step credit: the change in the value of the completion so far that each step causes.
 
         δ_k = V_{k+1} − V_k        A_k = Σ_{j≥k} λ^{j−k} δ_j        A = (1 − weight) · outcome + weight · scale · A_k
 
@@ -6,31 +6,31 @@
     segment      └─── 0 ──┘ └── 1 ───┘ └───── 2 ────┘      a separator belongs to the step that it ends
     V         V₀=Φ(s₀)   V₁=Φ(s₁)   V₂=Φ(s₂)        V₃=R
 
-V is Φ of the state last reached, R (1 where the verifier accepts, else 0) once the completion has ended. A step has
-been reached when it is settled: without the separator the next token could make 375 of 37, and two tokens that may
-follow one prefix would have different baselines.
+V is Φ of the last reached state, and R (1 if the verifier accepts, else 0) once the completion has ended. A step counts
+as reached once it is settled: without the separator the next token could turn 37 into 375, and two possible next tokens
+of one prefix would have different baselines.
 
-This is potential shaping (Ng, Harada and Russell 1999) with γ = 1, kept apart step by step: summed over a rollout it
-telescopes to R − Φ(s₀), which does not depend on single steps. λ-returns as in generalised advantage estimation,
-arXiv:1506.02438. With λ = 1, A_k = R − V_k: a baseline that the prefix alone decides, so the expected gradient is that
-of R whatever Φ is. With λ < 1 it is so only where Φ is the policy's own chance of success.
+This is potential shaping (Ng, Harada and Russell 1999) with γ = 1, kept separate for each step: summed over a rollout
+it telescopes to R − Φ(s₀), which does not depend on single steps. λ-returns are those of generalised advantage
+estimation, arXiv:1506.02438. With λ = 1, A_k = R − V_k: the prefix alone determines the baseline, so the expected
+gradient is that of R for any Φ. With λ < 1 this holds only if Φ is the policy's own probability of success.
 
-Five rules, all decided by the prefix, or the baseline would depend on what comes after it:
+Five rules. All depend on the prefix alone, because a baseline must not depend on later tokens:
 
-- A finished state (one number left) has no V of its own; its segment runs on to the next step or to the end. After the
-  last move that makes V the verdict, and spoiling or writing down a result is still paid by what comes of it.
-- A state that the completion was in before leaves V as it was: going round earns nothing.
-- A step that loses, as the first illegal one of a list of moves does, makes V = 0 for good: its tokens get −V, what
-  there was to lose, and no move after it has credit.
-- Another illegal or unread step, as a search may have, ends no segment; its tokens are part of the one they stand in.
-- A step that only the completion's end settles ends where the completion does: V is R.
+- A finished state (one number left) has no V of its own; its segment extends to the next step or to the end. After the
+  last move V is therefore the verdict, and the tokens that write down or spoil the result are credited by it.
+- A state that the completion was in before leaves V unchanged: loops earn nothing.
+- A step that loses, such as the first illegal step of a list of moves, sets V to 0 for good: its tokens get −V, all
+  that could be lost, and later moves get no credit.
+- Any other illegal or unread step, which a search may contain, ends no segment; its tokens belong to the one around it.
+- A step that only the completion's end settles ends with the completion: V is R.
 
-(Outside a list of moves a text may take back what it was: moves before the first Solution block or Try line, or in a
-block before the last one, are no steps any more once that is written. And ``MonteCarloReward`` gives a step that only
-blanks follow the verdict for a value: whether more will follow is no fact of the prefix.)
+(There are two exceptions. Outside a list of moves later text can revoke steps: moves before the first Solution block or
+Try line, or in a block before the last one, are no longer steps once that text is written. And ``MonteCarloReward``
+uses the verdict as the value of a step that only blanks follow; the prefix does not determine whether more follows.)
 
-A search that goes back is read in the order written: V is the value of the node last written, wherever it hangs. So
-leaving a dead branch earns what entering it cost.
+A search that backtracks is read in the order written: V is the value of the last written node, wherever it is in the
+tree. So leaving a dead branch gains what entering it lost.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ from contrastive_reasoning.rewards.shaping import FINISHED
 
 
 class Segment(NamedTuple):
-    """The tokens ``first`` … ``end`` − 1 and what V gained on them, δ."""
+    """The tokens ``first`` … ``end`` − 1 and δ, the gain of V on them."""
 
     first: int
     end: int
@@ -63,9 +63,9 @@ class Potential:
     weight: float
     """0: the outcome alone, bit for bit; 1: the λ-returns alone."""
     decay: float
-    """λ: 1 waits for the verdict, 0 believes Φ."""
+    """λ: 1 credits a step by the verdict, 0 by the change of Φ alone."""
     scale: float
-    """Of the λ-returns, which lie within [−1, 1] where Φ is a probability; the outcome's advantages may be wider."""
+    """Factor of the λ-returns, which lie within [−1, 1] if Φ is a probability; the outcome's range may be wider."""
 
     def __post_init__(self) -> None:
         refuse_memory(type(self).__name__, self.outcome)
@@ -87,9 +87,9 @@ class Potential:
 
 
 def segments_of(credit: Credit, lengths: Sequence[int]) -> list[list[Segment]]:
-    """The segments of every rollout, of as many tokens as ``lengths``; none of one that the reward failed on.
+    """Returns the segments of every rollout of ``lengths`` tokens; none for one on which the reward failed.
 
-    Raises ValueError where the credit has no step values, no values of starts or no verdicts.
+    Raises ValueError if the credit has no step values, no values of starts or no verdicts.
     """
     if credit.steps is None or credit.starts is None:
         raise ValueError(
@@ -107,7 +107,7 @@ def segments_of(credit: Credit, lengths: Sequence[int]) -> list[list[Segment]]:
 
 
 def segments(steps: Sequence[StepCredit], *, start: float, end: float, length: int) -> list[Segment]:
-    """One rollout of ``length`` tokens, cut where steps are settled: V goes from ``start`` over theirs to ``end``."""
+    """Cuts a rollout of ``length`` tokens where steps are settled; V goes from ``start`` over theirs to ``end``."""
     found: list[Segment] = []
     first, value = 0, start
     for step in steps:
@@ -123,7 +123,7 @@ def segments(steps: Sequence[StepCredit], *, start: float, end: float, length: i
 
 
 def lambda_returns(gains: Sequence[float], *, decay: float) -> list[float]:
-    """Σ_{j≥k} λ^{j−k} δ_j for every k."""
+    """Returns Σ_{j≥k} λ^{j−k} δ_j for every k."""
     returns: list[float] = []
     following = 0.0
     for gain in reversed(gains):

@@ -2,11 +2,11 @@
 
         A_{i,t} = outcome_{i,t} + weight · (v_{i,k} − mean_d) / (std_d + ε)   t in step k of rollout i, d = d_{i,k}
 
-mean_d and std_d are over all steps of the group at depth d: a value that falls with depth does not make early steps
-look good. A rollout that plays moves one after another has one step at each depth; one that searches goes down and
-comes back, and each of its steps at a depth counts. A step that the rules forbade counts as 0 at the depth it would
-have led to: were it left out, breaking a rule would be better than a legal move that is blamed. A scalar per rollout
-could not carry this: with γ = 1 a sum of potential differences telescopes to the same constant for the whole group.
+mean_d and std_d are over all steps of the group at depth d, so values that fall with depth do not favour early steps. A
+rollout that lists moves has one step at each depth. A rollout that searches backtracks, and each of its steps at a
+depth counts. An illegal step counts as 0 at the depth that it would have led to: without it, breaking a rule would be
+better than a legal move that is blamed. A scalar per rollout cannot express this credit: with γ = 1 a sum of potential
+differences telescopes to the same constant for the whole group.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Process:
                 f"this one only has: {credit.named}"
             )
         outcome = self.outcome(credit, mask, group_size)
-        by_group(credit.outcome, group_size)  # refuses what is not whole groups
+        by_group(credit.outcome, group_size)  # raises for a batch that is not whole groups
         steps = with_illegal(credit)
         values = credit.outcome.new_tensor([step.value for row in steps for step in row])
         relative = torch.zeros_like(values)
@@ -52,7 +52,7 @@ class Process:
 
 
 def peers(depths: Sequence[Sequence[int | None]], group_size: int) -> list[list[int]]:
-    """Steps of one group that are as deep, as indices in order of rollout and writing; those of depth None nowhere."""
+    """Returns sets of steps of one group and depth, as indices in order of rollout and writing; None is left out."""
     found: dict[tuple[int, int], list[int]] = {}
     flat = [(row // group_size, depth) for row, of_row in enumerate(depths) for depth in of_row]
     for index, (group, depth) in enumerate(flat):
@@ -62,7 +62,7 @@ def peers(depths: Sequence[Sequence[int | None]], group_size: int) -> list[list[
 
 
 def normalised(values: Float[Tensor, " N"], *, epsilon: float) -> Float[Tensor, " N"]:
-    """(v − mean) / (std + ε); exactly 0 where all are equal (a rounded mean may differ from its terms)."""
+    """Returns (v − mean) / (std + ε); exactly 0 if all are equal (a rounded mean may differ from its terms)."""
     if values.min() == values.max():
         return torch.zeros_like(values)
     return (values - values.mean()) / (values.std() + epsilon)

@@ -1,14 +1,14 @@
-"""Learn from a part of the rollouts, drawn by how much credit they carry and weighted so that the mean stays.
+"""Subsampling of rollouts in proportion to their credit, with weights that keep the expected advantage.
 
         w_i = √(Σ_t A_it²)        π_i = min(1, c·w_i), c such that Σ π_i = share · B        A'_i = A_i / π_i or 0
 
-Inverse probabilities (Horvitz and Thompson 1952) keep the expected gradient: E[A'] = A. A row of zeros does not pass
-through the policy, so an update costs about ``share`` of what it did. What it takes is a little more noise: least where
-few rollouts carry most of the credit, as where most first moves are of the same worth.
+Inverse probabilities (Horvitz and Thompson 1952) keep the expected gradient: E[A'] = A. Rows of zeros do not pass
+through the policy, so an update costs about ``share`` of a full one. The gradient gets slightly noisier. The added
+noise is least if few rollouts carry most of the credit, for example if most first moves have the same value.
 
 The draw is systematic: one uniform number places a comb over the rows, its teeth 1 apart on the running sum of π.
 
-    π     0.5 | 0.2 | 0.9      | 0.4         rows of one problem stand together, so problems are drawn about evenly
+    π     0.5 | 0.2 | 0.9      | 0.4         rows of one problem are adjacent, so problems are drawn about evenly
     comb   ↑ ——————————— 1 ——————— ↑
 """
 
@@ -27,18 +27,18 @@ from contrastive_reasoning.rewards.base import Credit
 from contrastive_reasoning.rewards.controls import fixed_draw
 
 SLACK = 1e-9
-"""For a running sum that rounding has left just below a tooth."""
+"""Tolerance for a running sum that rounding leaves just below a tooth."""
 
 
 class Subsampled:
-    """``advantage`` on a part of the rows, divided by the chance that each had to be in it.
+    """``advantage`` on a random part of the rows, each divided by its probability of being drawn.
 
-    A plain object whose state, the number of batches, is in the checkpoint of who calls it: the draw is a function of
-    that and ``seed``.
+    A plain object. The caller saves its state, the number of batches, in the checkpoint; the draw is a function of that
+    number and ``seed``.
 
     Args:
-        advantage: any; of one with a memory, state and metrics are kept.
-        share: of the rows that are expected to stay, in (0, 1]; fewer where not so many carry credit.
+        advantage: any advantage; the state and metrics of a stateful one are included.
+        share: the expected share of rows that stay, in (0, 1]; it is smaller if fewer rows carry credit.
         seed: of the draws.
 
     Raises ValueError for a share outside (0, 1].
@@ -51,13 +51,13 @@ class Subsampled:
         self.share = share
         self.seed = seed
         self.calls = 0
-        """Rollout batches that the policy learned from."""
+        """The number of rollout batches that the policy learned from."""
         self.kept = 0.0
-        """The share of rows of the last batch that stayed."""
+        """The share of the last batch's rows that stayed."""
 
     def __call__(self, credit: Credit, mask: Bool[Tensor, "B T"], group_size: int) -> Float[Tensor, "B T"]:
         whole = self.advantage(credit, mask, group_size)
-        # chances are computed over the rows of all ranks, and one comb passes over them
+        # probabilities are computed over the rows of all ranks, and one comb covers them all
         carried = gather_groups(whole.double().square().sum(dim=1).sqrt(), group_size)
         chances = inclusion(carried, expected=self.share * len(carried))
         rows = systematic(chances, offset=fixed_draw("subsampled", self.seed, self.calls))
@@ -68,12 +68,12 @@ class Subsampled:
 
     @property
     def metrics(self) -> dict[str, float]:
-        """The share of rows kept, and the metrics of the advantage within."""
+        """The share of rows kept, and the metrics of the inner advantage."""
         inner = self.advantage.metrics if isinstance(self.advantage, StatefulAdvantage) else {}
         return {**inner, "subsample/kept": self.kept}
 
     def state_dict(self) -> dict[str, Any]:
-        """Numbers, and the state of the advantage within."""
+        """Returns the numbers of this object and the state of the inner advantage."""
         inner = self.advantage.state_dict() if isinstance(self.advantage, StatefulAdvantage) else {}
         return {"calls": self.calls, "kept": self.kept, "advantage": inner}
 
@@ -84,14 +84,17 @@ class Subsampled:
 
 
 def inclusion(weights: Float[Tensor, " B"], *, expected: float) -> Float[Tensor, " B"]:
-    """Chances proportional to ``weights``, none above 1, that sum to ``expected``, or to how many weights there are."""
+    """Returns probabilities proportional to ``weights``, capped at 1, that sum to ``expected``.
+
+    If at most ``expected`` weights are positive, each of these has probability 1.
+    """
     descending, order = weights.sort(descending=True)
     positive = int((descending > 0).sum())
     chances = torch.zeros_like(weights)
     if positive <= expected:
         chances[weights > 0] = 1.0
         return chances
-    # the largest k are certain: k is the least for which the next one's share of what is left is at most 1
+    # the k largest get probability 1: k is the least for which the next one's share of the remainder is at most 1
     left = descending.sum() - descending.cumsum(0) + descending
     expected_left = expected - torch.arange(len(weights), dtype=weights.dtype, device=weights.device)
     certain = int((expected_left * descending > left).long().cumprod(0).sum())
@@ -102,7 +105,7 @@ def inclusion(weights: Float[Tensor, " B"], *, expected: float) -> Float[Tensor,
 
 
 def systematic(chances: Float[Tensor, " B"], *, offset: float) -> Bool[Tensor, " B"]:
-    """Each row with its chance over a uniform ``offset`` in [0, 1), and always about as many rows."""
+    """Selects each row with its probability over a uniform ``offset`` in [0, 1); the count of rows hardly varies."""
     sums = chances.cumsum(0)
     teeth = (sums + offset + SLACK).floor()
     before = torch.cat([teeth.new_zeros(1), teeth[:-1]])

@@ -1,19 +1,19 @@
-"""A trust gate on step credit: it counts as far as it was right about fresh verified rollouts.
+"""A trust gate: weights step credit by how well the step values agreed with the verdicts on recent rollouts.
 
         w_n = w_max · trust · anneal_n
         trust    = clip((AUROC − floor) / span, 0, 1) · (1 − disagreement)     means over the last ``window`` batches
         anneal_n = clip((N − 1 − n) / (N / 3), 0, 1)                           1, then linearly to 0 in the last third
 
-The AUROC is that within problem and depth (``steps/auroc_siblings``): those steps a per-step advantage compares. Values
-that only tell easy problems from hard ones have a high one over all, and nothing to teach.
+The AUROC is taken within problem and depth (``steps/auroc_siblings``), because a per-step advantage compares those
+steps. Values that only separate easy problems from hard ones have a high overall AUROC but are useless as step credit.
 
-n counts the rollout batches that taught, from 0 to N − 1; those of a warm-up do not. Trust is estimated anew after
-every ``window`` batches, so the first ``window`` batches teach by their outcome alone, and no batch is weighted by what
-its own verdicts say.
+n counts the rollout batches that the policy learned from, from 0 to N − 1, without those of a warm-up. Trust is
+estimated after every ``window`` batches. So the first ``window`` batches count by their outcome alone, and the weight
+of a batch never depends on its own verdicts.
 
-What it weighs is the credit of steps. Values that a reward adds to the outcome stay there whatever the trust, so a gate
-needs a reward that adds none. And a correct search goes through dead branches: there even exact values of states tell
-rollouts apart less well step by step, and the gate opens less far, or not at all (docs/credit.md).
+The gate weights step credit only. Values that a reward adds to the outcome stay there at any trust, so a gate needs a
+reward that adds none. A correct search also visits dead branches, so for searches even exact values separate correct
+from wrong rollouts less well step by step. The gate then opens less, or not at all (docs/credit.md).
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ from contrastive_reasoning.advantages.base import Advantage, layers
 from contrastive_reasoning.rewards.base import Credit
 
 AUROC, DISAGREEMENT = "steps/auroc_siblings", "critic/disagreement"
-"""Of ``Credit.metrics``: that of every reward of steps, and that of an ensemble of critics. Both are of all ranks'
-rollouts, so that every rank has the same trust."""
+"""Names in ``Credit.metrics``: the first from every reward of steps, the second from an ensemble of critics. Both cover
+the rollouts of all ranks, so that every rank has the same trust."""
 OF_STEPS = "steps/"
-"""What begins the names of metrics that a reward of steps always has."""
+"""Prefix of the metrics that a reward of steps always has."""
 
 
 @runtime_checkable
 class Weighted(Advantage, Protocol):
-    """An advantage that mixes step credit into that of the outcome; a frozen dataclass, at weight 0 the outcome's."""
+    """An advantage that adds step credit to the outcome's; a frozen dataclass, equal to the outcome's at weight 0."""
 
     @property
     def outcome(self) -> Advantage: ...
@@ -47,22 +47,22 @@ class Weighted(Advantage, Protocol):
 
 
 class TrustGate:
-    """``advantage`` with the weight w_n, its own weight being w_max. At w_n = 0 bit for bit its ``outcome`` alone.
+    """``advantage`` with the weight w_n; its own weight is w_max. At w_n = 0 it is bit for bit its ``outcome`` alone.
 
-    A plain object whose state — count, window, trust — is in the checkpoint of who calls it.
+    A plain object. The caller saves its state (count, window, trust) in the checkpoint.
 
     Args:
         advantage: process, potential, survival or vineppo.
-        window: rollout batches that an estimate is made from, and between estimates.
-        floor: the AUROC among siblings up to which nothing is trusted.
-        span: by how much more everything is.
+        window: the number of rollout batches behind an estimate and between estimates.
+        floor: the AUROC among siblings up to which trust is 0.
+        span: how far above ``floor`` the AUROC must be for full trust.
         total_steps: N.
 
-    Raises ValueError for a number out of range, or an advantage that mixes in no step credit.
+    Raises ValueError for a number out of range, or an advantage that adds no step credit.
     """
 
     reads_verdicts = True
-    """Of no use where no part of the reward verifies."""
+    """The gate is useless if no part of the reward verifies."""
 
     def __init__(self, *, advantage: Advantage, window: int, floor: float, span: float, total_steps: int) -> None:
         for name, count in (("window", window), ("total_steps", total_steps)):
@@ -83,7 +83,7 @@ class TrustGate:
         self.span = span
         self.total_steps = total_steps
         self.calls = 0
-        """n: batches that have taught."""
+        """n, the number of batches that the policy learned from."""
         self.trust = 0.0
         self.aurocs: list[float] = []
         self.disagreements: list[float] = []
@@ -104,11 +104,11 @@ class TrustGate:
 
     @property
     def metrics(self) -> dict[str, float]:
-        """Of the last batch: its weight, and the trust that the next one will be given."""
+        """The weight of the last batch, and the trust that applies to the next one."""
         return {"gate/weight": self.weight, "gate/trust": self.trust}
 
     def state_dict(self) -> dict[str, Any]:
-        """Numbers and lists of them."""
+        """Returns numbers and lists of numbers."""
         kept = {"calls": self.calls, "trust": self.trust, "weight": self.weight}
         return {**kept, "aurocs": list(self.aurocs), "disagreements": list(self.disagreements)}
 
@@ -117,17 +117,17 @@ class TrustGate:
         self.aurocs, self.disagreements = list(state["aurocs"]), list(state["disagreements"])
 
     def begin_anew(self) -> None:
-        """Another critic gives the values from here on: batches of the former one count in no estimate any more.
+        """Clears the current window, because another critic computes the values from now on.
 
-        The trust stays as it is until a window of the new one is full.
+        The trust stays unchanged until a window of the new critic is full.
         """
         self.aurocs, self.disagreements = [], []
 
     def _observe(self, credit: Credit) -> None:
-        """Count this batch; at the end of a window estimate the trust and begin another."""
+        """Counts this batch. At the end of a window, estimates the trust and starts a new window."""
         metrics = credit.metrics
         self.calls += 1
-        self.aurocs += [metrics[AUROC]] if AUROC in metrics else []  # absent where all succeed, or none
+        self.aurocs += [metrics[AUROC]] if AUROC in metrics else []  # absent if all succeed or none does
         self.disagreements += [metrics.get(DISAGREEMENT, 0.0)]
         if len(self.disagreements) == self.window:
             if not self.aurocs and not any(name.startswith(OF_STEPS) for name in metrics):
@@ -139,7 +139,7 @@ class TrustGate:
             self.aurocs, self.disagreements = [], []
 
     def _estimate(self) -> float:
-        """0 where no batch of the window could tell."""
+        """Returns the trust; 0 if no batch of the window has an AUROC."""
         if not self.aurocs:
             return 0.0
         quality = (_mean(self.aurocs) - self.floor) / self.span
@@ -147,9 +147,9 @@ class TrustGate:
 
 
 def refuse_stale_trust(advantage: Any, refresh_every: int) -> None:
-    """With an online critic the gate judges each copy by its own batches, so the window must end before the next copy.
+    """Raises ValueError, with both numbers, if a gate's window does not end before the online critic's next copy.
 
-    Raises ValueError: naming both numbers.
+    The gate evaluates each copy of an online critic by the copy's own batches.
     """
     for layer in layers(advantage):
         if isinstance(layer, TrustGate) and layer.window >= refresh_every:

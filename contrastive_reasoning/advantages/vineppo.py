@@ -1,9 +1,9 @@
-"""VinePPO, arXiv:2410.01679: a step is credited with what it changed in the value of the state.
+"""VinePPO, arXiv:2410.01679: a step is credited with the change in the value of the state.
 
         A_{i,t} = outcome_{i,t} + weight · (V(s_{i,k}) − V(s_{i,k−1}))      t in step k of rollout i, s_{i,0} the start
 
-What the steps of a rollout are credited with telescopes to V(last) − V(start). Tokens outside every legal step have the
-outcome's advantage alone; a step that follows an illegal one is credited with what both changed.
+The credit of a rollout's steps telescopes to V(last) − V(start). Tokens outside every legal step have the outcome's
+advantage alone. A step that follows an illegal one is credited with the change of both.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from contrastive_reasoning.rewards.base import Credit, StepCredit
 
 @dataclass(frozen=True, kw_only=True)
 class VinePPO:
-    """Needs the values of steps and starts, and that the last value of a rollout that ends there is its verdict."""
+    """Requires values of steps and starts; a rollout that ends after its last step must have its verdict there."""
 
     outcome: Advantage
-    """The advantage of the whole rollout. The paper has none; it also reaches what is no legal step."""
+    """The advantage of the whole rollout. The paper has none; it also credits tokens outside legal steps."""
     weight: float
 
     def __post_init__(self) -> None:
@@ -42,7 +42,7 @@ class VinePPO:
 
 
 def gains(starts: Sequence[float], steps: Sequence[Sequence[StepCredit]]) -> Iterator[float]:
-    """What each step added to the value of the state before it, in order of rollout and writing."""
+    """Yields the change in value at each step, in order of rollout and writing."""
     for start, row in zip(starts, steps, strict=True):
         for before, after in pairwise([start, *(step.value for step in row)]):
             yield after - before

@@ -1,4 +1,4 @@
-"""Critics f(s, a, g): contrastive values of a step for a goal."""
+"""Critics f(s, a, g): contrastive values of steps for goals."""
 
 from typing import TYPE_CHECKING
 

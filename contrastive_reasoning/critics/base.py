@@ -1,6 +1,6 @@
-"""What a critic is: f(s, a, g), for all pairs of a batch or for given pairs, and the batches that it learns from.
+"""The interface of critics f(s, a, g), for all pairs of a batch or for given pairs, and their training batches.
 
-Encodings are the critic's own: a tensor, or a dict of tensors, with one row per state–action or goal.
+Each critic defines its encodings: a tensor, or a dict of tensors, with one row per state–action or goal.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from contrastive_reasoning.losses.similarity import Similarity, of_pairs
 from contrastive_reasoning.tasks.base import Problem, Step
 
 NONE = -1
-"""Stands for the hindsight goal of an anchor that reached no possible goal."""
+"""The hindsight goal of an anchor that reached no possible goal."""
 
 
 @dataclass(kw_only=True)
 class CriticBatch:
-    """A anchors (state–action pairs), C goals, and which of the A×C pairs are what.
+    """A anchors (state–action pairs), C goals, and the masks of the A×C pairs.
 
     Not frozen: Lightning moves the tensors of a dataclass to the device by replacing its fields.
     """
@@ -36,12 +36,12 @@ class CriticBatch:
     positive: Bool[Tensor, "A C"]
     """The goal was reached from the anchor."""
     candidate: Bool[Tensor, "A C"]
-    """The pair counts at all: positives and true negatives. Same-goal and known-reachable pairs are False."""
+    """The pair counts: positives and true negatives. Same-goal and known-reachable pairs are False."""
 
 
 @dataclass(kw_only=True)
 class CriticOracleBatch:
-    """N states of held-out problems, each with its problem's goal and the exact oracle's answer."""
+    """N states of held-out problems, each with its problem's goal and the exact oracle's label."""
 
     state_actions: Any
     goals: Any
@@ -58,20 +58,20 @@ class Critic(Protocol):
     """Called like a torch module; every critic is one."""
 
     def forward(self, state_actions: Any, goals: Any) -> Float[Tensor, "A C"]:
-        """f for every anchor with every goal."""
+        """Returns f for every anchor with every goal."""
         ...
 
     def pairs(self, state_actions: Any, goals: Any) -> Float[Tensor, " N"]:
-        """f for N anchors, each with its own goal (A = C = N)."""
+        """Returns f for N anchors, each with its own goal (A = C = N)."""
         ...
 
     def encode_steps(self, problem: Problem, completion: str, steps: Sequence[Step]) -> tuple[Any, Any]:
-        """What ``pairs`` takes: (state_actions, goals) of N steps of one completion, each with the problem's goal."""
+        """Returns (state_actions, goals) of N steps of a completion for ``pairs``, each with the problem's goal."""
         ...
 
 
 def values_states(critic: object) -> bool:
-    """Whether f(s, a, g) depends on the numbers that a step leaves and the goal alone, not on the steps before.
+    """Returns whether f(s, a, g) depends only on the goal and the numbers that a step leaves, not on earlier steps.
 
     Such a critic also values the state before any step, and a state that many completions reach is scored once.
     """
@@ -79,14 +79,14 @@ def values_states(critic: object) -> bool:
 
 
 def members_of(critic: Any) -> list[Any]:
-    """The critics that learn, each by its own loss: an ensemble's members, or the critic itself."""
+    """Returns the critics that learn, each by its own loss: an ensemble's members, or the critic itself."""
     return list(getattr(critic, "members", [critic]))
 
 
 def numbers_and_target(problem: Problem) -> tuple[Sequence[int], int]:
-    """What a numeric critic reads of a Countdown problem.
+    """Returns the numbers and the target of a Countdown problem, which numeric critics read.
 
-    Raises ValueError: the problem has no numbers or no target: it is of another task.
+    Raises ValueError for a problem of another task, without numbers or target.
     """
     missing = [name for name in ("numbers", "target") if name not in problem.fields]
     if missing:
@@ -99,16 +99,16 @@ class TraceCritic(Critic, Protocol):
     """A critic that reads lines of a written search."""
 
     def encode_actions(self, states: Sequence[str], actions: Sequence[str]) -> Any:
-        """N lines, each with the lines before it: the ``state_actions`` of N triples."""
+        """Encodes N lines, each with the lines before it, as the ``state_actions`` of N triples."""
         ...
 
     def encode_goals(self, goals: Sequence[str]) -> Any:
-        """N lines as goals."""
+        """Encodes N lines as goals."""
         ...
 
 
 class TwoTowerCritic(nn.Module, ABC):
-    """f(s, a, g) = similarity(φ(s, a), ψ(g)), of all pairs or of given pairs; the two encoders are the subclass's."""
+    """f(s, a, g) = similarity(φ(s, a), ψ(g)), for all pairs or for given pairs; subclasses define the two encoders."""
 
     def __init__(self, *, similarity: Similarity) -> None:
         super().__init__()
@@ -128,17 +128,17 @@ class TwoTowerCritic(nn.Module, ABC):
 
 
 def take(encoding: Any, rows: Int[Tensor, " N"]) -> Any:
-    """The given rows of an encoding, in that order, repeats allowed."""
+    """Returns the given rows of an encoding, in that order, repeats allowed."""
     return tree_map(lambda part: part[rows], encoding)
 
 
 def rows_of(encoding: Any) -> int:
-    """How many rows an encoding has."""
+    """Returns the number of rows of an encoding."""
     return tree_leaves(encoding)[0].shape[0]
 
 
 class Pairs(NamedTuple):
-    """C goals, and what the A × C pairs are: the fields of ``CriticBatch`` as arrays."""
+    """C goals and the masks of the A × C pairs: the fields of ``CriticBatch`` as arrays."""
 
     goals: Int[ndarray, " C"]
     positive: Bool[ndarray, "A C"]
@@ -147,7 +147,7 @@ class Pairs(NamedTuple):
 
 @runtime_checkable
 class Pairing(Protocol):
-    """Which goals a batch of anchors is compared with, and what each pair is: ``EveryGoal`` or ``OwnGoal``, say."""
+    """Chooses the goals for a batch of anchors and labels the pairs; for example ``EveryGoal`` or ``OwnGoal``."""
 
     def __call__(
         self,
@@ -156,6 +156,6 @@ class Pairing(Protocol):
         reached: Bool[ndarray, "A V"],
         exhausted: Bool[ndarray, " A"],
     ) -> Pairs:
-        """From a value reached from each anchor (or ``NONE``), the target of its own problem, the values known to be
-        reachable from it, and whether all others are dead ends."""
+        """Returns the goals and masks. The arguments are for each anchor a value reached from it (or ``NONE``), its
+        problem's target, the values known to be reachable from it, and whether all others are unreachable."""
         ...

@@ -1,8 +1,8 @@
-"""From a critic's logits to P(success | state) of the current policy, and how far probabilities are from the truth.
+"""Calibration of a critic's logits to P(success | state) of the current policy, and measures of calibration.
 
-States of different depth have different base rates — 0.2 of those one move in are reachable, 0.05 two moves in — so a
-curve over all of them is right about none: each depth has its own. A depth that was visited too seldom takes the curve
-of all depths together.
+States of different depths have different base rates: after one move 0.2 of them are reachable, after two 0.05. A
+curve over all depths fits none of them, so each depth has its own. A depth with too few visits uses the curve over all
+depths.
 """
 
 from __future__ import annotations
@@ -17,49 +17,49 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 Numbers = dict[str, Tensor]
-"""A fitted curve: float64 vectors by name, nothing else."""
+"""A fitted curve: float64 vectors by name."""
 
 
 @runtime_checkable
 class Curve(Protocol):
-    """A kind of curve; what was fitted is kept outside of it, as numbers."""
+    """A kind of curve; the caller holds the fitted parameters as ``Numbers``."""
 
     def fit(self, logits: Float[Tensor, " N"], share: Float[Tensor, " N"], visits: Float[Tensor, " N"]) -> Numbers:
-        """The curve through N ≥ 1 states: their logits, success shares and weights."""
+        """Fits the curve to N ≥ 1 states: their logits, success shares and weights."""
         ...
 
     def predict(self, numbers: Numbers, logits: Float[Tensor, " K"]) -> Float[Tensor, " K"]:
-        """Probabilities under a fitted curve."""
+        """Returns probabilities under a fitted curve."""
         ...
 
 
 @dataclass(frozen=True, kw_only=True)
 class Examples:
-    """N states of problems, and how the rollouts through each of them ended. All float64 but ``depth``."""
+    """N states of problems and the results of the rollouts through them. All float64 except ``depth``."""
 
     logits: Float[Tensor, " N"]
-    """The critic's, over its temperature."""
+    """The critic's values, divided by its temperature."""
     depth: Int[Tensor, " N"]
     """As in ``StepCredit``: how many numbers are left."""
     share: Float[Tensor, " N"]
-    """Of the rollouts through the state, those that the verifier accepts."""
+    """The share of the rollouts through the state that the verifier accepts."""
     visits: Float[Tensor, " N"]
-    """The rollouts through the state, each counted once."""
+    """The number of rollouts through the state, each counted once."""
 
     def of(self, chosen: Tensor) -> Examples:
-        """Those chosen by a mask or by rows."""
+        """Returns the examples that a mask or row indices select."""
         return Examples(**{name: column[chosen] for name, column in vars(self).items()})
 
 
 def join_examples(parts: Sequence[Examples]) -> Examples:
-    """The examples of at least one part, in order."""
+    """Concatenates the examples of at least one part, in order."""
     return Examples(**{name: torch.cat([vars(part)[name] for part in parts]) for name in vars(parts[0])})
 
 
 class Calibration:
-    """Curves fitted to examples; before the first fit a state is worth σ(logit).
+    """Curves fitted to examples; before the first fit the probability of a state is σ(logit).
 
-    A depth has a curve of its own from ``least_visits`` rollouts through its states on.
+    A depth has its own curve if at least ``least_visits`` rollouts go through its states.
 
     Raises ValueError: ``least_visits`` is below 1.
     """
@@ -77,7 +77,7 @@ class Calibration:
         return self.pooled is not None
 
     def fit(self, examples: Examples) -> None:
-        """Replace the curves by those of these examples; without any, everything stays as it was."""
+        """Replaces the curves by those of these examples; without examples the curves stay."""
         if not len(examples.logits):
             return
         self.pooled = self.curve.fit(examples.logits, examples.share, examples.visits)
@@ -88,7 +88,7 @@ class Calibration:
                 self.by_depth[depth] = self.curve.fit(here.logits, here.share, here.visits)
 
     def __call__(self, logits: Float[Tensor, " K"], depth: Int[Tensor, " K"]) -> Float[Tensor, " K"]:
-        """P(success | state) of K states."""
+        """Returns P(success | state) of K states."""
         if self.pooled is None:
             return logits.double().sigmoid()
         found = self.curve.predict(self.pooled, logits.double())
@@ -98,7 +98,7 @@ class Calibration:
         return found
 
     def state_dict(self) -> dict[str, Any]:
-        """The fitted curves as tensors: no object that a loader would have to trust."""
+        """Returns the fitted curves as tensors, without objects that need a trusted loader."""
         return {"pooled": self.pooled or {}, "by_depth": dict(self.by_depth)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -108,14 +108,14 @@ class Calibration:
 
 @dataclass(frozen=True, kw_only=True)
 class Isotonic:
-    """The rising curve through the success shares with the least squared error, by scikit-learn.
+    """The non-decreasing curve through the success shares with the least squared error, by scikit-learn.
 
-    Straight between its knots, level beyond the first and the last. It assumes no shape but that a higher logit is not
-    worse; of a critic that knows nothing it makes a constant.
+    It is linear between its knots and constant beyond the first and the last. The only assumption is that a higher
+    logit is not worse. For a critic without information the curve is constant.
     """
 
     def fit(self, logits: Float[Tensor, " N"], share: Float[Tensor, " N"], visits: Float[Tensor, " N"]) -> Numbers:
-        """The knots: logits, rising, and the probability at each."""
+        """Returns the knots: increasing logits, and the probability at each."""
         from sklearn.isotonic import IsotonicRegression  # takes a second to import
 
         curve = IsotonicRegression(y_min=0.0, y_max=1.0, increasing=True, out_of_bounds="clip")
@@ -131,13 +131,13 @@ class Isotonic:
 class Platt:
     """P(success) = σ(a · logit + b), fitted by scikit-learn's logistic regression without a penalty.
 
-    The targets are Platt's own, (N₊ + 1)/(N₊ + 2) for a success and 1/(N₋ + 2) for a failure: with them the fit is
-    finite where logits separate the two kinds, and where there was only one kind (Platt 1999, "Probabilistic outputs
-    for support vector machines", section 2.2).
+    The targets are Platt's own: (N₊ + 1)/(N₊ + 2) for a success and 1/(N₋ + 2) for a failure. With them the fit is
+    finite even if the logits separate the two kinds or there is only one kind (Platt 1999, "Probabilistic outputs for
+    support vector machines", section 2.2).
     """
 
     def fit(self, logits: Float[Tensor, " N"], share: Float[Tensor, " N"], visits: Float[Tensor, " N"]) -> Numbers:
-        """a and b."""
+        """Returns a and b as ``slope`` and ``intercept``."""
         from sklearn.linear_model import LogisticRegression  # takes a second to import
 
         target = soft_targets(share.double(), visits.double())
@@ -156,7 +156,7 @@ def _column(values: Any) -> Tensor:
 
 
 def soft_targets(share: Float[Tensor, " N"], visits: Float[Tensor, " N"]) -> Float[Tensor, " N"]:
-    """Each state's share of successes with Platt's targets in place of 1 and 0."""
+    """Returns each state's share of successes with Platt's targets in place of 1 and 0."""
     successes = (share * visits).sum()
     failures = visits.sum() - successes
     return share * (successes + 1) / (successes + 2) + (1 - share) / (failures + 2)
@@ -165,11 +165,11 @@ def soft_targets(share: Float[Tensor, " N"], visits: Float[Tensor, " N"]) -> Flo
 def expected_calibration_error(
     predicted: Float[Tensor, " N"], share: Float[Tensor, " N"], visits: Float[Tensor, " N"], *, bins: int
 ) -> float:
-    """Σ_b w_b |mean predicted − mean share| over ``bins`` bins of equal width, w_b the bin's part of the visits.
+    """Returns Σ_b w_b |mean predicted − mean share| over ``bins`` bins of equal width; w_b is the bin's part of visits.
 
     Args:
         predicted: probabilities, at least one.
-        share: the successes among the visits.
+        share: the share of successes among the visits.
         visits: the weight of each.
     """
     at = (predicted * bins).long().clamp(0, bins - 1)
@@ -178,14 +178,14 @@ def expected_calibration_error(
 
 
 def brier_score(predicted: Float[Tensor, " N"], share: Float[Tensor, " N"], visits: Float[Tensor, " N"]) -> float:
-    """Mean over the visits of (p − success)², success being 0 or 1."""
+    """Returns the mean over the visits of (p − success)², with success 0 or 1."""
     squared = share * (1 - predicted).square() + (1 - share) * predicted.square()
     return ((visits * squared).sum() / visits.sum()).item()
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReliabilityBins:
-    """How often what was given a probability is true, by bins of equal width: one entry per bin that is not empty."""
+    """Predicted probability and true share in bins of equal width, with one entry per bin that is not empty."""
 
     predicted: Float[Tensor, " bins"]
     """The mean probability."""
@@ -195,14 +195,14 @@ class ReliabilityBins:
 
     @property
     def expected_error(self) -> float:
-        """The expected calibration error: the mean distance of the two, by count."""
+        """The expected calibration error: the mean distance of the two, weighted by count."""
         return float(((self.predicted - self.true).abs() * self.count).sum() / self.count.sum())
 
 
 def reliability_bins(probability: Float[Tensor, " N"], label: Bool[Tensor, " N"], *, bins: int) -> ReliabilityBins:
-    """Sort N predictions into ``bins`` bins; one on a border is in the upper bin, 1 in the last.
+    """Sorts N predictions into ``bins`` bins; a value on a border is in the upper bin, 1 in the last.
 
-    Raises ValueError for no predictions, for ``bins`` below 1, or for numbers that are no probabilities.
+    Raises ValueError without predictions, for ``bins`` below 1, or for numbers outside [0, 1].
     """
     if bins < 1:
         raise ValueError(f"bins must be at least 1, got {bins}")

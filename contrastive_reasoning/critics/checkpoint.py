@@ -1,6 +1,6 @@
-"""A critic on disk: ``critic.safetensors`` with what was trained, ``critic.json`` with its class and configuration.
+"""A critic on disk: ``critic.safetensors`` with trained weights, ``critic.json`` with its class and configuration.
 
-Frozen weights (a language model's, under adapters) are left out: they come from where the critic was built from.
+Frozen weights, such as those of a language model under adapters, are left out; building the critic loads them.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ WEIGHTS, DESCRIPTION = "critic.safetensors", "critic.json"
 
 
 def save_critic(critic: nn.Module, folder: str | Path, config: Mapping[str, Any]) -> None:
-    """Write the critic's trained weights and buffers, its class and the configuration it was built from.
+    """Writes the critic's trained weights and buffers, its class and the configuration that it was built from.
 
-    The folder is made where absent; a critic that lies there is replaced.
+    The folder is created if absent; a critic in it is replaced.
     """
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
@@ -33,10 +33,10 @@ def save_critic(critic: nn.Module, folder: str | Path, config: Mapping[str, Any]
 
 
 def load_critic_weights(critic: nn.Module, folder: str | Path) -> None:
-    """Put the weights of a saved critic into a critic that was built from the same configuration.
+    """Loads the weights of a saved critic into a critic that was built from the same configuration.
 
-    Raises ValueError: no critic in the folder, files that are damaged or of another kind, a critic of another class, or
-    weights that are missing, left over or of another shape; one sentence that names the first of them.
+    Raises ValueError, in one sentence that names the first cause: no critic in the folder, files that are damaged or of
+    another kind, a critic of another class, or weights that are missing, unexpected or of another shape.
     """
     folder = Path(folder)
     for name in (WEIGHTS, DESCRIPTION):
@@ -62,9 +62,9 @@ def load_critic_weights(critic: nn.Module, folder: str | Path) -> None:
 
 
 def read_description(folder: Path) -> dict[str, Any]:
-    """Class, configuration and frozen weights of a saved critic, as ``save_critic`` wrote them.
+    """Returns the class, configuration and names of frozen weights of a saved critic, as ``save_critic`` wrote them.
 
-    Raises ValueError for a file that is no JSON or lacks the class or the names of frozen weights.
+    Raises ValueError for a file that is not JSON or lacks the class or the names of frozen weights.
     """
     try:
         description = json.loads((folder / DESCRIPTION).read_text(encoding="utf-8"))

@@ -1,4 +1,4 @@
-"""A text encoder from any Hugging Face checkpoint: the backbone without its language-model head, and its tokenizer."""
+"""A text encoder from a Hugging Face checkpoint: the backbone without its language-model head, and its tokenizer."""
 
 from __future__ import annotations
 
@@ -19,8 +19,10 @@ Tokens = dict[str, Tensor]
 
 
 def tokenize(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], *, max_length: int) -> Tokens:
-    """The texts as tokens, padded to the longest; one longer than ``max_length`` loses its beginning or end, as the
-    tokenizer is set up. A broken byte, which a completion holds as a lone surrogate, is read as U+FFFD.
+    """Tokenizes the texts and pads them to the longest.
+
+    A text longer than ``max_length`` loses its beginning or end, according to the tokenizer's truncation side. A broken
+    byte, which a completion holds as a lone surrogate, is read as U+FFFD.
 
     Raises ValueError: a text has no token.
     """
@@ -35,19 +37,19 @@ def tokenize(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], *, max_le
 
 @dataclass(frozen=True, kw_only=True)
 class TextEncoder:
-    """A backbone and the tokenizer that fits it."""
+    """A backbone and its tokenizer."""
 
     backbone: torch.nn.Module
-    """Called with ``input_ids`` and ``attention_mask``, gives ``last_hidden_state``."""
+    """Takes ``input_ids`` and ``attention_mask`` and returns ``last_hidden_state``."""
     tokenizer: PreTrainedTokenizerBase
     """Pads on the right."""
     width: int
-    """Of the hidden states."""
+    """The width of the hidden states."""
 
 
 @runtime_checkable
 class Training(Protocol):
-    """Which weights of a backbone are trained: prepares the backbone, which comes in eval mode, in place."""
+    """Selects the weights of a backbone that are trained; prepares the backbone in place, from eval mode."""
 
     def __call__(self, backbone: torch.nn.Module) -> None: ...
 
@@ -62,7 +64,7 @@ class FullTraining:
 
 @dataclass(frozen=True, kw_only=True)
 class Frozen:
-    """No weight of the backbone is trained, only the critic's own; it stays in eval mode, without dropout."""
+    """Only the critic's own weights are trained; the backbone stays in eval mode, without dropout."""
 
     def __call__(self, backbone: torch.nn.Module) -> None:
         backbone.requires_grad_(False)
@@ -93,7 +95,7 @@ class LoRATraining:
 
 
 def load_encoder(*, pretrained: str, dtype: str, training: Training, trust_remote_code: bool) -> TextEncoder:
-    """Load backbone and tokenizer of a causal language model or an encoder.
+    """Loads the backbone and the tokenizer of a causal language model or an encoder.
 
     Args:
         pretrained: hub name, folder or ``embedded:NAME``, as for a policy.
@@ -101,8 +103,8 @@ def load_encoder(*, pretrained: str, dtype: str, training: Training, trust_remot
 
     Raises:
         ValueError: unknown dtype or embedded name, a tokenizer with neither a padding nor an end token, or files that
-            hold anything but weights.
-        OSError: no checkpoint there.
+            contain anything but weights.
+        OSError: there is no such checkpoint.
     """
     if dtype not in DTYPES:
         raise ValueError(f"load_encoder: dtype must be one of {', '.join(DTYPES)}, got {dtype!r}")

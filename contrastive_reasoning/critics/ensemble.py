@@ -1,9 +1,9 @@
-"""Several critics of one kind from different initial weights: they agree where the data decided, and differ elsewhere.
+"""Several critics of one kind with different initial weights: they agree where the data determine f, else they differ.
 
     f = mean over members of f_m          disagreement = 2 · mean over steps of std over members of σ(f_m / τ)
 
-Each member learns by its own loss on its own draw of the batch; the loss of the mean would let them divide the work,
-and their differences would not show what they do not know.
+Each member learns by its own loss on its own draw of the batch. A loss of the mean would let the members specialise,
+and their differences would then not measure uncertainty.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ SEED_STRIDE = 1_000_003
 
 
 class EnsembleCritic(nn.Module):
-    """The mean of ``size`` critics, trained in one fit, saved and loaded as one.
+    """The mean of ``size`` critics, which are trained in one fit and saved and loaded as one.
 
-    ``member`` builds a critic from its seed; the members' seeds follow from ``seed``, which is that of the first.
+    ``member`` builds a critic from its seed. ``seed`` is that of the first member and determines the others.
 
     Raises ValueError: ``size`` is below 2.
     """
@@ -39,39 +39,39 @@ class EnsembleCritic(nn.Module):
 
     @property
     def values_states(self) -> bool:
-        """Whether every member does."""
+        """Whether every member values states."""
         return all(values_states(member) for member in self.members)
 
     def forward(self, state_actions: Any, goals: Any) -> Float[Tensor, "A C"]:
-        """Mean f for every anchor with every goal."""
+        """Returns the mean f for every anchor with every goal."""
         return torch.stack([member(state_actions, goals) for member in self.members]).mean(dim=0)
 
     def pairs(self, state_actions: Any, goals: Any) -> Float[Tensor, " N"]:
-        """Mean f for N anchors, each with its own goal."""
+        """Returns the mean f for N anchors, each with its own goal."""
         return self.member_pairs(state_actions, goals).mean(dim=0)
 
     def member_pairs(self, state_actions: Any, goals: Any) -> Float[Tensor, "M N"]:
-        """Every member's f for N anchors, each with its own goal."""
+        """Returns every member's f for N anchors, each with its own goal."""
         return torch.stack([member.pairs(state_actions, goals) for member in self.members])
 
     def encode_state_action(self, state_actions: Any) -> Float[Tensor, "A D"]:
-        """The members' φ side by side, scaled: where f_m are inner products, so is their mean."""
+        """Returns the members' φ, concatenated and scaled: if all f_m are inner products, so is their mean."""
         return torch.cat([member.encode_state_action(state_actions) for member in self.members], 1) / self.root
 
     def encode_goal(self, goals: Any) -> Float[Tensor, "C D"]:
-        """The members' ψ side by side, scaled."""
+        """Returns the members' ψ, concatenated and scaled."""
         return torch.cat([member.encode_goal(goals) for member in self.members], 1) / self.root
 
     def encode_steps(self, problem: Problem, completion: str, steps: Sequence[Step]) -> tuple[Any, Any]:
-        """As any of the members: they are of one kind."""
+        """Encodes the steps as the first member does; all members are of one kind."""
         return self.members[0].encode_steps(problem, completion, steps)
 
 
 def disagreement(logits: Float[Tensor, "M N"]) -> float:
-    """Twice the mean, over N steps, of the standard deviation of σ(logit) over M members: in [0, 1].
+    """Returns twice the mean, over N steps, of the standard deviation of σ(logit) over M members: in [0, 1].
 
-    1 where half of the members are sure of success and half of failure, at every step; 0 where all say the same, and
-    where there are no steps. The standard deviation is divided by M, else two members could exceed 1.
+    It is 1 if at every step half of the members are certain of success and half of failure. It is 0 if all members
+    agree or there are no steps. The variance divides by M, because otherwise two members could exceed 1.
     """
     if not logits.numel():
         return 0.0

@@ -1,10 +1,10 @@
-"""The joint critic: not a dot product. A state and a goal meet in a small network besides their inner product.
+"""The joint critic: a small network of state and goal in addition to their inner product.
 
     f(s, g) = φ(s)ᵀψ(g)/√D + m(φ′(s) ⊙ ψ′(g)) + b
 
-φ and φ′ are read from one residual trunk over the sorted numbers, ψ and ψ′ from the goal's features; m is an MLP with
-one hidden layer. The trunk runs once a state and m once a pair, so all pairs of a batch are affordable: a state learns
-from every goal that the search under it reached or ruled out.
+φ and φ′ are computed by one residual trunk over the sorted numbers, ψ and ψ′ from the goal's features; m is an MLP with
+one hidden layer. The trunk runs once per state and m once per pair, so training on all pairs of a batch is affordable:
+a state learns from every goal that the search below it reached or excluded.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from contrastive_reasoning.tasks.base import Problem, Step
 from contrastive_reasoning.tasks.countdown.states import PADDING, WIDTH, encode_state
 
 VALUES = 2000
-"""Numbers from here on share one embedding row; moves only make smaller ones."""
+"""Numbers from this value on share one embedding row; moves only produce smaller ones."""
 PERIODS = (2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 16, 20, 25, 32, 50, 64, 100, 200, 500, 1000)
 
 
 class NumberFeatures(nn.Module):
-    """Integers ≥ −1 (−1 is padding) to feature vectors of ``width`` numbers: an embedding, sines and cosines, and size.
+    """Integers ≥ −1 (−1 is padding) → feature vectors of ``width`` numbers: an embedding, sines and cosines, and size.
 
-    The embedding tells values apart, the waves carry divisibility and nearness (the period 2 is parity, the period 10
-    the last digit), the size orders them. Which of these helps was measured, not derived.
+    The embedding distinguishes values, the waves encode divisibility and proximity (period 2 is parity, period 10 the
+    last digit), and the size orders them. The choice of features is empirical.
 
     Args:
-        dimension: width of the learned part, beside the fixed one.
+        dimension: width of the learned part; the fixed part is added to it.
         fixed: numbers (N,) → their fixed features (N, W).
     """
 
@@ -53,7 +53,7 @@ class NumberFeatures(nn.Module):
 
 
 def fixed_features(numbers: Int[Tensor, " N"]) -> Float[Tensor, "N W"]:
-    """sin, cos of 2πv/period for each period, v/50, v/500, log(1+v), and whether it is padding (then the rest is 0)."""
+    """Returns sin and cos of 2πv/period per period, v/50, v/500, log(1+v), all 0 for padding, and a padding flag."""
     value = numbers.double()[:, None]
     angle = 2 * math.pi * value / torch.tensor(PERIODS, dtype=torch.double)
     size = torch.cat([value / 50, value / 500, value.clamp(min=0).log1p()], dim=1)
@@ -78,13 +78,13 @@ class ResidualBlock(nn.Module):
 class JointCritic(nn.Module):
     """f(state; target) for Countdown.
 
-    ``state_actions`` is (N, 6) long: numbers in any order, padded with −1 (sorted here, so their order cannot matter);
-    ``goals`` is (N,) long: targets.
+    ``state_actions`` is (N, 6) long: numbers in any order, padded with −1; the critic sorts them, so their order has no
+    effect. ``goals`` is (N,) long: targets.
 
     Args:
         dimension: D, the width of φ and ψ.
         join_dimension: width of φ′ and ψ′, and of m's hidden layer.
-        pairs_per_chunk: m runs over at most about this many pairs at a time, which bounds memory and changes no value.
+        pairs_per_chunk: approximate maximum number of pairs per call of m, which bounds memory and changes no value.
     """
 
     values_states = True
@@ -117,8 +117,8 @@ class JointCritic(nn.Module):
             self.join = nn.Sequential(
                 nn.Linear(join_dimension, join_dimension), nn.GELU(), nn.Linear(join_dimension, 1)
             )
-        # b starts where most goals are out of reach, as they are
-        self.bias = nn.Parameter(torch.tensor([-2.0]))  # of one dimension, for ZeRO cannot share a scalar out
+        # b starts at a low probability, because most goals are out of reach
+        self.bias = nn.Parameter(torch.tensor([-2.0]))  # one-dimensional, because ZeRO cannot partition a scalar
 
     @staticmethod
     def fixed_features(numbers: Int[Tensor, " N"]) -> Float[Tensor, "N W"]:
@@ -126,12 +126,12 @@ class JointCritic(nn.Module):
 
     @staticmethod
     def build_trunk(*, seen: int, width: int, blocks: int) -> nn.Module:
-        """From the features of six sorted numbers (N, 6, ``seen``), flat, to (N, ``width``)."""
+        """Builds the trunk: flattened features (N, 6, ``seen``) of six sorted numbers → (N, ``width``)."""
         trunk = [ResidualBlock(width=width) for _ in range(blocks)]
         return nn.Sequential(nn.Linear(WIDTH * seen, width), *trunk, nn.LayerNorm(width))
 
     def forward(self, state_actions: Int[Tensor, "A 6"], goals: Int[Tensor, " C"]) -> Float[Tensor, "A C"]:
-        """f for every state with every target."""
+        """Returns f for every state with every target."""
         state, goal = self._state_trunk(state_actions), self._goal_trunk(goals)
         inner = self.state_head(state) @ self.goal_head(goal).T
         anchors = max(1, self.pairs_per_chunk // max(1, len(goal)))
@@ -140,23 +140,23 @@ class JointCritic(nn.Module):
         return self._sum(inner, torch.cat(joined))
 
     def pairs(self, state_actions: Int[Tensor, "N 6"], goals: Int[Tensor, " N"]) -> Float[Tensor, " N"]:
-        """f for N states, each with its own target."""
+        """Returns f for N states, each with its own target."""
         state, goal = self._state_trunk(state_actions), self._goal_trunk(goals)
         inner = (self.state_head(state) * self.goal_head(goal)).sum(dim=1)
         return self._sum(inner, self.join(self.state_join(state) * self.goal_join(goal))[:, 0])
 
     def encode_state_action(self, state_actions: Int[Tensor, "N 6"]) -> Float[Tensor, "N D"]:
-        """φ; f is more than its inner product with ψ."""
+        """Returns φ; f has further terms besides its inner product with ψ."""
         return self.state_head(self._state_trunk(state_actions))
 
     def encode_goal(self, goals: Int[Tensor, " N"]) -> Float[Tensor, "N D"]:
-        """ψ."""
+        """Returns ψ."""
         return self.goal_head(self._goal_trunk(goals))
 
     def encode_steps(
         self, problem: Problem, completion: str, steps: Sequence[Step]
     ) -> tuple[Int[Tensor, "N 6"], Int[Tensor, " N"]]:
-        """State = the numbers the step leaves, goal = the problem's target."""
+        """Encodes the numbers that each step leaves as the state and the problem's target as the goal."""
         _, target = numbers_and_target(problem)
         states = torch.tensor([encode_state(step.state) for step in steps], dtype=torch.long).reshape(-1, WIDTH)
         return states, torch.full((len(steps),), target, dtype=torch.long)

@@ -1,8 +1,8 @@
-"""The numeric critic of the critic paper's later code: an embedding for each number of an array, not for its digits.
+"""The numeric critic of the critic paper's later code: one embedding for each number of an array, not for its digits.
 
-    φ(s, a) = MLP_a(e(n₁) … e(n₄)),   n the array that the action's line ends in, descending, blanks where short
-    ψ(g)    = MLP_g(e′(n₁) … e′(n₄))  of the array of the goal's line, with an embedding of its own
-    MLP     linear, LeakyReLU, linear; f is the cosine, where the similarity is
+    φ(s, a) = MLP_a(e(n₁) … e(n₄)),   n the array at the end of the action's line, descending, filled with blanks
+    ψ(g)    = MLP_g(e′(n₁) … e′(n₄)), n the array of the goal's line, with a separate embedding
+    MLP     linear, LeakyReLU, linear; f is the cosine if ``similarity`` is
 
 A decimal is read as 500 plus its whole part, a number above the largest as the largest. The initial array is not read.
 """
@@ -27,7 +27,7 @@ DECIMAL = 500
 
 
 def array_of(line: str) -> list[int]:
-    """The numbers of the state that a line ends in; a decimal as ``DECIMAL`` plus its whole part.
+    """Returns the numbers of the state at the end of a line; a decimal is ``DECIMAL`` plus its whole part.
 
     >>> array_of("|- Try 37 / 17 = 2.2 … ### Current State: [2.2, 26]")
     [502, 26]
@@ -37,9 +37,9 @@ def array_of(line: str) -> list[int]:
 
 
 class NumberSlots(nn.Module):
-    """Arrays in rows, descending and padded with −1, → the embeddings of their ``slots`` largest numbers, side by side.
+    """Rows of arrays, descending and padded with −1 → the concatenated embeddings of their ``slots`` largest numbers.
 
-    An array with fewer numbers has the learned blank in the slots that are left.
+    An array with fewer numbers has the learned blank in the remaining slots.
     """
 
     def __init__(self, *, slots: int, largest: int, dimension: int) -> None:
@@ -64,8 +64,8 @@ class NumberCritic(TwoTowerCritic):
 
     Args:
         number_dimension: width of one number's embedding.
-        slots: numbers of an array that are read, the largest first.
-        largest: the largest number that has an embedding of its own.
+        slots: how many numbers of an array are read, the largest first.
+        largest: the largest number with its own embedding.
         hidden_dimension: width of the one hidden layer.
         dimension: D, the width of the space in which the two are compared.
         similarity: (A, D), (C, D) → (A, C).
@@ -112,16 +112,16 @@ class NumberCritic(TwoTowerCritic):
     def encode_steps(
         self, problem: Problem, completion: str, steps: Sequence[Step]
     ) -> tuple[Int[Tensor, "N W"], Int[Tensor, "N 1"]]:
-        """State = the array the step reaches, goal = the array [target]."""
+        """Encodes the array that each step reaches as the state and the array [target] as the goal."""
         _, target = numbers_and_target(problem)
         return torch.tensor([encode_state(step.state) for step in steps]), torch.tensor([[target]] * len(steps))
 
     def encode_actions(self, states: Sequence[str], actions: Sequence[str]) -> Int[Tensor, "N W"]:
-        """The array that each action's line ends in; the lines before it are not read."""
+        """Encodes the array at the end of each action's line; the lines before it are not read."""
         return self._arrays(actions)
 
     def encode_goals(self, goals: Sequence[str]) -> Int[Tensor, "N W"]:
-        """The array that each goal's line ends in; of a line without one all slots are blank."""
+        """Encodes the array at the end of each goal's line; a line without an array has only blank slots."""
         return self._arrays(goals)
 
     def _arrays(self, lines: Sequence[str]) -> Int[Tensor, "N W"]:

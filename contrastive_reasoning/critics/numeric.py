@@ -21,11 +21,11 @@ from contrastive_reasoning.tasks.countdown.states import WIDTH, encode_state
 
 DIGITS = 4
 ABSENT = 10
-"""The symbol of every digit of a padding entry (−1)."""
+"""The symbol for every digit of a padding entry (−1)."""
 
 
 def digits_of(numbers: Int[Tensor, "*shape"]) -> Int[Tensor, "*shape 4"]:
-    """Decimal digits, most significant first; ``ABSENT`` four times for a negative number.
+    """Returns the decimal digits, most significant first; ``ABSENT`` four times for a negative number.
 
     >>> digits_of(torch.tensor([1045, -1])).tolist()
     [[1, 0, 4, 5], [10, 10, 10, 10]]
@@ -37,7 +37,7 @@ def digits_of(numbers: Int[Tensor, "*shape"]) -> Int[Tensor, "*shape 4"]:
 class DigitEmbedding(nn.Module):
     """Rows of ``width`` numbers → the concatenated embeddings of all their digits, ``width · 4 · dimension`` wide.
 
-    Rows of twice the width are two arrays that share the embedding, one behind the other.
+    Rows of twice the width hold two concatenated arrays that share the embedding.
     """
 
     def __init__(self, *, width: int, dimension: int) -> None:
@@ -50,7 +50,7 @@ class DigitEmbedding(nn.Module):
 
 
 def projection_head(inputs: int, *, hidden: int, layers: int, outputs: int) -> nn.Sequential:
-    """``layers`` hidden layers (linear, LayerNorm, GELU) and a linear map; with 0 layers the linear map alone.
+    """Builds ``layers`` hidden layers (linear, LayerNorm, GELU) and a linear map; with 0 layers only the linear map.
 
     Raises ValueError: ``layers`` is negative.
     """
@@ -64,7 +64,7 @@ def projection_head(inputs: int, *, hidden: int, layers: int, outputs: int) -> n
 
 
 class NumericV1(TwoTowerCritic):
-    """f(initial array, intermediate array; later array), with a digit embedding of its own for the goal.
+    """f(initial array, intermediate array; later array), with a separate digit embedding for the goal.
 
     ``state_actions`` is (N, 2, 6) long: initial and intermediate array; ``goals`` is (N, 6) long: an array.
     Each array is sorted in descending order and padded with −1.
@@ -103,7 +103,7 @@ class NumericV1(TwoTowerCritic):
     def encode_steps(
         self, problem: Problem, completion: str, steps: Sequence[Step]
     ) -> tuple[Int[Tensor, "N 2 6"], Int[Tensor, "N 6"]]:
-        """Initial array = the problem's numbers, action = the array the step reaches, goal = the array [target]."""
+        """Encodes the problem's numbers as the initial array, each step's array as the action, [target] as the goal."""
         numbers, target = numbers_and_target(problem)
         initial = encode_state(numbers)
         state_actions = [[initial, encode_state(step.state)] for step in steps]
@@ -148,7 +148,7 @@ class NumericV2(TwoTowerCritic):
     def encode_steps(
         self, problem: Problem, completion: str, steps: Sequence[Step]
     ) -> tuple[Int[Tensor, "N 6"], Int[Tensor, " N"]]:
-        """State = the array the step reaches, goal = the problem's target."""
+        """Encodes the array that each step reaches as the state and the problem's target as the goal."""
         _, target = numbers_and_target(problem)
         return _rows([encode_state(step.state) for step in steps], WIDTH), _rows([target] * len(steps))
 

@@ -1,10 +1,11 @@
-"""The pairwise critic: the joint critic whose trunk reads a state as its pairs of numbers, for a move takes a pair.
+"""The pairwise critic: a joint critic whose trunk reads a state as pairs of numbers, because a move uses a pair.
 
     h   = Σᵢ W xᵢ + Σ_{i<j} block(…block(A [xᵢ, xⱼ, Σ_{k≠i,j} x_k] + O (U xᵢ ⊙ V xⱼ)))
     out = LayerNorm(block(h))                        block(x) = x + W₂ (gelu(W₁ x′) ⊙ W₃ x′),  x′ = LayerNorm(x)
 
 All pairs share their weights. xᵢ are a number's features: those of the joint critic, and waves over its logarithm. A
-product of waves is the wave of a sum or a difference: of v for + and −, of log v for × and ÷. No move is made here.
+product of waves is the wave of a sum or a difference: of v for + and −, of log v for × and ÷. The critic computes no
+moves.
 """
 
 from __future__ import annotations
@@ -20,11 +21,11 @@ from contrastive_reasoning.critics.joint import JointCritic, fixed_features
 from contrastive_reasoning.tasks.countdown.states import WIDTH
 
 LOG_WAVES = 12
-"""Waves over log₁₀ v: half a turn a decade first, each next one √2 times as fast."""
+"""Number of waves over log₁₀ v: the first makes half a turn per decade, each next one √2 times as many."""
 
 
 def features_with_logarithms(numbers: Int[Tensor, " N"]) -> Float[Tensor, "N W"]:
-    """sin, cos of 2πω·log₁₀ max(v, ½) for each ω = ½·2^(i/2), then ``fixed_features``; of padding the waves are 0."""
+    """Returns sin and cos of 2πω·log₁₀ max(v, ½) for each ω = ½·2^(i/2) (0 for padding), then ``fixed_features``."""
     value = numbers.double()[:, None]
     turns = 0.5 * 2 ** (torch.arange(LOG_WAVES, dtype=torch.double) / 2)
     angle = 2 * math.pi * turns * value.clamp(min=0.5).log10()
@@ -47,11 +48,11 @@ class GatedBlock(nn.Module):
 
 
 class PairTrunk(nn.Module):
-    """Features of six numbers, flat, to ``width``; the last feature of each says whether it is padding.
+    """Flattened features of six numbers → ``width``; the last feature of each number is its padding flag.
 
     Args:
-        seen: features of a number.
-        blocks: over each pair; one more follows over their sum.
+        seen: the number of features of a number.
+        blocks: blocks over each pair; one more block follows over their sum.
     """
 
     pairs: Tensor
@@ -81,7 +82,7 @@ class PairTrunk(nn.Module):
 
 
 class PairwiseCritic(JointCritic):
-    """f(state; target) for Countdown, with the arguments of ``JointCritic``; ``blocks`` are those over each pair."""
+    """f(state; target) for Countdown with the arguments of ``JointCritic``; ``blocks`` counts the blocks over pairs."""
 
     @staticmethod
     def fixed_features(numbers: Int[Tensor, " N"]) -> Float[Tensor, "N W"]:

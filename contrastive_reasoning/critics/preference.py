@@ -1,8 +1,8 @@
-"""A reward model whose representation knows its goal, after Nath et al., arXiv:2407.13887.
+"""A reward model with a goal-conditioned representation, after Nath et al., arXiv:2407.13887.
 
 Training: r is a linear map of a completion's embedding φ, trained on preferences; f = cosine(φ(prefix), φ(completion))
-is trained by contrast beside it. Inference: the goal is the mean embedding of successful trajectories, and a step is
-worth how far it moves towards it:  f(x, y₀…t; goal) − f(x, y₀…t−1; goal).
+is trained with it by a contrastive loss. Inference: the goal is the mean embedding of successful trajectories, and the
+value of a step is its movement towards the goal:  f(x, y₀…t; goal) − f(x, y₀…t−1; goal).
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from contrastive_reasoning.policies.seeded import seeded
 from contrastive_reasoning.tasks.base import Problem, Step
 
 BETWEEN = ";, \n"
-"""Characters that keep steps apart."""
+"""Characters that separate steps."""
 
 
 @dataclass(kw_only=True)
 class PreferenceBatch:
-    """B pairs of verified completions of the same prompt, as tokens, each text beginning with its prompt."""
+    """B pairs of verified completions of the same prompt as tokens; each text begins with its prompt."""
 
     chosen: Tokens
     """The correct completion y_w, which is also the prefix's own goal y_g⁺."""
@@ -43,7 +43,7 @@ class PreferenceCritic(nn.Module):
 
     Args:
         pooling: (N, S, H) states and (N, S) mask → (N, H); the paper's r reads the last token.
-        max_length: tokens of a text; longer ones lose their beginning.
+        max_length: maximum number of tokens of a text; longer texts lose their beginning.
     """
 
     goal: Tensor
@@ -61,24 +61,24 @@ class PreferenceCritic(nn.Module):
         self.register_buffer("goal", torch.zeros(encoder.width))
 
     def tokenize(self, texts: Sequence[str]) -> Tokens:
-        """The texts as tokens, padded to the longest. Raises ValueError for a text without tokens."""
+        """Tokenizes the texts and pads them to the longest. Raises ValueError for a text without tokens."""
         return tokenize(self.tokenizer, texts, max_length=self.max_length)
 
     def embed(self, tokens: Tokens) -> Float[Tensor, "N H"]:
-        """φ(x, y)."""
+        """Returns φ(x, y)."""
         states = self.backbone(input_ids=tokens["input_ids"], attention_mask=tokens["attention_mask"])
         pooled = self.pooling(states.last_hidden_state, tokens["attention_mask"].bool())
         return pooled.to(self.reward_head.weight.dtype)
 
     def reward(self, embeddings: Float[Tensor, "N H"]) -> Float[Tensor, " N"]:
-        """r(x, y) of completions embedded by ``embed``."""
+        """Returns r(x, y) of completions embedded by ``embed``."""
         return self.reward_head(embeddings).squeeze(1)
 
     @torch.no_grad()
     def set_goal(self, successes: Iterable[Tokens]) -> None:
-        """Make the mean embedding of successful trajectories the goal; it is saved with the weights.
+        """Sets the goal to the mean embedding of successful trajectories; it is saved with the weights.
 
-        Raises ValueError: there are none.
+        Raises ValueError: there are no trajectories.
         """
         embeddings = [self.embed(tokens) for tokens in successes]
         if not embeddings:
@@ -86,22 +86,22 @@ class PreferenceCritic(nn.Module):
         self.goal.copy_(torch.cat(embeddings).mean(dim=0))
 
     def forward(self, state_actions: Tokens, goals: Float[Tensor, "C H"]) -> Float[Tensor, "A C"]:
-        """Movement of every step towards every goal, in [−2, 2]."""
+        """Returns the movement of every step towards every goal, in [−2, 2]."""
         before, after = self._around(state_actions)
         return cosine(after, goals) - cosine(before, goals)
 
     def pairs(self, state_actions: Tokens, goals: Float[Tensor, "N H"]) -> Float[Tensor, " N"]:
-        """Movement of N steps, each towards its own goal."""
+        """Returns the movement of N steps, each towards its own goal."""
         before, after = self._around(state_actions)
         return of_pairs(cosine, after, goals) - of_pairs(cosine, before, goals)
 
     def encode_steps(
         self, problem: Problem, completion: str, steps: Sequence[Step]
     ) -> tuple[Tokens, Float[Tensor, "N H"]]:
-        """The prompt and completion up to each step and to its end, with the goal; at least one step.
+        """Encodes the text before each step and up to its end, with the goal; at least one step.
 
-        What comes before a step ends without the separators in front of it, as the beginnings do that were trained on.
-        In a list of legal moves the movements of the steps add up to that of the whole.
+        The text includes the prompt. The text before a step has no trailing separators, like the prefixes in training.
+        In a list of legal moves the movements of the steps add up to that of the whole completion.
 
         Raises ValueError: no goal was set.
         """

@@ -1,7 +1,7 @@
-"""A bounded replay buffer of states that a policy visited, each with what its rollouts showed of it; oldest out first.
+"""A bounded replay buffer of the states that a policy visited, with the values known to be reachable from each.
 
-Critics of states alone learn from it (Countdown: six numbers against a target): a batch is drawn like one of random
-play, an anchor with a value that was reached from it and with its own problem's target.
+The oldest state is removed first. Critics of states alone (Countdown: six numbers against a target) learn from it. A
+batch is drawn like one of random play: an anchor has a value that was reached from it and its own problem's target.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ NOTHING = Known(frozenset(), exhausted=False)
 class ReplayedState(NamedTuple):
     state: State
     targets: tuple[int, ...]
-    """Of the problems in which it was visited, the last one last."""
+    """The targets of the problems in which the state was visited, the latest last."""
     known: Known
 
 
@@ -42,7 +42,7 @@ class ReplayBuffer:
         return len(self._states)
 
     def add(self, state: State, targets: Iterable[int], known: Known) -> None:
-        """Store it as the newest; one that is in the buffer keeps what was known of it, and its targets."""
+        """Stores a state as the newest; a state that is already in the buffer keeps its known values and targets."""
         before = self._states.pop(state, ReplayedState(state, (), NOTHING))
         newest_last = dict.fromkeys(reversed([*before.targets, *targets]))
         self._states[state] = ReplayedState(state, tuple(reversed(newest_last)), known.merge(before.known))
@@ -50,14 +50,14 @@ class ReplayBuffer:
             del self._states[next(iter(self._states))]
 
     def draw(self, count: int, rng: np.random.Generator) -> list[ReplayedState]:
-        """``count`` states, each uniform over all, repeats allowed. Raises ValueError: the buffer is empty."""
+        """Draws ``count`` states uniformly, repeats allowed. Raises ValueError: the buffer is empty."""
         if not self._states:
             raise ValueError("the replay buffer is empty: no states were added yet")
         states = list(self._states.values())
         return [states[place] for place in rng.integers(0, len(states), count)]
 
     def state_dict(self) -> dict[str, Tensor]:
-        """As integers: (N, 6) states, (N,) exhausted, how many targets and reached values each has, and those."""
+        """Returns tensors: (N, 6) states, (N,) exhausted, targets and reached values with their counts per state."""
         states = list(self._states.values())
         reached = [sorted(each.known.reached) for each in states]
         return {
@@ -70,7 +70,7 @@ class ReplayBuffer:
         }
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        """What ``state_dict`` gave, in the same order."""
+        """Restores the output of ``state_dict``, in the same order."""
         values, targets = iter(state["reached"].tolist()), iter(state["targets"].tolist())
         columns = [state[name].tolist() for name in ("states", "exhausted", "target_counts", "counts")]
         self._states = {}
@@ -82,12 +82,12 @@ class ReplayBuffer:
 def replay_batch(
     states: list[ReplayedState], *, pairing: Pairing, goal_range: tuple[int, int], rng: np.random.Generator
 ) -> CriticBatch:
-    """A batch of A anchors: ``state_actions`` (A, 6), ``goals`` (C,).
+    """Builds a batch of A anchors: ``state_actions`` (A, 6), ``goals`` (C,).
 
-    An anchor is paired with the target that it was last visited under. An unsuccessful rollout proves nothing about
-    the state's targets: where one was neither reached nor excluded, the pair is no candidate.
+    An anchor is paired with the target of its latest visit. An unsuccessful rollout proves nothing about the state's
+    targets: if a target was neither reached nor excluded, the pair is not a candidate.
 
-    ``rng`` draws the goal by hindsight of each anchor, of the values within ``goal_range`` that it has reached.
+    ``rng`` draws the hindsight goal of each anchor from the values within ``goal_range`` that were reached from it.
     """
     reached, own = np.zeros((len(states), MAX_RESULT), dtype=bool), np.zeros((len(states), MAX_RESULT), dtype=bool)
     for row, each in enumerate(states):

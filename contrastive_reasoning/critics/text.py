@@ -1,4 +1,4 @@
-"""The text critic: a language model reads the trace; two projections compare what was written with what is aimed at.
+"""The text critic: a language model reads the trace, and two projections compare the written text with the goal.
 
 State = the text before a step, action = the step's own text, goal = a later line, or text that names the target.
 """
@@ -22,15 +22,15 @@ Pooling = Callable[[Tensor, Tensor], Tensor]
 
 
 class TextCritic(TwoTowerCritic):
-    """f(prefix and step, goal text): one backbone, pooled, with a projection each for state–actions and goals.
+    """f(prefix and step, goal text): one pooled backbone with separate projections for state–actions and goals.
 
     Args:
         pooling: (N, S, H) states and (N, S) mask → (N, H): the last token's state, or the mean.
-        max_length: tokens of a text; longer ones lose their beginning.
-        style: of the traces it is trained on, one that writes the search; a completion of bare moves is read in it.
-        goal_text: the goal of a step when the critic scores a completion; ``{target}`` becomes the answer.
+        max_length: maximum number of tokens of a text; longer texts lose their beginning.
+        style: the style of the training traces, one that writes the search; lists of moves are converted to it.
+        goal_text: the goal of a step when the critic scores a completion; ``{target}`` is replaced by the answer.
 
-    Raises ValueError: ``goal_text`` does not name the target, or an unknown ``style``.
+    Raises ValueError: ``goal_text`` lacks ``{target}``, or ``style`` is unknown.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class TextCritic(TwoTowerCritic):
             self.goal_projection = nn.Linear(encoder.width, dimension)
 
     def tokenize(self, texts: Sequence[str]) -> Tokens:
-        """The texts as tokens, padded to the longest; runs in a data loader's collate.
+        """Tokenizes the texts and pads them to the longest; runs in a data loader's collate function.
 
         Raises ValueError: a text has no token.
         """
@@ -73,13 +73,13 @@ class TextCritic(TwoTowerCritic):
         return self.goal_projection(self._pooled(goals))
 
     def encode_steps(self, problem: Problem, completion: str, steps: Sequence[Step]) -> tuple[Tokens, Tokens]:
-        """The trace up to each legal step, as in training, with the goal text of the problem; at least one step."""
+        """Encodes the trace up to each legal step, as in training, with the problem's goal text; at least one step."""
         texts = step_texts(problem, completion, steps, style=self.style)
         goal = self.goal_text.replace("{target}", problem.answer)
         return self.tokenize(texts), self.tokenize([goal] * len(steps))
 
     def encode_actions(self, states: Sequence[str], actions: Sequence[str]) -> Tokens:
-        """Each line after the lines before it."""
+        """Encodes each line together with the lines before it."""
         return self.tokenize([f"{state}\n{action}" for state, action in zip(states, actions, strict=True)])
 
     def encode_goals(self, goals: Sequence[str]) -> Tokens:

@@ -1,7 +1,7 @@
-"""An unbounded buffer of triples cut from written searches: a critic that learns online draws its batches from it.
+"""An unbounded buffer of triples from written searches, from which a critic that learns online draws its batches.
 
-A search is stored once, and a triple as three whole numbers: the state of an action is all lines before it, and a text
-for each state would be as many copies of a search as it has actions.
+A search is stored once, and a triple as three integers. The state of an action is all lines before it, so storing a
+text per state would copy the search once per action.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from contrastive_reasoning.tasks.countdown.indented import LineTriple
 
 
 class SearchTriple(NamedTuple):
-    """A line of a search after others, and one that was written after it."""
+    """A line of a search (``action``), the lines before it (``state``) and a later line (``goal``)."""
 
     state: str
     action: str
     goal: str
     answer: str
-    """Of the problem that was searched."""
+    """The answer of the searched problem."""
 
 
 class TripleBuffer:
@@ -30,26 +30,26 @@ class TripleBuffer:
 
     def __init__(self) -> None:
         self._searches: list[tuple[Sequence[str], str]] = []
-        """Lines and answer."""
+        """(lines, answer) of each search."""
         self._triples: list[tuple[int, int, int]] = []
-        """Search, action, goal."""
+        """(search, action, goal) indices of each triple."""
 
     def __len__(self) -> int:
         return len(self._triples)
 
     def add(self, lines: Sequence[str], answer: str, triples: Sequence[LineTriple]) -> None:
-        """Those of one search; one without triples is not stored."""
+        """Adds the triples of one search; a search without triples is not stored."""
         if triples:
             self._triples += [(len(self._searches), action, goal) for action, goal in triples]
             self._searches.append((lines, answer))
 
     def draw(self, count: int, rng: np.random.Generator) -> list[SearchTriple]:
-        """``count`` different triples, or all in a drawn order where there are fewer."""
+        """Draws ``count`` different triples, or all in random order if there are fewer."""
         places = rng.choice(len(self), min(count, len(self)), replace=False) if len(self) else []
         return [self._triple(*self._triples[place]) for place in places]
 
     def state_dict(self) -> dict[str, Any]:
-        """Searches and answers as text, and an (N, 3) tensor of triples."""
+        """Returns searches and answers as text, and an (N, 3) tensor of triples."""
         return {
             "searches": ["\n".join(lines) for lines, _ in self._searches],
             "answers": [answer for _, answer in self._searches],

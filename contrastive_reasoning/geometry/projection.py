@@ -1,4 +1,4 @@
-"""Projections of embeddings: PCA, which keeps distances as far as it can, t-SNE, which keeps neighbours, and parity."""
+"""Projections of embeddings (PCA, which approximates distances; t-SNE, which keeps neighbours) and a parity probe."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ class Projection(NamedTuple):
 
 
 def pca(embeddings: Float[Tensor, "N D"], *, components: int) -> Projection:
-    """Coordinates on the first principal components; each component points where its largest entry is positive.
+    """Returns coordinates on the first principal components, signed so that each one's largest entry is positive.
 
     Args:
         embeddings: N points.
         components: K ≤ min(N, D).
 
     Raises:
-        ValueError: if there are not that many components.
+        ValueError: if the points do not have that many components.
     """
     points, dimension = embeddings.shape
     if not 1 <= components <= min(points, dimension):
@@ -43,11 +43,11 @@ def pca(embeddings: Float[Tensor, "N D"], *, components: int) -> Projection:
 
 
 def tsne(embeddings: Float[Tensor, "N D"], *, perplexity: float, seed: int) -> Float[Tensor, "N 2"]:
-    """t-SNE from a PCA start (van der Maaten and Hinton, 2008): a function of its arguments alone.
+    """Returns t-SNE coordinates from a PCA start (van der Maaten and Hinton, 2008), a function of its arguments alone.
 
     Args:
         embeddings: N ≥ 4 points.
-        perplexity: about how many neighbours count; lowered to (N − 1)/3 where there are few points.
+        perplexity: roughly the number of neighbours that count; at most (N − 1)/3.
         seed: of scikit-learn's own generator.
 
     Raises:
@@ -63,7 +63,7 @@ def tsne(embeddings: Float[Tensor, "N D"], *, perplexity: float, seed: int) -> F
 
 
 def parity_of(numbers: Int[Tensor, "N ..."]) -> Bool[Tensor, " N"]:
-    """Whether the sum of a row's numbers is odd; entries of −1 are padding."""
+    """Returns whether the sum of each row's numbers is odd; entries of −1 are padding."""
     rows = numbers.reshape(len(numbers), -1)
     return rows.clamp(min=0).sum(dim=1) % 2 == 1
 
@@ -71,16 +71,16 @@ def parity_of(numbers: Int[Tensor, "N ..."]) -> Bool[Tensor, " N"]:
 def parity_accuracy(
     embeddings: Float[Tensor, "N D"], parity: Bool[Tensor, " N"], *, components: int, folds: int
 ) -> float:
-    """Balanced, cross-validated accuracy of logistic regression on the first components: 0.5 is chance, 1 is readable.
+    """Returns the balanced, cross-validated accuracy of logistic regression on the first components; 0.5 is chance.
 
-    Sums keep their parity under + and −, so a critic can tell trajectories apart by parity alone: the shortcut on which
-    the goal space of the published V1 split.
+    Sums keep their parity under + and −, so a critic can distinguish trajectories by parity alone. The goal space of
+    the published V1 split along this shortcut.
 
     Args:
         embeddings: N points.
-        parity: of each.
-        components: K; fewer where there are not as many.
-        folds: of the cross-validation, unshuffled; fewer where a class is smaller.
+        parity: the parity of each point.
+        components: K; fewer if the points have fewer components.
+        folds: of the cross-validation, unshuffled; fewer if a class has fewer members.
 
     Returns:
         NaN if a class has fewer than two members.

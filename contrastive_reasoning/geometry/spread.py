@@ -1,4 +1,4 @@
-"""How embeddings fill their space: alignment, uniformity (arXiv:2005.10242), effective rank (Roy, Vetterli 2007)."""
+"""Measures of spread: alignment and uniformity (arXiv:2005.10242), effective rank (Roy and Vetterli 2007)."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from torch.nn.functional import normalize, pdist
 
 
 def alignment(anchors: Float[Tensor, "N D"], positives: Float[Tensor, "N D"]) -> Float[Tensor, ""]:
-    """Mean squared distance of positive pairs on the unit sphere: 0 when they coincide, 2 when they are unrelated."""
+    """Returns the mean squared distance of positive pairs on the unit sphere: 0 if they coincide, 2 if unrelated."""
     return (normalize(anchors, dim=1) - normalize(positives, dim=1)).square().sum(dim=1).mean()
 
 
 def uniformity(embeddings: Float[Tensor, "N D"]) -> Float[Tensor, ""]:
-    """log mean exp(−2‖x − y‖²) over pairs on the unit sphere: 0 when all coincide, about −4 when spread evenly.
+    """Returns log mean exp(−2‖x − y‖²) over pairs on the unit sphere: 0 if all coincide, about −4 if spread evenly.
 
     Raises:
         ValueError: on fewer than two points.
@@ -28,7 +28,7 @@ def uniformity(embeddings: Float[Tensor, "N D"]) -> Float[Tensor, ""]:
 
 
 def effective_rank(embeddings: Float[Tensor, "N D"]) -> Float[Tensor, ""]:
-    """exp of the entropy of the centred points' normalised singular values: how many directions are in use, ≥ 1."""
+    """Returns exp of the entropy of the centred points' normalised singular values: the directions in use, ≥ 1."""
     values = torch.linalg.svdvals(embeddings - embeddings.mean(dim=0))
     share = values / values.sum().clamp(min=torch.finfo(values.dtype).tiny)
     return torch.special.entr(share).sum().exp()

@@ -1,4 +1,4 @@
-"""Contrastive losses: pure functions of logits and pair masks, unreduced, and their class forms for configuration."""
+"""Contrastive losses: pure, unreduced functions of logits and pair masks, and class forms for the configuration."""
 
 from contrastive_reasoning.losses.base import ContrastiveLoss
 from contrastive_reasoning.losses.binary_nce import BalancedBinaryNCE, BinaryNCE, binary_nce, binary_nce_balanced

@@ -1,4 +1,4 @@
-"""What every contrastive loss is: scores of anchors with candidates, and which pairs are what, to one number."""
+"""The interface of contrastive losses: maps scores of anchors with candidates and masks of the pairs to one number."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from contrastive_reasoning.losses.masked import mean_over
 
 @runtime_checkable
 class ContrastiveLoss(Protocol):
-    """The class form of a loss: holds the temperature, divides by it, and reduces over the pairs it is about."""
+    """The class form of a loss: holds the temperature, divides by it, and reduces over the pairs that count."""
 
     @property
     def temperature(self) -> float: ...
@@ -27,7 +27,7 @@ class ContrastiveLoss(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class LossAtTemperature(ABC):
-    """The class form of a formula: ``reduced`` of s/τ."""
+    """The class form of a formula: applies ``reduced`` to s/τ."""
 
     temperature: float
     """τ > 0; the scores are divided by it."""
@@ -43,14 +43,14 @@ class LossAtTemperature(ABC):
     @classmethod
     @abstractmethod
     def reduced(cls, logits: Tensor, positive: Tensor, candidate: Tensor) -> Tensor:
-        """One number from logits and masks, each (A,C): the formula, reduced over the entries that it is about."""
+        """Returns the formula of logits and masks, each (A,C), reduced over the entries that count."""
 
 
 class PerAnchorLoss(LossAtTemperature):
-    """Mean of ``formula`` over the anchors that have a positive; a true zero where none has."""
+    """Mean of ``formula`` over the anchors that have a positive; a zero that still backpropagates if none has."""
 
     formula: ClassVar[Callable[[Tensor, Tensor, Tensor], Tensor]]
-    """(logits, positive, candidate), each (A,C), to ℓ per anchor (A,)."""
+    """(logits, positive, candidate), each (A,C) → ℓ per anchor (A,)."""
 
     @classmethod
     def reduced(cls, logits: Tensor, positive: Tensor, candidate: Tensor) -> Tensor:
@@ -58,7 +58,7 @@ class PerAnchorLoss(LossAtTemperature):
 
 
 def require_positive(owner: str, **values: float) -> None:
-    """Refuse a number that must be above zero, naming the owner and the argument."""
+    """Raises ValueError, with the owner and the argument, for a number that is not above 0."""
     for name, value in values.items():
         if not value > 0:
             raise ValueError(f"{owner}: {name} must be above 0, got {value}")

@@ -1,8 +1,8 @@
 """Binary NCE, as maximised on the poster:  ℓ⁺ = −log σ(s/τ) on positive pairs, ℓ⁻ = −log(1 − σ(s/τ)) on negative ones.
 
-The logit estimates log p(g | s, a) / p(g) up to the share of positives among the pairs: no free constant per state.
-The balanced form is the mean over the positive pairs plus the mean over the negative ones, whatever their numbers: the
-poster writes one negative per positive, and with all pairs of a batch as candidates this keeps that balance.
+The logit estimates log p(g | s, a) / p(g) up to the share of positives among the pairs, without a free constant per
+state. The balanced form is the mean over the positive pairs plus the mean over the negative pairs, regardless of their
+numbers. The poster has one negative per positive; the balanced form keeps this balance with all pairs of a batch.
 """
 
 from __future__ import annotations
@@ -18,27 +18,27 @@ from contrastive_reasoning.losses.masked import mean_over
 def binary_nce(
     logits: Float[Tensor, "A C"], positive: Bool[Tensor, "A C"], candidate: Bool[Tensor, "A C"] | None = None
 ) -> Float[Tensor, "A C"]:
-    """One loss per pair.
+    """Returns one loss per pair.
 
     Args:
         logits: s/τ of A anchors with C candidates.
         positive: any number of positive pairs.
-        candidate: the pairs that count besides the positives; None for all. The others are negatives.
+        candidate: the pairs that count besides the positives; None for all. Those that are not positive are negatives.
 
     Returns:
         ℓ per pair; 0, with zero gradient, for pairs that do not count.
     """
     counts = positive | candidate if candidate is not None else positive | True
-    # softplus would do, but torch's is linear beyond 20 and loses the gradient's last digits there.
+    # not softplus: torch's is linear beyond 20 and loses the gradient's last digits there
     return -logsigmoid(logits.where(positive, -logits)).where(counts, 0.0)
 
 
 def binary_nce_balanced(
     logits: Float[Tensor, "A C"], positive: Bool[Tensor, "A C"], candidate: Bool[Tensor, "A C"] | None = None
 ) -> Float[Tensor, ""]:
-    """Mean of ℓ⁺ plus mean of ℓ⁻; reduced, for the balance is the reduction. A side without pairs adds 0.
+    """Returns the mean of ℓ⁺ plus the mean of ℓ⁻; a side without pairs adds 0.
 
-    The arguments are those of ``binary_nce``.
+    The result is reduced, because the balance lies in the reduction. The arguments are those of ``binary_nce``.
     """
     losses = binary_nce(logits, positive, candidate)
     negative = ~positive if candidate is None else candidate & ~positive

@@ -1,11 +1,11 @@
-"""Which completions are compared: an anchor's candidates by level, and among them its positives.
+"""Selection of the completions that are compared: an anchor's candidates and positives at each level.
 
         group   the other completions of its prompt      positives: those with its verdict
         cross   all other completions of the batch       positives: those of its prompt with its verdict
         batch   all other completions of the batch       positives: all with its verdict
 
-CLIPO (arXiv:2603.10101) is the group level; cross and batch are settings of its released code. At the group level the
-columns are the G completions of the anchor's own prompt, so nothing of size B × B is made.
+CLIPO (arXiv:2603.10101) uses the group level; cross and batch are settings of its released code. At the group level the
+columns are the G completions of the anchor's own prompt, so no B × B tensor is allocated.
 """
 
 from __future__ import annotations
@@ -29,23 +29,23 @@ class Compared(NamedTuple):
     positive: Bool[Tensor, "B C"]
     """Never the anchor itself."""
     candidate: Bool[Tensor, "B C"]
-    """The columns that count; all, but for those of completions that nobody could judge."""
+    """The columns that count: all except those of completions without a valid verdict."""
 
     @property
     def contrasted(self) -> Bool[Tensor, " B"]:
-        """Anchors with a positive and a negative: the others teach nothing. At the group level, 1 < |P| < G."""
+        """Anchors with a positive and a negative; only these are useful. At the group level: 1 < |P| < G."""
         return self.positive.any(dim=1) & (self.candidate & ~self.positive & ~self.itself).any(dim=1)
 
     def without(self, unjudged: Bool[Tensor, " B"]) -> Compared:
-        """The same with these completions in nobody's comparison; as anchors they have no positive."""
-        groups = unjudged.view(-1, self.scores.shape[1])  # of a column each, or all columns
+        """Returns a copy without these completions as candidates; as anchors they have no positive."""
+        groups = unjudged.view(-1, self.scores.shape[1])  # one row per group, or one row of all completions
         columns = groups.repeat_interleave(len(unjudged) // len(groups), dim=0)
         positive = self.positive & ~columns & ~unjudged[:, None]
         return self._replace(positive=positive, candidate=self.candidate & ~columns)
 
 
 Level = Callable[[Tensor, Tensor, int, Similarity], Compared]
-"""Embeddings (B,D), prompt-major, verdicts (B,), the group size and a similarity to what is compared."""
+"""(prompt-major embeddings (B,D), verdicts (B,), group size, similarity) → ``Compared``."""
 
 
 def group_level(
@@ -78,16 +78,16 @@ LEVELS: Mapping[str, Level] = {"group": group_level, "cross": cross_level, "batc
 
 
 def draw_positive(positive: Bool[Tensor, "A C"], *, generator: torch.Generator) -> Bool[Tensor, "A C"]:
-    """One of each anchor's positives, uniform, by a CPU generator: the same on every device."""
+    """Draws one of each anchor's positives uniformly, with a CPU generator: the same draw on every device."""
     keys = torch.rand(positive.shape, generator=generator).to(positive.device).masked_fill(~positive, -1.0)
     drawn = torch.zeros_like(positive).scatter(1, keys.argmax(dim=1, keepdim=True), True)
     return drawn & positive
 
 
 def epsilon_floor(logits: Float[Tensor, "A C"], epsilon: float) -> Float[Tensor, " A"]:
-    """What ε inside log(Σ exp(sᵢⱼ − maxⱼ sᵢⱼ) + ε) amounts to, as one more logit: maxⱼ sᵢⱼ + log ε, without gradient.
+    """Returns ε of log(Σ exp(sᵢⱼ − maxⱼ sᵢⱼ) + ε) as an additional logit: maxⱼ sᵢⱼ + log ε, without gradient.
 
-    The maximum is over all columns, the anchor's own with its similarity of 1 included, so ε counts as ε·exp(1/τ):
-    nothing at τ = 0.1, many nats at τ = 0.02. CLIPO's released code has it; a sum in log space needs none.
+    The maximum is over all columns, including the anchor's own with its similarity of 1. So ε counts as ε·exp(1/τ):
+    negligible at τ = 0.1, many nats at τ = 0.02. CLIPO's released code has this ε; a sum in log space does not need it.
     """
     return logits.detach().max(dim=1).values + torch.tensor(epsilon, dtype=logits.dtype).log().to(logits.device)

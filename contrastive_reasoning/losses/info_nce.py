@@ -5,8 +5,8 @@
         symmetric   the mean of the two
 
 The forward form leaves a free constant per anchor, so the scores of two states for one goal are not comparable in
-principle. In the backward form states compete for one goal, which is how a reward uses a critic; a state that reaches
-nothing (a dead end) is a negative of the goal columns it is a candidate of.
+principle. In the backward form states compete for one goal, as they do when a reward uses a critic. A state that
+reaches nothing (a dead end) is a negative in the goal columns in which it is a candidate.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ def info_nce(
     candidate: Bool[Tensor, "A C"] | None = None,
     floor: Float[Tensor, " A"] | None = None,
 ) -> Float[Tensor, " A"]:
-    """One loss per anchor: ``supcon`` with one positive a row.
+    """Returns one loss per anchor: ``supcon`` with one positive per row.
 
     Args:
         logits: s/τ of A anchors with C candidates.
         positive: one True per row, or none; with several the loss is the mean over them.
-        candidate: what the softmax runs over besides the positive; None for all columns.
-        floor: a logit that the sum of exponentials holds besides; None for an exact sum.
+        candidate: the columns of the softmax besides the positive; None for all columns.
+        floor: an additional logit in the sum of exponentials; None for an exact sum.
 
     Returns:
         ℓ per anchor; exactly 0, with zero gradient, for an anchor that has no positive.
@@ -42,16 +42,16 @@ def info_nce(
 def info_nce_backward(
     logits: Float[Tensor, "A C"], positive: Bool[Tensor, "A C"], candidate: Bool[Tensor, "A C"] | None = None
 ) -> Float[Tensor, " C"]:
-    """One loss per goal: ``info_nce`` of the transposed pairs; exactly 0 for a goal that no anchor reached."""
+    """Returns one loss per goal: ``info_nce`` of the transposed pairs; exactly 0 for a goal that no anchor reached."""
     return info_nce(logits.T, positive.T, None if candidate is None else candidate.T)
 
 
 def info_nce_symmetric(
     logits: Float[Tensor, "A C"], positive: Bool[Tensor, "A C"], candidate: Bool[Tensor, "A C"] | None = None
 ) -> Float[Tensor, ""]:
-    """Half the mean over anchors plus half the mean over goals, those that have a positive.
+    """Returns half the mean over anchors plus half the mean over goals, both over those that have a positive.
 
-    It is reduced, for the two halves have different axes. The arguments are those of ``info_nce``.
+    The result is reduced, because the two halves have different axes. The arguments are those of ``info_nce``.
     """
     forward = mean_over(info_nce(logits, positive, candidate), positive.any(dim=1))
     backward = mean_over(info_nce_backward(logits, positive, candidate), positive.any(dim=0))

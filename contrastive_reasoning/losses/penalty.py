@@ -1,4 +1,4 @@
-"""Logsumexp penalty:  (log Σⱼ exp(sᵢⱼ/τ))² per anchor; it pins down the constant that a softmax leaves free.
+"""Logsumexp penalty:  (log Σⱼ exp(sᵢⱼ/τ))² per anchor; it fixes the constant that a softmax leaves free.
 
 Used with contrastive reinforcement learning since arXiv:2206.07568.
 """
@@ -17,7 +17,7 @@ from contrastive_reasoning.losses.masked import masked_logsumexp, mean_over
 def logsumexp_penalty(
     logits: Float[Tensor, "A C"], candidate: Bool[Tensor, "A C"] | None = None
 ) -> Float[Tensor, " A"]:
-    """The squared logsumexp per anchor, over its candidates or all; 0, with zero gradient, where it has none."""
+    """Returns the squared logsumexp per anchor over its candidates or all; 0, with zero gradient, without any."""
     lse = logits.logsumexp(dim=1) if candidate is None else masked_logsumexp(logits, candidate)
     return lse.square()
 
@@ -28,7 +28,7 @@ class WithPenalty:
 
     loss: ContrastiveLoss
     temperature: float
-    """τ > 0 of the penalty's logits; in YAML the loss's own is interpolated from it."""
+    """τ > 0 of the penalty's logits; in YAML the temperature of ``loss`` is interpolated from it."""
     weight: float
     """≥ 0."""
 

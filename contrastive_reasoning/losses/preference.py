@@ -12,10 +12,10 @@ from torch.nn.functional import logsigmoid
 
 
 def preference_loss(chosen: Float[Tensor, " B"], rejected: Float[Tensor, " B"]) -> Float[Tensor, " B"]:
-    """L_R per pair, r(x, y_w) and r(x, y_l): the preferred completion should have the higher reward (Bradley–Terry)."""
+    """Returns L_R per pair, r(x, y_w) and r(x, y_l): the chosen completion should have more reward (Bradley–Terry)."""
     return -logsigmoid(chosen - rejected)
 
 
 def goal_contrast(reached: Float[Tensor, " B"], missed: Float[Tensor, " B"]) -> Float[Tensor, " B"]:
-    """L_C per prefix: it should point to the completion it was cut from, and away from another of the same prompt."""
+    """Returns L_C per prefix: it should point to its own completion and away from another one of the same prompt."""
     return -(logsigmoid(reached) + logsigmoid(-missed))

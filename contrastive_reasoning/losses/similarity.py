@@ -1,6 +1,6 @@
 """Similarities s(a, c) of anchor and candidate embeddings: dot product, cosine, −‖a − c‖ and −‖a − c‖².
 
-All take ``(…, A, D)`` and ``(…, C, D)`` and return ``(…, A, C)``. Larger is nearer; none divides by a temperature.
+All take ``(…, A, D)`` and ``(…, C, D)`` and return ``(…, A, C)``. Larger means closer; none divides by a temperature.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ def neg_l2(
     anchors: Float[Tensor, "*batch A D"], candidates: Float[Tensor, "*batch C D"]
 ) -> Float[Tensor, "*batch A C"]:
     """−‖a − c‖; the gradient at distance 0 is 0."""
-    # The matrix-product form of cdist loses half of the digits where the distance is small.
+    # The matrix-product form of cdist loses half of the digits at small distances.
     return -torch.cdist(anchors, candidates, compute_mode="donot_use_mm_for_euclid_dist")
 
 
 def neg_l2_squared(
     anchors: Float[Tensor, "*batch A D"], candidates: Float[Tensor, "*batch C D"]
 ) -> Float[Tensor, "*batch A C"]:
-    """−‖a − c‖² = 2aᵀc − ‖a‖² − ‖c‖²; rounding may leave it a hair above 0, its gradient is exact."""
+    """−‖a − c‖² = 2aᵀc − ‖a‖² − ‖c‖²; rounding may make it slightly positive, but its gradient is exact."""
     squares = anchors.square().sum(-1)[..., :, None] + candidates.square().sum(-1)[..., None, :]
     return 2 * dot(anchors, candidates) - squares
 
@@ -45,7 +45,7 @@ def neg_l2_squared(
 def neg_unit_l2(
     anchors: Float[Tensor, "*batch A D"], candidates: Float[Tensor, "*batch C D"], *, epsilon: float
 ) -> Float[Tensor, "*batch A C"]:
-    """−‖a − c‖ = −√max(2 − 2aᵀc, ε) of unit vectors; the gradient of two that coincide is 0."""
+    """−‖a − c‖ = −√max(2 − 2aᵀc, ε) of unit vectors; the gradient of two equal vectors is 0."""
     return -(2 - 2 * dot(anchors, candidates)).clamp(min=epsilon).sqrt()
 
 

@@ -4,12 +4,12 @@
         supcon_in                 ℓᵢ = −log( 1/|P| Σₚ qᵢₚ )    mean inside the log, L_in of the same
         soft_nearest_neighbour    ℓᵢ = −log Σₚ qᵢₚ             the sum inside the log, arXiv:1902.01889
 
-With one positive each of them is InfoNCE. They take the same arguments and return one loss per anchor:
+With one positive, each of them is InfoNCE. They take the same arguments and return one loss per anchor:
 
     logits: s/τ of A anchors with C candidates.
     positive: the positives of each anchor.
-    candidate: what the softmax runs over besides the positives; leave the anchor itself out here.
-    floor: a logit that every sum of exponentials holds besides; None for exact sums.
+    candidate: the columns of the softmax besides the positives; it should exclude the anchor itself.
+    floor: an additional logit in every sum of exponentials; None for exact sums.
     returns: ℓ per anchor; 0, with zero gradient, for an anchor without positives.
 """
 
@@ -28,7 +28,7 @@ def supcon(
     candidate: Bool[Tensor, "A C"] | None = None,
     floor: Float[Tensor, " A"] | None = None,
 ) -> Float[Tensor, " A"]:
-    """−1/|P| Σₚ log qᵢₚ per anchor."""
+    """Returns −1/|P| Σₚ log qᵢₚ per anchor."""
     softmax_over = positive | candidate if candidate is not None else positive | True
     losses = masked_logsumexp(logits, softmax_over, floor) - masked_mean(logits, positive)
     return losses.where(positive.any(dim=1), 0.0)
@@ -40,7 +40,7 @@ def soft_nearest_neighbour(
     candidate: Bool[Tensor, "A C"] | None = None,
     floor: Float[Tensor, " A"] | None = None,
 ) -> Float[Tensor, " A"]:
-    """−log Σₚ qᵢₚ per anchor."""
+    """Returns −log Σₚ qᵢₚ per anchor."""
     softmax_over = positive | candidate if candidate is not None else positive | True
     losses = masked_logsumexp(logits, softmax_over, floor) - masked_logsumexp(logits, positive, floor)
     return losses.where(positive.any(dim=1), 0.0)
@@ -52,7 +52,7 @@ def supcon_in(
     candidate: Bool[Tensor, "A C"] | None = None,
     floor: Float[Tensor, " A"] | None = None,
 ) -> Float[Tensor, " A"]:
-    """−log( 1/|P| Σₚ qᵢₚ ) per anchor: ``soft_nearest_neighbour`` + log |P|."""
+    """Returns −log( 1/|P| Σₚ qᵢₚ ) per anchor: ``soft_nearest_neighbour`` + log |P|."""
     log_count = positive.sum(dim=1).clamp(min=1).to(logits.dtype).log()
     return soft_nearest_neighbour(logits, positive, candidate, floor) + log_count
 

@@ -1,4 +1,4 @@
-"""Policy objectives: what the gradient of an update is made of, per token and without a trainer."""
+"""Policy objectives: the losses of an update, computed per token and independent of a trainer."""
 
 from typing import TYPE_CHECKING
 

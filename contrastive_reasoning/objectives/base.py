@@ -1,10 +1,10 @@
-"""What every policy objective takes and returns, and how it becomes one number, the same for losses and KL:
+"""The inputs and outputs of policy objectives, and their aggregation to one number, which losses and KL share:
 
         loss = Σ_{i,t} w_{i,t} ℓ_{i,t} + β Σ_{i,t} w_{i,t} KL_{i,t}
 
-Weights are made from the sizes of the whole update (``rows`` rollouts, ``tokens`` tokens), never from those of the rows
-at hand: a sum over micro-batches is then the sum over the batch, and no split changes the gradient. Metrics that are
-means over tokens add up over micro-batches, maxima are compared (``join_metrics``).
+Weights are computed from the sizes of the whole update (``rows`` rollouts, ``tokens`` tokens), never from those of a
+micro-batch. A sum over micro-batches then equals the sum over the batch, and no split changes the gradient. Metrics
+that are means over tokens add up over micro-batches; maxima are compared (``join_metrics``).
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ from contrastive_reasoning.objectives.kl import KL, FullKL
 
 @dataclass(frozen=True, kw_only=True)
 class ObjectiveInputs:
-    """Per-token quantities of B rollouts; what lies outside ``mask`` is ignored, whatever it holds."""
+    """Per-token quantities of B rollouts; values outside ``mask`` are ignored, even nan."""
 
     log_probs: Float[Tensor, "B T"]
-    """log π of each completion token, with gradient; then the same under the policy that sampled, and the reference."""
+    """log π of each completion token, with gradient. The next two are those of the old policy and of the reference."""
     old_log_probs: Float[Tensor, "B T"]
     ref_log_probs: Float[Tensor, "B T"] | None
     advantages: Float[Tensor, "B T"]
     mask: Bool[Tensor, "B T"]
     weights: Float[Tensor, "B T"] | None = None
     """Each token's weight in the loss, from the aggregation over the *whole* update, so that the split into
-    micro-batches cannot change the gradient; None: these rows are the whole update."""
+    micro-batches does not change the gradient; None: these rows are the whole update."""
     full_kl: Float[Tensor, "B T"] | None = None
     """KL(π ‖ reference) over the whole vocabulary at each token, with gradient; only ``FullKL`` reads it."""
     tokens: float | None = None
-    """Completion tokens of the whole update, so that metrics add up over micro-batches; None: those of ``mask``."""
+    """The completion tokens of the whole update, so that metrics add up over micro-batches; None: those of ``mask``."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,18 +51,18 @@ class Objective(Protocol):
     def __call__(self, inputs: ObjectiveInputs) -> ObjectiveOutputs: ...
 
     def weights(self, mask: Bool[Tensor, "B T"], *, rows: float, tokens: float) -> Float[Tensor, "B T"]:
-        """Those of its aggregation."""
+        """Returns the weights of the objective's aggregation."""
         ...
 
 
 def token_mean(values: Tensor, inputs: ObjectiveInputs) -> Float[Tensor, ""]:
-    """The share of these rows in the mean of ``values`` (B,T) over the tokens of the whole update."""
+    """Returns the contribution of these rows to the mean of ``values`` (B,T) over the tokens of the whole update."""
     tokens = float(inputs.mask.sum()) if inputs.tokens is None else inputs.tokens
     return torch.where(inputs.mask, values.detach().double(), 0.0).sum() / max(tokens, 1)
 
 
 def token_max(values: Tensor, inputs: ObjectiveInputs) -> Float[Tensor, ""]:
-    """The largest of ``values`` (B,T) on a token of these rows; 0 where they have none."""
+    """Returns the largest of ``values`` (B,T) on the tokens of these rows; 0 without tokens."""
     kept = values.detach().double()[inputs.mask]
     return kept.max() if kept.numel() else values.new_zeros((), dtype=torch.float64)
 
@@ -70,7 +70,7 @@ def token_max(values: Tensor, inputs: ObjectiveInputs) -> Float[Tensor, ""]:
 def ratio_metrics(
     ratio: Tensor, log_ratio: Tensor, clipped: Tensor, inputs: ObjectiveInputs
 ) -> dict[str, Float[Tensor, ""]]:
-    """How many tokens the clip acts on, how large ratios (B,T) are before it, and KL(π_old ‖ π) from log ρ (B,T)."""
+    """Returns the share of clipped tokens, mean and maximum of the unclipped ratio (B,T), and KL(π_old ‖ π)."""
     return {
         "clip_fraction": token_mean(clipped, inputs),
         "ratio_mean": token_mean(ratio, inputs),
@@ -80,7 +80,7 @@ def ratio_metrics(
 
 
 def join_metrics(parts: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
-    """The metrics of micro-batches as those of their update: ``*_max`` by the largest, all others by the sum."""
+    """Combines the metrics of micro-batches to those of their update: ``*_max`` by maximum, all others by sum."""
     columns = {name: torch.stack([part[name] for part in parts]) for name in parts[0]}
     return {name: column.max() if name.endswith("_max") else column.sum() for name, column in columns.items()}
 
@@ -88,16 +88,16 @@ def join_metrics(parts: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
 @runtime_checkable
 class Aggregation(Protocol):
     def weights(self, mask: Bool[Tensor, "B T"], *, rows: float, tokens: float) -> Float[Tensor, "B T"]:
-        """The weight of each token of the rows at hand; 0 outside ``mask``.
+        """Returns the weight of each token of these rows; 0 outside ``mask``.
 
-        ``rows`` are the rollouts of the whole update that have a token, ``tokens`` its completion tokens.
+        ``rows`` counts the rollouts of the whole update that have a token, ``tokens`` its completion tokens.
         """
         ...
 
 
 @dataclass(frozen=True, kw_only=True)
 class TokenMean:
-    """Every token weighs the same (DAPO, arXiv:2503.14476):  w = 1 / Σ_j |y_j|."""
+    """All tokens have the same weight (DAPO, arXiv:2503.14476):  w = 1 / Σ_j |y_j|."""
 
     def weights(self, mask: Bool[Tensor, "B T"], *, rows: float, tokens: float) -> Float[Tensor, "B T"]:
         return mask.double() / max(tokens, 1)
@@ -105,7 +105,7 @@ class TokenMean:
 
 @dataclass(frozen=True, kw_only=True)
 class SeqMeanTokenMean:
-    """Every rollout weighs the same, its tokens share it (GRPO, arXiv:2402.03300):  w = 1 / (B |y_i|)."""
+    """All rollouts have the same weight, shared by their tokens (GRPO, arXiv:2402.03300):  w = 1 / (B |y_i|)."""
 
     def weights(self, mask: Bool[Tensor, "B T"], *, rows: float, tokens: float) -> Float[Tensor, "B T"]:
         return mask.double() / (rows * mask.sum(dim=1, keepdim=True).clamp_min(1))
@@ -121,10 +121,10 @@ class SeqMeanTokenSum:
 
 @dataclass(frozen=True, kw_only=True)
 class ConstantLength:
-    """``SeqMeanTokenSum`` over a constant: length buys nothing (Dr.GRPO, arXiv:2503.20783):  w = 1 / (B L)."""
+    """``SeqMeanTokenSum`` over a constant, without a length bias (Dr.GRPO, arXiv:2503.20783):  w = 1 / (B L)."""
 
     length: int
-    """L, usually the most tokens a completion may have."""
+    """L, usually the token limit of a completion."""
 
     def __post_init__(self) -> None:
         if self.length < 1:
@@ -143,7 +143,7 @@ def total(
     kl_weight: float,
     metrics: Mapping[str, Float[Tensor, ""]],
 ) -> ObjectiveOutputs:
-    """The objective's outputs; ``metrics`` gain ``kl`` where there is a KL term."""
+    """Returns the objective's outputs; ``metrics`` contain ``kl`` if there is a KL term."""
     loss = aggregated(losses, inputs, aggregation)
     divergence = kl_per_token(kl, inputs)
     if divergence is None:
@@ -153,7 +153,7 @@ def total(
 
 
 def aggregated(values: Float[Tensor, "B T"], inputs: ObjectiveInputs, aggregation: Aggregation) -> Float[Tensor, ""]:
-    """Σ w v, with the weights of the whole update where they are known, else as if these rows were all of it."""
+    """Returns Σ w v with the weights of the whole update, or without them as if these rows were the whole update."""
     weights = inputs.weights
     if weights is None:
         rows, tokens = float(inputs.mask.any(dim=1).sum()), float(inputs.mask.sum())
@@ -162,9 +162,9 @@ def aggregated(values: Float[Tensor, "B T"], inputs: ObjectiveInputs, aggregatio
 
 
 def kl_per_token(kl: KL | FullKL | None, inputs: ObjectiveInputs) -> Float[Tensor, "B T"] | None:
-    """The KL to the reference, 0 outside the mask; None without an estimator or a reference: there is no KL term.
+    """Returns the KL to the reference, 0 outside the mask; None (no KL term) without an estimator or a reference.
 
-    Raises ValueError for a ``FullKL`` where only the log-probs of the reference were given.
+    Raises ValueError for a ``FullKL`` if only the log-probs of the reference are given.
     """
     if isinstance(kl, FullKL):
         if inputs.full_kl is None and inputs.ref_log_probs is not None:
@@ -176,11 +176,11 @@ def kl_per_token(kl: KL | FullKL | None, inputs: ObjectiveInputs) -> Float[Tenso
 
 
 def needs_full_kl(objective: Objective) -> bool:
-    """Whether the objective has a KL term over the whole vocabulary: its inputs then need ``full_kl``."""
+    """Returns whether the objective has a KL term over the whole vocabulary, so that its inputs need ``full_kl``."""
     return isinstance(getattr(objective, "kl", None), FullKL)
 
 
 def check_kl_weight(kl_weight: float) -> None:
-    """Refuse a KL term that would push away from the reference."""
+    """Raises ValueError for a negative weight, which would push the policy away from the reference."""
     if kl_weight < 0:
         raise ValueError(f"kl_weight must not be negative, got {kl_weight}")

@@ -2,8 +2,9 @@
 
         ℓ_t = −sg(min(ρ_t, 1 + high)) A_t log π(y_t)            sg: a constant for the gradient
 
-REINFORCE, corrected for what sampled it. A clip that sits in a min silences the tokens it cuts, the rare ones that
-turn a completion around among them; here every token keeps a gradient, of bounded weight.
+This is REINFORCE with an importance weight for the sampling policy. A clip inside a min removes the gradient of the
+clipped tokens, including rare ones that change a completion's course. Here every token keeps a gradient of bounded
+weight.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from contrastive_reasoning.objectives.ratio import check_clips, token_log_ratio
 
 @dataclass(frozen=True, kw_only=True)
 class CISPO:
-    """``clip_fraction`` is the share of tokens whose weight is cut; the loss itself is no measure of progress."""
+    """``clip_fraction`` is the share of tokens whose weight is clipped; the loss itself does not measure progress."""
 
     clip_low: float | None
     """The weight is at least 1 − clip_low; None: it may fall to 0."""

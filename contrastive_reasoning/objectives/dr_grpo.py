@@ -1,8 +1,8 @@
-"""Dr.GRPO, arXiv:2503.20783: GRPO whose loss is divided by a constant length, so that length buys nothing.
+"""Dr.GRPO, arXiv:2503.20783: GRPO with the loss divided by a constant length, which removes the length bias.
 
         loss = 1/(B L) Σ_i Σ_t ℓ_{i,t}            ℓ as in GRPO
 
-Its other half is an advantage: no division by the standard deviation (``MeanCentred``).
+The paper's other change is in the advantage: no division by the standard deviation (``MeanCentred``).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from contrastive_reasoning.objectives.kl import KL, FullKL
 
 
 def DrGRPO(*, clip_low: float, clip_high: float, length: int, kl_weight: float, kl: KL | FullKL | None) -> GRPO:
-    """GRPO with these settings; ``length`` is L, usually the most tokens a completion may have."""
+    """Returns GRPO with these settings; ``length`` is L, usually the token limit of a completion."""
     return GRPO(
         clip_low=clip_low,
         clip_high=clip_high,

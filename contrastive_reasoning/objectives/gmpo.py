@@ -1,10 +1,10 @@
-"""GMPO, arXiv:2507.20673: the geometric mean of the token ratios, each bounded before it enters.
+"""GMPO, arXiv:2507.20673: the geometric mean of the token ratios, each clipped before averaging.
 
         ℓ_t = −s A_t            s = exp(1/|y| Σ_t b_t)            b_t = min(log ρ_t, high)    for A_t > 0
                                                                         max(log ρ_t, −low)    for A_t < 0
 
-The clip is in log space: 0.4 bounds a ratio by e^−0.4 and e^0.4. As in the min of PPO a bound holds only on the side
-where the token would gain from going further; a token that was moved the wrong way keeps its gradient.
+The clip is in log space: 0.4 bounds a ratio by e^−0.4 and e^0.4. As in PPO's min, a bound applies only on the side on
+which moving further would improve the objective; a token that moved the wrong way keeps its gradient.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from contrastive_reasoning.objectives.ratio import masked_log_ratio, sequence_ra
 
 @dataclass(frozen=True, kw_only=True)
 class GMPO:
-    """``clip_fraction`` is the share of tokens cut by their bound; ratios in the metrics are the completions' s."""
+    """``clip_fraction`` is the share of clipped tokens; the ratios in the metrics are s of each completion."""
 
     clip_low: float
-    """In log space: the lowest log ρ of a token with A < 0 is −clip_low."""
+    """In log space: the lower bound of log ρ for a token with A < 0 is −clip_low."""
     clip_high: float
-    """In log space: the highest log ρ of a token with A > 0."""
+    """In log space: the upper bound of log ρ for a token with A > 0."""
     kl_weight: float
     kl: KL | FullKL | None
     aggregation: Aggregation
@@ -63,6 +63,6 @@ class GMPO:
         )
 
     def bounded(self, log_ratio: Float[Tensor, "B T"], advantages: Float[Tensor, "B T"]) -> Float[Tensor, "B T"]:
-        """b of each token; a token without advantage enters the mean as one that has not moved."""
+        """Returns b of each token; 0 for a token without advantage, as if its ratio were 1."""
         risen = torch.where(advantages > 0, log_ratio.clamp(max=self.clip_high), 0.0)
         return torch.where(advantages < 0, log_ratio.clamp(min=-self.clip_low), risen)

@@ -1,9 +1,9 @@
-"""GRPO's clipped surrogate, arXiv:2402.03300, with the clips apart so that its kin are settings of it:
+"""GRPO's clipped surrogate, arXiv:2402.03300, with separate clips so that its variants are settings of it:
 
         ℓ_t = −min(ρ_t A_t, clip(ρ_t, 1 − low, 1 + high) A_t) + β · KL_t
         ρ_t = π(y_t) / π_old(y_t)
 
-With ``dual_clip`` c (arXiv:1912.09729) a token with A < 0 costs at most c·|A|, however large its ratio.
+With ``dual_clip`` c (arXiv:1912.09729) the loss of a token with A < 0 is at most c·|A| at any ratio.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class GRPO:
     clip_low: float
     clip_high: float
     dual_clip: float | None
-    """The most a token with a negative advantage may cost, in units of |A|; None: no such limit."""
+    """Upper bound of the loss of a token with a negative advantage, in units of |A|; None: no bound."""
     kl_weight: float
     kl: KL | FullKL | None
     aggregation: Aggregation

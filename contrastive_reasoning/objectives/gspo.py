@@ -2,8 +2,8 @@
 
         ℓ_t = −min(s A_t, clip(s, 1 − low, 1 + high) A_t)            s = exp(1/|y| Σ_t log ρ_t)
 
-A mean of log-ratios is far nearer to 0 than its terms, hence clips of a few 1e-4. A completion that is cut has no
-gradient at all; in any other every token has one.
+A mean of log-ratios is much closer to 0 than its terms, so the clips are a few 1e-4. A clipped completion has no
+gradient at all; in any other completion every token has one.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from contrastive_reasoning.objectives.ratio import check_clips, clipped_surrogat
 
 @dataclass(frozen=True, kw_only=True)
 class GSPO:
-    """``ratio_mean``, ``ratio_max`` and ``clip_fraction`` are of s, each token counting that of its completion."""
+    """``ratio_mean``, ``ratio_max`` and ``clip_fraction`` describe s; each token counts with its completion's s."""
 
     clip_low: float
     clip_high: float

@@ -3,8 +3,8 @@
         k1 = d        k2 = d²/2        k3 = e^{−d} + d − 1        abs = |d|
 
 k1 is unbiased but its gradient is not that of the KL; k2 has the KL's gradient on policy; k3 is unbiased, never
-negative and of low variance (http://joschu.net/blog/kl-approx.html). ``FullKL`` estimates nothing: it is the sum over
-the vocabulary. An objective has no KL term without an estimator, nor without a reference.
+negative and of low variance (http://joschu.net/blog/kl-approx.html). ``FullKL`` is exact: it sums over the vocabulary.
+An objective has a KL term only with both an estimator and a reference.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ class K2:
 
 @dataclass(frozen=True, kw_only=True)
 class K3:
-    """The low-variance estimator, bounded: one token that the policy has left behind cannot outweigh a batch."""
+    """The low-variance estimator with bounds, so that one token with a large log-ratio cannot dominate a batch."""
 
     max_log_ratio: float
-    """|d| is cut here before the exponential."""
+    """Upper bound of |d| before the exponential."""
     max_value: float
-    """The estimate is cut here; the gradient beyond is 0."""
+    """Upper bound of the estimate; beyond it the gradient is 0."""
 
     def __post_init__(self) -> None:
         for name, value in (("max_log_ratio", self.max_log_ratio), ("max_value", self.max_value)):
@@ -64,6 +64,6 @@ class AbsoluteKL:
 class FullKL:
     """Σ_v π(v) (log π(v) − log π_ref(v)) at each token, without sampling noise and with the KL's own gradient.
 
-    Log-probs of the sampled tokens do not hold it: ``policies.full_kl`` computes it from hidden states, and it comes in
-    as ``ObjectiveInputs.full_kl``.
+    The log-probs of the sampled tokens do not suffice: ``policies.full_kl`` computes it from hidden states, and it is
+    passed as ``ObjectiveInputs.full_kl``.
     """

@@ -1,16 +1,16 @@
-"""Importance ratios, in log space until the last moment: of the update, clipped, and of the engine that samples.
+"""Importance ratios, computed in log space: the clipped ratio of the update and the ratio to the sampling engine.
 
         ρ_t = π(y_t) / π_old(y_t)            ℓ_t = −min(ρ_t A_t, clip(ρ_t, 1 − low, 1 + high) A_t)
 
-The second is the clipped surrogate of PPO, arXiv:1707.06347. An engine with other kernels or another dtype samples from
-μ, while the trainer computes π_old with the same weights. An expectation under μ becomes one under π_old by the ratio
-of the two, truncated so that its variance is bounded (Yao et al., "On the Rollout-Training Mismatch in Modern RL
-Systems", 2025, as truncated importance sampling; the truncation is Ionides', 2008):
+ℓ_t is the clipped surrogate of PPO, arXiv:1707.06347. An engine with other kernels or another dtype samples from μ,
+while the trainer computes π_old with the same weights. The ratio of the two converts an expectation under μ to one
+under π_old. It is truncated to bound its variance (truncated importance sampling in Yao et al., "On the
+Rollout-Training Mismatch in Modern RL Systems", 2025; the truncation is from Ionides, 2008):
 
     per token        w_t = min( π_old(y_t) / μ(y_t), C )            low variance; biased, as the prefix is μ's too
-    per sequence     w   = min( Π_t π_old(y_t) / μ(y_t), C )        unbiased but for the cap; spreads with length
+    per sequence     w   = min( Π_t π_old(y_t) / μ(y_t), C )        unbiased except for the cap; spreads with length
 
-These weights are constants for the gradient: they multiply the losses of the tokens.
+These weights are constants for the gradient; they multiply the losses of the tokens.
 """
 
 from __future__ import annotations
@@ -27,39 +27,39 @@ LOG_RATIO_BOUND = 20.0
 """exp(20) ≈ 5e8 is finite in fp32 and bf16; beyond it the gradient is 0, as in verl's vanilla policy loss."""
 
 SEQUENCE_LOG_RATIO_BOUND = 10.0
-"""Of the mean over a completion, which is far smaller than its terms; as verl's GSPO loss."""
+"""Bound of the mean log-ratio of a completion, which is much smaller than its terms; as in verl's GSPO loss."""
 
 
 def masked_log_ratio(
     log_probs: Float[Tensor, "B T"], old_log_probs: Float[Tensor, "B T"], mask: Bool[Tensor, "B T"]
 ) -> Float[Tensor, "B T"]:
-    """log ρ of each token, however large; 0, without gradient, outside ``mask``, even over nan."""
+    """Returns log ρ of each token, unbounded; 0, without gradient, outside ``mask``, even for nan."""
     return torch.where(mask, log_probs, 0.0) - torch.where(mask, old_log_probs, 0.0)
 
 
 def token_log_ratio(
     log_probs: Float[Tensor, "B T"], old_log_probs: Float[Tensor, "B T"], mask: Bool[Tensor, "B T"]
 ) -> Float[Tensor, "B T"]:
-    """log ρ of each token, within ±``LOG_RATIO_BOUND``; 0, without gradient, outside ``mask``, even over nan."""
+    """Returns log ρ of each token within ±``LOG_RATIO_BOUND``; 0, without gradient, outside ``mask``, even for nan."""
     return masked_log_ratio(log_probs, old_log_probs, mask).clamp(-LOG_RATIO_BOUND, LOG_RATIO_BOUND)
 
 
 def token_ratio(
     log_probs: Float[Tensor, "B T"], old_log_probs: Float[Tensor, "B T"], mask: Bool[Tensor, "B T"]
 ) -> Float[Tensor, "B T"]:
-    """ρ of each token; 1 outside ``mask``."""
+    """Returns ρ of each token; 1 outside ``mask``."""
     return token_log_ratio(log_probs, old_log_probs, mask).exp()
 
 
 def sequence_ratio(log_ratio: Float[Tensor, "B T"], mask: Bool[Tensor, "B T"]) -> Float[Tensor, "B T"]:
-    """exp of a completion's mean log-ratio, on each of its tokens; at most e^``SEQUENCE_LOG_RATIO_BOUND``.
+    """Returns exp of a completion's mean log-ratio on each of its tokens; at most e^``SEQUENCE_LOG_RATIO_BOUND``.
 
     Every token's copy has the common value and the gradient of that token's own log-ratio:
 
         s_t = sg(s) · ρ_t / sg(ρ_t)            Σ_t A s_t  has the gradient of  |y| A s
 
-    So an advantage that is the same on all tokens gives the gradient of the sequence's own formula, and one that
-    differs from step to step stays on the tokens of its step, where a common factor would average it away.
+    An advantage that is the same on all tokens therefore gives the gradient of the sequence formula. An advantage that
+    differs between steps stays on the tokens of its step; a common factor would average it away.
     """
     mean = torch.where(mask, log_ratio, 0.0).sum(dim=1, keepdim=True) / mask.sum(dim=1, keepdim=True).clamp_min(1)
     own = log_ratio - log_ratio.detach()
@@ -69,15 +69,15 @@ def sequence_ratio(log_ratio: Float[Tensor, "B T"], mask: Bool[Tensor, "B T"]) -
 def clipped_surrogate(
     ratio: Float[Tensor, "B T"], advantages: Float[Tensor, "B T"], *, clip_low: float, clip_high: float
 ) -> tuple[Float[Tensor, "B T"], Float[Tensor, "B T"]]:
-    """Losses per token with the ratio as it is and with the clipped one; the larger of the two is the one that counts.
+    """Returns the losses per token for the plain and for the clipped ratio; the larger of the two counts.
 
-    Where the clipped one is larger it is a constant: the token has moved as far as it may and has no gradient.
+    If the clipped loss is larger, it is constant: the token has reached its bound and has no gradient.
     """
     return -ratio * advantages, -ratio.clamp(1 - clip_low, 1 + clip_high) * advantages
 
 
 def check_clips(clip_low: float, clip_high: float) -> None:
-    """Refuse bounds (1 − low, 1 + high) that are not around 1 or reach down to 0."""
+    """Raises ValueError for bounds (1 − low, 1 + high) that do not enclose 1 or reach 0."""
     if not 0 <= clip_low < 1:
         raise ValueError(f"clip_low must lie in [0, 1), got {clip_low}")
     if clip_high < 0:
@@ -86,18 +86,18 @@ def check_clips(clip_low: float, clip_high: float) -> None:
 
 @runtime_checkable
 class Correction(Protocol):
-    """The weights of the tokens' losses because another engine sampled them; 1 outside ``mask``."""
+    """Weights of the tokens' losses that correct for sampling by another engine; 1 outside ``mask``."""
 
     def __call__(
         self, old_log_probs: Float[Tensor, "B T"], engine_log_probs: Float[Tensor, "B T"], mask: Bool[Tensor, "B T"]
     ) -> Float[Tensor, "B T"]:
-        """From log π_old of each token, the trainer's at the temperature of sampling, and log μ, the engine's own."""
+        """Returns the weights from log π_old (by the trainer, at sampling temperature) and log μ (by the engine)."""
         ...
 
 
 @dataclass(frozen=True)
 class NoCorrection:
-    """1 for every token: for an engine that computes what the trainer computes, up to rounding."""
+    """A weight of 1 for every token, for an engine with the same log-probs as the trainer up to rounding."""
 
     def __call__(self, old_log_probs: Tensor, engine_log_probs: Tensor, mask: Tensor) -> Tensor:
         return torch.ones_like(old_log_probs)
@@ -131,7 +131,7 @@ class SequenceCorrection:
 
 
 def _truncated(log_ratio: Float[Tensor, "B t"], cap: float) -> Float[Tensor, "B t"]:
-    # truncated as logarithms, so that no ratio overflows; exp(log C) may round above C
+    # truncated in log space, so that no ratio overflows; the second clamp is for exp(log C) rounding above C
     return log_ratio.clamp(max=math.log(cap)).exp().clamp(max=cap)
 
 

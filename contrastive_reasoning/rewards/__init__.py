@@ -1,4 +1,4 @@
-"""Rewards: what a rollout batch is worth, every source by its own name, per rollout and per step."""
+"""Rewards of a rollout batch, per rollout and per step, each source under its own name."""
 
 from typing import TYPE_CHECKING
 

@@ -1,9 +1,9 @@
-"""Verdicts on many answers at once, with a limit of wall-clock time.
+"""Verdicts on many answers at once, with a wall-clock limit for each answer.
 
-Most answers are numbers, words and lists of them, and are settled in this process in microseconds. What is left are
-questions for a computer algebra system, which may never end, so they go to worker processes; an answer that takes too
-long is a ``timeout``. One on which a process died is an ``error``, and more of them than a share end the run: an answer
-can crash its judge, but a judge that keeps crashing is no judge.
+Most answers are numbers, words or lists of them; this process judges them in microseconds. The others need a computer
+algebra system, which may never finish, so they go to worker processes. An answer that takes too long is a ``timeout``.
+An answer on which a process dies is an ``error``. More errors than a share end the run: a single answer can crash the
+verifier, but the verdicts of a verifier that keeps crashing are useless.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from contrastive_reasoning.tasks.worker_pool import Reply, WorkerPool, WorkerRef
 Kind = Literal["answer", "choice"]
 MODULE = "contrastive_reasoning.tasks.answer.worker"
 MEMORY = 2 * 2**30
-"""Bytes of address space of a worker; one that has loaded sympy needs about a tenth of it."""
+"""Address space of a worker in bytes; a worker that has loaded sympy needs about a tenth of it."""
 
 
 class AnswerPool:
-    """Verdicts on many answers, in their order. Workers start when first needed and are used again.
+    """Verdicts on many answers, in their order. Workers start when first needed and are reused.
 
     Args:
-        workers: processes at most.
-        limit_s: seconds of wall clock for one answer. The budget of steps in ``tasks.answer`` ends what takes too long
-            the same way on every machine; the limit is for what that cannot see, and may be generous.
-        max_failures: the share of the last 1,000 answers judged, once they are 20 (or 4, all of them errors), that
-            may end in an error. Equal answers that are judged together count once.
+        workers: the maximum number of processes.
+        limit_s: seconds of wall clock for one answer. The step budget in ``tasks.answer`` ends long computations
+            identically on every machine; this limit covers what the budget does not count, and may be generous.
+        max_failures: the share of the last 1,000 judged answers that may end in an error. It applies from 20 answers
+            on, or from 4 if all of them are errors. Equal answers that are judged together count once.
 
     Raises ValueError for a number out of range.
     """
@@ -43,11 +43,11 @@ class AnswerPool:
         self.pool = WorkerPool(command=answer_worker(), greeting=b"", workers=workers, limit_s=limit_s)
 
     def __call__(self, pairs: Sequence[tuple[str, str]], kind: Kind = "answer") -> list[Verdict]:
-        """The verdict on each pair of a gold answer and a completion; for ``choice`` the gold answers are letters.
+        """Returns a verdict for each pair of gold answer and completion; for ``choice`` the gold answers are letters.
 
         Raises:
-            VerifierFailed: if too many of the last ones ended in an error, or no worker starts.
-            ValueError: for another kind.
+            VerifierFailed: if too many of the last answers ended in an error, or no worker starts.
+            ValueError: for an unknown kind.
         """
         if kind not in get_args(Kind):
             raise ValueError(f"kind must be one of {', '.join(get_args(Kind))}, got {kind!r}")
@@ -66,12 +66,12 @@ class AnswerPool:
         return verdicts
 
     def close(self) -> None:
-        """End all workers. A later call starts new ones."""
+        """Ends all workers. A later call starts new ones."""
         self.pool.close()
 
 
 def answer_worker() -> list[str]:
-    """The command of a worker."""
+    """Returns the command that starts a worker."""
     return worker_command(MODULE, MEMORY)
 
 

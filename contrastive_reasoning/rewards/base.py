@@ -1,7 +1,7 @@
-"""What a reward returns for a rollout batch, and what happens to rollouts that it failed on.
+"""The interface of rewards, the credit that they return, and the handling of rollouts on which a reward fails.
 
-A credit is a number per rollout, its parts by name, and values of single steps. A few rollouts without a reward are
-left out of the step; too many end the run.
+A credit holds a number per rollout, its named parts, and the values of single steps. A few rollouts without a reward
+are left out of the update; too many end the run.
 """
 
 from __future__ import annotations
@@ -27,48 +27,49 @@ class StepCredit(NamedTuple):
     last_token: int
     value: float
     depth: int
-    """How many numbers are left after it; 0, −1, −2, … where a task's states are no sequences. Equals are compared."""
+    """The count of numbers left after it; 0, −1, −2, … where states are not numbers left. Equal depths are compared."""
     again: bool = False
     """The completion had been in this state before."""
     legal: bool = True
-    """False: the rules forbade it, it reached no state and is worth 0; ``depth`` is where it would have led."""
+    """False: the rules forbid the step, so it reaches no state and has value 0; ``depth`` is that of the state it
+    would have reached."""
     settled_token: int | None = None
-    """The token by which the step is known to have ended, its separator's for example; beyond the completion where only
-    its end shows that. None: ``last_token``."""
+    """The token that shows that the step has ended, for example its separator. It lies beyond the completion if only
+    the completion's end shows it. None: ``last_token``."""
     lost: bool = False
-    """Whether the completion cannot be right any more after it."""
+    """Whether the completion can no longer be correct after the step."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Credit:
-    """The reward of each rollout, every source by its own name."""
+    """The reward of each rollout, each source under its own name."""
 
     outcome: Float[Tensor, " B"]
-    """The reward of the whole rollout: what the group compares."""
+    """The reward of the whole rollout, which is compared within the group."""
     parts: Mapping[str, Float[Tensor, " B"]]
-    """Each source's own, unweighted number per rollout; logged as ``train/reward/<part>``."""
+    """The unweighted number of each source per rollout; logged as ``train/reward/<part>``."""
     steps: Sequence[Sequence[StepCredit]] | None = None
-    """Per rollout its legal steps in order of writing; None where the reward knows no steps."""
+    """The legal steps of each rollout in order of writing; None if the reward does not value steps."""
     illegal: Sequence[Sequence[StepCredit]] | None = None
-    """Per rollout the steps that the rules forbade; None where the reward knows no steps or the task no such depth."""
+    """The steps of each rollout that the rules forbid; None if the reward has no steps or the task no such depth."""
     starts: Sequence[float] | None = None
-    """Per rollout the value of the state before its first step; None where the reward does not know it."""
+    """The value of the state before the first step of each rollout; None if the reward does not value it."""
     verdicts: Sequence[Verdict] | None = None
-    """The verifier's decision on each rollout, counted by status; None where nothing was verified."""
+    """The verdict on each rollout, counted by status; None if nothing was verified."""
     failures: Mapping[int, Verdict] = field(default_factory=dict)
-    """Row → why the reward failed on it: timeout or error, and the reason. Its ``outcome`` means nothing: the row is
-    left out of its group and has an advantage of exactly 0."""
+    """Row → why the reward failed on it: timeout or error, and the reason. The ``outcome`` of such a row is
+    meaningless: the row is left out of its group and has an advantage of exactly 0."""
     metrics: Mapping[str, float] = field(default_factory=dict)
     """Further quantities of the batch, as ``source/quantity``; logged under ``train/``."""
 
     @property
     def named(self) -> str:
-        """The names of its parts, for a message."""
+        """The names of the parts, for error messages."""
         return ", ".join(self.parts) or "nothing"
 
 
 def verdicts_on(credit: Credit, task: Task, rollouts: RolloutBatch) -> Sequence[Verdict]:
-    """Those that the reward gave with its credit; where it gave none the task judges."""
+    """Returns the verdicts of the credit, or those of the task if the credit has none."""
     return verdicts_of(task, rollouts) if credit.verdicts is None else credit.verdicts
 
 
@@ -79,11 +80,11 @@ class Reward(Protocol):
 
 @runtime_checkable
 class TrainedReward(Reward, Protocol):
-    """A reward that learns while it rewards: it owns its optimizer, and both are in the checkpoint."""
+    """A reward that is trained online: it owns its optimizer, and both are saved in the checkpoint."""
 
     @property
     def warmup_steps(self) -> int:
-        """Rollout batches at the beginning from which it alone learns, not the policy."""
+        """The number of rollout batches at the beginning that train only the reward, not the policy."""
         ...
 
     def state_dict(self) -> dict[str, Any]: ...
@@ -92,14 +93,14 @@ class TrainedReward(Reward, Protocol):
 
 
 def reads_states(reward: Reward) -> bool:
-    """Whether the reward needs ``rollouts.pooled``, which an engine leaves out by default."""
+    """Returns whether the reward needs ``rollouts.pooled``, which an engine leaves out by default."""
     return bool(getattr(reward, "reads_states", False))
 
 
 def refuse_learning(owner: str, *rewards: Reward) -> None:
-    """A reward that learns must be the outermost: only there is it warmed up and in the checkpoint.
+    """Raises ValueError with the name of a reward that learns, if one of ``rewards`` does.
 
-    Raises ValueError: naming the reward that learns.
+    Such a reward must be the outermost one: only there is it warmed up and saved in the checkpoint.
     """
     for reward in rewards:
         if isinstance(reward, TrainedReward):
@@ -108,9 +109,9 @@ def refuse_learning(owner: str, *rewards: Reward) -> None:
 
 
 def refuse_adding(owner: str, reward: Reward) -> None:
-    """Refuse, inside a reward that replaces step values, a reward that adds its own to the outcome.
+    """Raises ValueError with the name of a part of ``reward`` that adds its step values to the outcome.
 
-    Raises ValueError: naming the part that adds them.
+    A reward that replaces step values cannot hold such a part.
     """
     for part, own in _parts_that_add(reward):
         inner = type(part).__name__
@@ -120,7 +121,7 @@ def refuse_adding(owner: str, reward: Reward) -> None:
 
 
 def _parts_that_add(reward: Any) -> Iterator[tuple[Any, float]]:
-    """The parts of a reward that add values of steps to the outcome, and by which weight."""
+    """Yields the parts of a reward that add step values to the outcome, each with its weight."""
     if own := getattr(reward, "weight", 0.0):
         yield reward, own
     for name, part in getattr(reward, "rewards", {}).items():
@@ -129,32 +130,33 @@ def _parts_that_add(reward: Any) -> Iterator[tuple[Any, float]]:
 
 
 STATUSES = ("timeout", "error")
-"""Of a verdict on a reward's failure; its reason says what it failed with."""
+"""The statuses of a reward's failure; the verdict's reason holds the cause."""
 FEWEST, MOST = 20, 1000
-"""Verdicts that a share of errors is taken over: of fewer a single error is a large share; older ones are dropped."""
+"""The number of verdicts behind a share of errors: among fewer, one error is a large share; older ones are dropped."""
 ALL = 4
-"""Verdicts that suffice where all of them are errors."""
+"""The number of verdicts that suffices if all of them are errors."""
 
 
 class RewardFailed(RuntimeError):
-    """So many rollouts were not rewarded that the rest no longer represents the batch."""
+    """Raised if so many rollouts have no reward that the others no longer represent the batch."""
 
 
 class VerifierFailed(RewardFailed):
-    """A verifier failed too often on this rank; the other ranks do not know of it."""
+    """Raised if a verifier failed too often on this rank. It is raised on this rank only."""
 
 
 def checked_share(max_failures: float) -> float:
-    """The same share of rollouts. Raises ValueError if it is none."""
+    """Returns the share unchanged. Raises ValueError if it does not lie in [0, 1]."""
     if not 0 <= max_failures <= 1:
         raise ValueError(f"max_failures must lie in [0, 1], got {max_failures}")
     return max_failures
 
 
 def refuse_too_many(failures: Mapping[int, Verdict], rollouts: int, *, limit: float) -> None:
-    """Refuse a batch of which more than the share ``limit`` has no reward; of several ranks all of theirs together.
+    """Raises RewardFailed if more than the share ``limit`` of the batch has no reward.
 
-    Raises RewardFailed: with the share, the limit and the first cause, on every rank.
+    The share is taken over the rollouts of all ranks. The error is raised on every rank and contains the share, the
+    limit and the first cause.
     """
     first = failures[min(failures)] if failures else None
     found = gather((len(failures), rollouts, first))
@@ -171,8 +173,9 @@ def refuse_too_many(failures: Mapping[int, Verdict], rollouts: int, *, limit: fl
 class ErrorShare:
     """The share of errors among the last ``MOST`` verdicts of a verifier on this rank, and the limit on it.
 
-    Not among those of one call: how many completions are judged together is arbitrary. The limit holds once there are
-    ``FEWEST`` verdicts, or ``ALL`` and no other. ``of`` names what was judged, ``key`` what sets the limit.
+    The share is not taken per call, because the number of completions judged together is arbitrary. The limit applies
+    from ``FEWEST`` verdicts on, or from ``ALL`` verdicts on if all of them are errors. ``of`` names what was judged,
+    and ``key`` names the setting of the limit.
     """
 
     def __init__(self, limit: float, *, of: str, key: str) -> None:
@@ -185,9 +188,9 @@ class ErrorShare:
         """The reason of the last error."""
 
     def add(self, verdicts: Iterable[Verdict]) -> None:
-        """Count them.
+        """Counts the verdicts.
 
-        Raises VerifierFailed: with the share, the limit and the last cause, as soon as they are too many.
+        Raises VerifierFailed with the number of errors, the limit and the last cause, as soon as there are too many.
         """
         for verdict in verdicts:
             if len(self._errors) == MOST:
@@ -205,7 +208,7 @@ class ErrorShare:
 
 
 class FailureWarning:
-    """Warns of the first failure of each status of what ``key`` of the configuration names; all are counted."""
+    """Warns of the first failure of each status; the metrics count all failures. ``key`` names what failed."""
 
     def __init__(self, key: str) -> None:
         self.key = key
@@ -223,14 +226,14 @@ class FailureWarning:
 
 
 def fill_with_mean(numbers: Sequence[float | None]) -> list[float]:
-    """The mean of the others (0 where there are none) in place of each None, so that the logged mean is theirs."""
+    """Replaces each None by the mean of the other numbers, or by 0 without any, so that the logged mean is theirs."""
     given = [number for number in numbers if number is not None]
     mean = sum(given) / len(given) if given else 0.0
     return [mean if number is None else number for number in numbers]
 
 
 def failure_metrics(failures: Mapping[int, Verdict], rollouts: int) -> dict[str, float]:
-    """The share of rollouts without a reward, and that of each status; logged under ``train/``."""
+    """Returns the share of rollouts without a reward, in total and by status; logged under ``train/``."""
     statuses = [verdict.status for verdict in failures.values()]
     shares = {f"reward/failed_{status}": statuses.count(status) / rollouts for status in STATUSES}
     return {"reward/failed": len(failures) / rollouts, **shares}

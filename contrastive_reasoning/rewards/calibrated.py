@@ -1,9 +1,10 @@
-"""A critic's or an oracle's logits as P(success | state) of the current policy, learned from its own verified rollouts.
+"""Calibration of a critic's or an oracle's logits to P(success | state) of the current policy, from its own rollouts.
 
     values = curve_depth(f/τ)        curve: refitted every few batches to the last few batches' (logit, depth, success)
 
-A critic knows what some player can reach, the oracle what a perfect one can. What this policy can finish is another
-thing, and changes while it learns. A batch is valued, and the curves are judged by it, before they learn from it.
+A critic estimates what some player can reach, and the oracle computes what a perfect player can reach. What the current
+policy can finish differs from both and changes during training. The curves first value a batch, are then evaluated on
+it, and only then learn from it.
 """
 
 from __future__ import annotations
@@ -42,21 +43,21 @@ from contrastive_reasoning.rollout.batch import RolloutBatch, verdicts_of
 from contrastive_reasoning.tasks.base import Step, Task
 
 BINS = 15
-"""Of the calibration error."""
+"""The number of bins of the calibration error."""
 
 
 @runtime_checkable
 class LogitSource(Reward, Protocol):
-    """A reward that can be calibrated: logits of states apart from the credit that is made of them."""
+    """A reward that can be calibrated: it computes the logits of states separately from the credit."""
 
     task: Task
 
     def step_logits(self, rollouts: RolloutBatch, steps: Sequence[Sequence[Step]]) -> list[Float[Tensor, "M _"]]:
-        """Of every step of every rollout, by each of M members."""
+        """Returns the logits of every step of every rollout under each of M members."""
         ...
 
     def start_logits(self, rollouts: RolloutBatch) -> Float[Tensor, "M P"] | None:
-        """Of each problem before any step; None where that is not known."""
+        """Returns the logits of each problem before any step; None if the source has none."""
         ...
 
     def credit(
@@ -69,38 +70,39 @@ class LogitSource(Reward, Protocol):
         *,
         weight: float,
     ) -> Credit:
-        """The outcome's credit with these values of the legal steps, whose logits these are, and of starts.
+        """Returns the outcome's credit with the given values of the legal steps and of the starts.
 
-        ``weight`` times a completion's mean value is added to its outcome.
+        ``logits`` are those of the legal steps. ``weight`` times a completion's mean value is added to its outcome.
         """
         ...
 
 
 class CalibratedReward:
-    """``source`` with calibrated probabilities for values of steps and starts; it learns with every call.
+    """``source`` with calibrated probabilities as the values of steps and starts; it learns with every call.
 
     ``weight`` times the mean value of a completion's legal steps is added to its outcome.
 
-    Logged are ``critic/ece`` and ``critic/brier``, over the states of the batch that leave a move (a finished state's
-    success is known), each weighted by the rollouts through it. Of an ensemble the members' mean logit is calibrated.
+    Logs ``critic/ece`` and ``critic/brier`` over the states of the batch in which a move is left, because the success
+    of a finished state is known. Each state is weighted by the number of rollouts through it. For an ensemble, the mean
+    logit of the members is calibrated.
 
     Args:
-        source: the reward of the critic or the oracle; its outcome must verify. Its own weight must be 0: what it
-            adds to the outcome is not calibrated.
+        source: the reward of the critic or the oracle; its outcome must verify. Its own weight must be 0, because what
+            it adds to the outcome is not calibrated.
         weight: of the mean value in the outcome; 0 leaves the values to a per-step advantage.
         calibration: the curves.
-        batches: the last rollout batches that the curves are fitted to.
-        refit_every: rollout batches between fits; the first batch is fitted to at once.
+        batches: how many of the last rollout batches the curves are fitted to.
+        refit_every: rollout batches between fits; the first fit follows the first batch.
         warmup_steps: rollout batches at the beginning from which only the curves learn.
 
-    Raises ValueError for a number below 1 (``warmup_steps``: below 0), and for a source with a weight of its own.
+    Raises ValueError for a number below 1 (``warmup_steps``: below 0), and for a source with a non-zero weight.
     """
 
     values_steps = True
     reads_verdicts = True
-    """Of no use where no part of the reward verifies."""
+    """The reward is useless if no part of it verifies."""
     reads_all_groups = True
-    """Chances fitted to groups that were chosen for their verdicts would be too near one half."""
+    """Probabilities fitted to groups that were selected by their verdicts would be too close to one half."""
 
     def __init__(
         self,
@@ -128,7 +130,7 @@ class CalibratedReward:
         self.seen: deque[Examples] = deque(maxlen=batches)
         """The last batches, oldest first."""
         self.calls = 0
-        """Rollout batches rewarded."""
+        """The number of rollout batches rewarded so far."""
         self.foreseen: Examples | None = None
         """The last batch, with the logits of a critic that is about to replace the current one."""
 
@@ -143,15 +145,15 @@ class CalibratedReward:
             raise ValueError(f"reward.source.outcome must verify completions; this one has {credit.named} only")
         correct = torch.tensor([verdict.correct for verdict in credit.verdicts])
         own = visited_states(rollouts, steps.legal, logits, starts, correct, credit.failures)
-        fresh = join_examples(gather(own))  # of all ranks, whose curves stay equal
+        fresh = join_examples(gather(own))  # of all ranks, so that their curves stay equal
         credit = replace(credit, metrics={**credit.metrics, **self._reliability(fresh)})
         self._learn(fresh)
         return credit
 
     def foresee(self, rollouts: RolloutBatch) -> None:
-        """Keep the logits of a verified batch by the critic that will replace the current one.
+        """Stores the logits of a verified batch under the critic that will replace the current one.
 
-        Call it while that critic is in the source; of several ranks all must call it.
+        Call it while the source holds that critic. All ranks must call it.
         """
         steps = read_steps(self.source.task, rollouts).legal
         logits, starts = _means(self.source.step_logits(rollouts, steps)), self._start_logits(rollouts)
@@ -161,9 +163,9 @@ class CalibratedReward:
         self.foreseen = join_examples(gather(visited_states(rollouts, steps, logits, starts, correct, unjudged)))
 
     def begin_anew(self) -> None:
-        """Another critic gives the logits from here on: fit the curves to what was foreseen of it alone.
+        """Fits the curves to the foreseen batch alone, because another critic computes the logits from now on.
 
-        Without anything foreseen the curves stay, and later batches are added to those of the former critic.
+        Without a foreseen batch the curves stay, and later batches are added to those of the former critic.
         """
         if self.foreseen is not None:
             self.seen.clear()
@@ -172,7 +174,7 @@ class CalibratedReward:
             self.foreseen = None
 
     def state_dict(self) -> dict[str, Any]:
-        """Curves, examples and count: tensors and numbers."""
+        """Returns the curves, the examples and the count as tensors and numbers."""
         seen = [dict(vars(examples)) for examples in self.seen]
         foreseen = None if self.foreseen is None else dict(vars(self.foreseen))
         calibration = self.calibration.state_dict()
@@ -186,14 +188,14 @@ class CalibratedReward:
         self.foreseen = None if state["foreseen"] is None else Examples(**state["foreseen"])
 
     def _start_logits(self, rollouts: RolloutBatch) -> list[float] | None:
-        """The mean logit of each problem before any step."""
+        """Returns the mean logit of each problem before any step."""
         members = self.source.start_logits(rollouts)
         return None if members is None else members.mean(dim=0).tolist()
 
     def _calibrate(
         self, steps: Sequence[Sequence[Step]], before: Sequence[Step | None], logits: Sequence[Sequence[float]]
     ) -> list[list[float]]:
-        """Probabilities of the steps of every rollout, given the state before its first step or None."""
+        """Returns the probabilities of the steps of every rollout, given the state before its first step or None."""
         rows = zip(steps, before, strict=True)
         depths = [depth_of(step, index, start) for row, start in rows for index, step in enumerate(row)]
         flat = torch.tensor([logit for row in logits for logit in row], dtype=torch.float64)
@@ -201,7 +203,7 @@ class CalibratedReward:
         return [part.tolist() for part in values.split([len(row) for row in logits])]
 
     def _calibrate_starts(self, rollouts: RolloutBatch, logits: Sequence[float] | None) -> list[float] | None:
-        """Probabilities of each problem before any step."""
+        """Returns the probability of each problem before any step."""
         if logits is None:
             return None
         starts = [start for problem in rollouts.problems if (start := start_of(problem)) is not None]
@@ -238,11 +240,11 @@ def visited_states(
     correct: Bool[Tensor, " B"],
     unjudged: Collection[int],
 ) -> Examples:
-    """Each (problem, state) once, the problems' own states included where their logits are known.
+    """Returns each (problem, state) once, including the problems' own states if their logits are given.
 
-    A rollout counts once in a state, however often it came back; one that was not judged counts nowhere. Where a critic
-    sees more than the state, the state's logit is the mean over its visits. ``logits`` are those of the legal steps,
-    ``starts`` those of the P problems before any step.
+    A rollout counts once in a state, however often it returns to it. A rollout that was not judged does not count.
+    The logit of a state is the mean over its visits, which differ if the critic reads more than the state. ``logits``
+    are those of the legal steps, ``starts`` those of the P problems before any step.
     """
     visited: dict[tuple[int, object], list[tuple[float, int, bool]]] = {}
     for row, right in enumerate(correct.tolist()):

@@ -4,8 +4,8 @@
         Lᵢ = −log( exp(zᵢ·z_p/τ) / Σ_k exp(zᵢ·z_k/τ) )      i correct, p another correct one, k over the group
         r′ᵢ = rᵢ + max(−λ Lᵢ, floor)                        for correct i of groups with 1 < |P| < G; else rᵢ
 
-The head g learns from L alone and no gradient reaches the policy: its states come from the pass that sampled. The
-printed sum over k includes i itself; the released code, and so every published figure, leaves it out.
+The head g is trained on L alone. No gradient reaches the policy, because the hidden states come from the sampling pass.
+The sum over k as printed includes i itself; the released code, and so every published figure, leaves it out.
 """
 
 from __future__ import annotations
@@ -65,33 +65,34 @@ class MLPHead(_Head):
 
 
 Formula = Callable[[Tensor, Tensor, Tensor, Tensor | None], Tensor]
-"""(logits, positive, candidate, floor) to ℓ per anchor, as ``losses.info_nce``."""
+"""(logits, positive, candidate, floor) → ℓ per anchor, like ``losses.info_nce``."""
 POSITIVES = ("one", "all")
 
 
 class CLIPOReward:
-    """``outcome`` with the contrastive reward on its correct completions; it learns with every call.
+    """``outcome`` plus the contrastive reward of its correct completions; it learns with every call.
 
-    A plain object that owns its head and the head's AdamW: nothing registers them. A call reads the loss as reward
-    first and then takes one step on its mean over all valid anchors of the batch; without any, the head stays as it is.
-    Of several ranks each gathers the states of all, for they are small, and takes the step that one process would take:
-    heads stay equal, comparisons are those of the whole batch, and no gradient is exchanged.
+    A plain object that owns its head and the head's AdamW: no module registers them. Each call first computes the
+    reward from the loss, then takes one step on the mean loss over all valid anchors of the batch. Without valid
+    anchors the head does not change. Each of several ranks gathers the states of all ranks, which are small, and takes
+    the step that one process would take: heads stay equal, comparisons span the whole batch, and no gradient is
+    exchanged.
 
-    Where the loss, its gradient or a reward of the batch is not finite, on any rank, the head's step is left out and
-    counted: ``clipo/skipped_steps``; after ``max_skipped_steps`` of them the next one ends the run.
+    If the loss, its gradient or a reward of the batch is not finite on any rank, the head's step is skipped and counted
+    in ``clipo/skipped_steps``. After ``max_skipped_steps`` skipped steps the next one ends the run.
 
     Args:
         outcome: the reward that is shaped; it must verify.
-        head: builds g when the first states arrive.
+        head: builds g from the width of the first states.
         level: which completions are compared: group, cross or batch (see ``losses.completions``).
         positives: ``one`` drawn per anchor (InfoNCE), or ``all``.
-        floor: the least that the contrastive reward can be, at most 0.
+        floor: the lower bound of the contrastive reward, at most 0.
         self_in_denominator: whether the sum over k includes the anchor itself, as printed.
         reference_epsilon: ε inside the logarithm, as in the released code; None for exact sums.
-        trainable: False freezes the head as it was made (the paper's ablation).
-        max_skipped_steps: of the head, that may be left out because a number is not finite.
+        trainable: False freezes the head at its initial weights (the paper's ablation).
+        max_skipped_steps: how many of the head's steps may be skipped because a number is not finite.
 
-    Raises ValueError for a setting outside its range; names it and the choices. For an ``outcome`` that learns.
+    Raises ValueError for a setting outside its range, with the allowed choices, and for an ``outcome`` that learns.
     """
 
     reads_states = True
@@ -150,14 +151,14 @@ class CLIPOReward:
         self.head: nn.Module | None = None
         self.optimizer: torch.optim.Optimizer | None = None
         self.calls = 0
-        """Rollout batches rewarded; the drawn positives are a function of (seed, calls)."""
+        """The number of rollout batches rewarded so far; the drawn positives are a function of (seed, calls)."""
         self.skipped = SkippedSteps(max_skipped_steps, of="CLIPO's head")
 
     def __call__(self, rollouts: RolloutBatch) -> Credit:
         credit, size = self.outcome(rollouts), rollouts.group_size
         if credit.verdicts is None:
             raise ValueError(f"reward.outcome must verify completions; this one has {credit.named} only")
-        # a completion that the outcome's reward failed on is neither correct nor wrong
+        # a completion on which the outcome's reward failed is neither correct nor wrong
         judged = [[verdict.correct, row in credit.failures] for row, verdict in enumerate(credit.verdicts)]
         correct, unjudged = gather_groups(torch.tensor(judged, device=rollouts.mask.device), size).unbind(dim=1)
         with torch.enable_grad():
@@ -185,11 +186,11 @@ class CLIPOReward:
         )
 
     def embed(self, rollouts: RolloutBatch) -> Float[Tensor, "B D"]:
-        """z of every completion of this rank, unit vectors. Raises RuntimeError where the engine pooled no states."""
+        """Returns z of every completion of this rank, as unit vectors. Raises RuntimeError without pooled states."""
         return self.project(states_of(rollouts))
 
     def project(self, states: Float[Tensor, "N H"]) -> Float[Tensor, "N D"]:
-        """normalize(g(h)) of pooled states."""
+        """Returns normalize(g(h)) of pooled states."""
         if self.head is None:
             self._build(states.shape[1])
         assert self.head is not None
@@ -197,7 +198,7 @@ class CLIPOReward:
         return normalize(self.head(states), dim=1)
 
     def losses(self, compared: Compared) -> Float[Tensor, " B"]:
-        """ℓ of every completion as an anchor; only those of valid anchors mean anything."""
+        """Returns ℓ of every completion as an anchor; only the losses of valid anchors are meaningful."""
         logits = compared.scores / self.temperature
         positive = compared.positive
         if self.positives == "one":
@@ -208,7 +209,7 @@ class CLIPOReward:
         return self.formula(logits, positive, candidate, floor)
 
     def state_dict(self) -> dict[str, Any]:
-        """Head, optimizer and counts; empty before the first call."""
+        """Returns the head, the optimizer and the counts; empty before the first call."""
         if self.head is None or self.optimizer is None:
             return {}
         counts = {"calls": self.calls, "skipped": self.skipped.count}
@@ -223,7 +224,7 @@ class CLIPOReward:
         self.head.load_state_dict(state["head"])
         self.optimizer.load_state_dict(state["optimizer"])
         self.calls = state["calls"]
-        self.skipped.count = state.get("skipped", 0)  # a checkpoint from before they were counted
+        self.skipped.count = state.get("skipped", 0)  # older checkpoints have no count
 
     def _build(self, width: int) -> None:
         self.head = self.make_head(width).requires_grad_(self.trainable)
@@ -232,7 +233,7 @@ class CLIPOReward:
         )
 
     def _move(self, device: torch.device) -> None:
-        """Bring the head to the states; AdamW's moments, loaded from a checkpoint, do not follow by themselves."""
+        """Moves the head to the states' device, and AdamW's moments, which do not follow the head by themselves."""
         assert self.head is not None
         assert self.optimizer is not None
         if next(self.head.parameters()).device != device:
@@ -240,7 +241,7 @@ class CLIPOReward:
             self.optimizer.load_state_dict(self.optimizer.state_dict())
 
     def _learn(self, loss: Float[Tensor, ""], outcome: Float[Tensor, " B"]) -> str | None:
-        """One step; where it was skipped, the reason."""
+        """Takes one step. Returns the reason if the step was skipped, else None."""
         assert self.optimizer is not None
         self.optimizer.zero_grad()
         loss.backward()
@@ -248,19 +249,19 @@ class CLIPOReward:
 
 
 def states_of(rollouts: RolloutBatch) -> Float[Tensor, "B H"]:
-    """The mean last hidden state of every completion, in fp32. Raises RuntimeError where the engine pooled none."""
+    """Returns the mean last hidden state of every completion in fp32. Raises RuntimeError without pooled states."""
     if rollouts.pooled is None:
         raise RuntimeError("the rollouts hold no pooled hidden states, which reward=clipo reads: use rollout=engine")
     return rollouts.pooled.detach().float()
 
 
 def contrastive_reward(losses: Float[Tensor, " B"], *, weight: float, floor: float) -> Float[Tensor, " B"]:
-    """max(−λ L, floor), Eq. (12)."""
+    """Returns max(−λ L, floor), Eq. (12)."""
     return (-weight * losses).clamp(min=floor)
 
 
 SPREAD_ROWS = 256
-"""Completions, evenly taken from the batch, whose spread is measured: its cost grows with their square."""
+"""The number of evenly spaced completions whose spread is measured; the cost grows with its square."""
 
 
 @torch.no_grad()
@@ -271,17 +272,18 @@ def contrast_metrics(
     losses: Float[Tensor, " B"],
     group_size: int,
 ) -> dict[str, float]:
-    """Metrics of one rollout batch under ``clipo/``; those of pairs are left out where no anchor is valid.
+    """Returns the metrics of one rollout batch under ``clipo/``, without those of pairs if no anchor is valid.
 
-    Of embeddings that are not finite only ``clipo/valid_groups`` is returned.
+    If the embeddings are not finite, only ``clipo/valid_groups`` is returned.
 
-    The mutual-information bound is log G − L as the paper writes it (its Eq. 4), for InfoNCE with the anchor in its own
-    sum. Where it is left out, as by default, the bound proper is log(G − 1) − L; for other losses it is a yardstick.
-    ``embeddings`` are unit vectors, prompt-major; ``losses`` are 0 where an anchor is not valid.
+    The mutual-information bound is log G − L as in the paper (its Eq. 4), which holds for InfoNCE with the anchor in
+    its own sum. If the anchor is left out, as by default, the actual bound is log(G − 1) − L. For other losses the
+    number serves only for comparison. ``embeddings`` are unit vectors, prompt-major; ``losses`` are 0 for anchors that
+    are not valid.
     """
     metrics = {"clipo/valid_groups": anchors.view(-1, group_size).any(dim=1).double().mean().item()}
     if not bool(embeddings.isfinite().all()):
-        return metrics  # they have no singular values, and torch raises
+        return metrics  # torch raises for the singular values of such embeddings
     sample = embeddings[:: max(1, len(embeddings) // SPREAD_ROWS)]
     if len(sample) > 1:
         metrics["clipo/effective_rank"] = effective_rank(sample).item()
@@ -302,5 +304,5 @@ def contrast_metrics(
         "clipo/mutual_information_bound": math.log(compared.scores.shape[1]) - loss,
         "clipo/positive_cosine": positive_cosine,
         "clipo/negative_cosine": cosines[negative].mean().item(),
-        "clipo/alignment": 2 - 2 * positive_cosine,  # of unit vectors: the mean squared distance of positives
+        "clipo/alignment": 2 - 2 * positive_cosine,  # for unit vectors the mean squared distance of positives
     }

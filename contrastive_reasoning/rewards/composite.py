@@ -1,4 +1,4 @@
-"""Rewards made of other rewards: a weighted sum, and the level of a game from the values of its moves."""
+"""Rewards that combine other rewards: a weighted sum, and the level of a game computed from its step values."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from contrastive_reasoning.tasks.base import Problem
 
 
 class WeightedSum:
-    """Σ weight · outcome over ``rewards``, each logged by its own name. At most one of them may value steps.
+    """Σ weight · outcome over ``rewards``, each logged under its own name. At most one of them may value steps.
 
-    The values of steps are not weighted: advantages compare them with the verdict, which no weight scales either. How
-    much they count is the weight of the advantage.
+    Step values are not weighted, because advantages compare them with the verdict, which is not scaled either. The
+    weight of the advantage sets their influence.
 
-    Raises ValueError where names of rewards and weights differ, or two rewards share the name of a part.
+    Raises ValueError if the names of rewards and weights differ, or, when called, if two rewards share a part's name.
     """
 
     def __init__(self, *, rewards: Mapping[str, Reward], weights: Mapping[str, float]) -> None:
@@ -63,25 +63,25 @@ class WeightedSum:
 
 
 class GameLevelReward:
-    """``reward`` plus ``weight`` times the level of its step values over as many moves as the game takes.
+    """``reward`` plus ``weight`` times its level: the sum of its step values over the number of moves of the game.
 
-    A level that breaking off cannot raise, as it can the mean that a reward of steps adds itself:
+    Stopping early cannot raise the level, but it can raise the mean that a reward of steps adds itself:
 
-        oracle, moves of three numbers        mean of the legal moves' values      this
+        oracle, moves of three numbers        mean of the legal moves' values    level
         good; good, the target                              1                       1
         good; bad                                           ½                       ½
         good; against the rules                             1                       ½
         good, and no more                                   1                       ½
 
-    The mean pays most for a good first move and a second that does not count, and policies learn to exploit that.
-    Countdown only.
+    The mean is highest for a good first move followed by a move that does not count, and policies learn to exploit
+    that. Countdown only.
 
     Args:
-        reward: values steps. Its own weight must be 0: what it adds to the outcome is the mean of the legal moves.
+        reward: values steps. Its own weight must be 0, because it adds the mean of the legal moves to the outcome.
         weight: of the level in the outcome.
 
-    Raises ValueError where the reward adds its values to the outcome itself, or, when called, values no steps, or a
-    problem does not say what is left.
+    Raises ValueError if the reward adds its values to the outcome itself. When called, raises ValueError if the reward
+    values no steps or a problem has no numbers.
     """
 
     values_steps = True
@@ -106,17 +106,17 @@ class GameLevelReward:
 
 
 def game_level(values: Sequence[float], *, forbidden: int, moves: int) -> float:
-    """Sum of the values of legal moves over the ``moves`` of a game, or over those written where they are more.
+    """Returns the sum of the legal moves' values over the ``moves`` of a game, or over the written moves if more.
 
-    ``forbidden`` of the moves that were written break the rules.
+    ``forbidden`` is the number of written moves that break the rules.
     """
     return sum(values) / max(moves, len(values) + forbidden)
 
 
 def moves_of(problem: Problem) -> int:
-    """How many moves a whole game takes: one fewer than there are numbers.
+    """Returns the number of moves of a whole game: one fewer than there are numbers.
 
-    Raises ValueError for a problem that names no numbers.
+    Raises ValueError for a problem without numbers.
     """
     start = start_of(problem)
     if start is None:

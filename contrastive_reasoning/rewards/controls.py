@@ -1,7 +1,7 @@
 """Controls for step credit: rewards whose values of states are constant, random, shuffled, or wrong at a known rate.
 
-They show what a per-step advantage gives by itself. A random number is a function of its key (seed, state, target)
-alone: a state has the same value in every process and batch, however often it is looked up.
+They show what a per-step advantage gains without a critic. A random number depends on its key (seed, state, target)
+alone: a state has the same value in every process, in every batch and at every look-up.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from contrastive_reasoning.tasks.base import Problem, Task
 
 T = TypeVar("T")
 BITS = 53
-"""As many as a float holds: every draw is exact, and less than 1."""
+"""The precision of a float in bits: every draw is exact and less than 1."""
 
 
 class ConstantValueReward:
-    """``outcome`` plus ``weight`` times ``value`` where there is a legal step: all states are worth the same.
+    """``outcome`` plus ``weight`` times ``value`` if there is a legal step: all states have the same value.
 
-    ``Survival`` and ``Potential`` know the verdict at the end, so with these values they still credit the last move by
-    it; what a critic adds is what its arm gains over this one. Countdown only.
+    ``Survival`` and ``Potential`` use the verdict at the end, so with constant values they still credit the last move
+    by it. The effect of a critic is the gain of its arm over this one. Countdown only.
 
     Raises ValueError for a value outside [0, 1].
     """
@@ -55,7 +55,7 @@ class ConstantValueReward:
 class RandomPotentialReward:
     """``outcome`` plus ``weight`` times the mean of random values in [0, 1), one for each (seed, state, target).
 
-    It is a potential all the same, so it must neither help nor, with λ = 1, bias the policy. Countdown only.
+    It is still a potential, so it must not help the policy and, with λ = 1, must not bias it. Countdown only.
     """
 
     values_steps = True
@@ -78,11 +78,11 @@ class RandomPotentialReward:
 
 
 class FlippedOracleReward(OracleReward):
-    """``OracleReward`` whose label of a state is the wrong one with probability ``flip``. Countdown only.
+    """``OracleReward`` whose label of a state is wrong with probability ``flip``. Countdown only.
 
-    What a step reward of known accuracy is good for. The label is wrong where the draw of (seed, state, target) is
-    below ``flip``, so all completions see the same mistakes, and a larger ``flip`` keeps the mistakes of a smaller one.
-    The state before the first step is labelled like any other.
+    It measures the benefit of a step reward of known accuracy. The label is wrong if the draw of (seed, state, target)
+    is below ``flip``, so all completions share the same errors, and a larger ``flip`` keeps the errors of a smaller
+    one. The state before the first step is labelled like any other.
 
     Raises ValueError for a ``flip`` outside [0, 1].
     """
@@ -97,28 +97,28 @@ class FlippedOracleReward(OracleReward):
         self.seed = seed
 
     def label(self, problem: Problem, state: Sequence[int]) -> float:
-        """1 if the target can be reached, or with probability ``flip`` if it cannot; else 0."""
+        """Returns 1 if the target can be reached, else 0; with probability ``flip`` the opposite."""
         truth = super().label(problem, state)
         wrong = fixed_draw("oracle_flipped", self.seed, sorted(state), target_of(problem)) < self.flip
         return 1.0 - truth if wrong else truth
 
 
 class ShuffledReward:
-    """``reward`` with its step values shuffled within their depth, ``weight`` times their mean in the outcome.
+    """``reward`` with its step values shuffled within each depth, plus ``weight`` times their mean in the outcome.
 
-    This keeps what the true values have at each depth and loses which step has which:
+    The shuffle keeps the distribution of the values at each depth and loses the assignment to steps:
 
         depth 3     0.9  0.1  0.4        0.4  0.9  0.1      one rollout's value may come from any rollout of the batch
         depth 2     0.8  0.0        →    0.0  0.8
         starts      0.7  0.2             0.2  0.7           those of a problem's rollouts, moved among the problems
 
-    The order is drawn from the seed and the batch's texts, so a resumed run shuffles alike; values move between the
-    rollouts of all ranks. The metrics ``steps/…``, which a trust gate reads, are those of the shuffled values.
+    The order is drawn from the seed and the batch's texts, so a resumed run shuffles in the same way. Values move
+    between the rollouts of all ranks. The metrics ``steps/…``, which a trust gate reads, describe the shuffled values.
 
     Args:
-        reward: values steps. Its own weight must be 0: what it adds to the outcome is not shuffled.
+        reward: values steps. Its own weight must be 0, because what it adds to the outcome is not shuffled.
 
-    Raises ValueError where the reward adds its values to the outcome itself, or, when called, values no steps.
+    Raises ValueError if the reward adds its values to the outcome itself, or, when called, if it values no steps.
     """
 
     values_steps = True
@@ -155,7 +155,7 @@ class ShuffledReward:
 
 
 def shuffle_within_depth(steps: Sequence[Sequence[StepCredit]], rng: random.Random) -> list[list[StepCredit]]:
-    """The values of all steps of one depth in another order; all else of a step stays."""
+    """Returns the steps with their values permuted within each depth; all other fields stay."""
     values: dict[int, list[float]] = {}
     for step in (step for row in steps for step in row):
         values.setdefault(step.depth, []).append(step.value)
@@ -165,18 +165,18 @@ def shuffle_within_depth(steps: Sequence[Sequence[StepCredit]], rng: random.Rand
 
 
 def fixed_draw(*key: str | int | list[int]) -> float:
-    """Uniform in [0, 1), a function of the key alone."""
+    """Returns a number uniform in [0, 1), a function of the key alone."""
     return fixed_integer(*key) / 2**BITS
 
 
 def fixed_integer(*key: str | int | list[int] | list[str]) -> int:
-    """Uniform in 0 … 2^53 − 1, a function of the key alone."""
+    """Returns an integer uniform in 0 … 2^53 − 1, a function of the key alone."""
     digest = blake2b(json.dumps(key).encode(), digest_size=8).digest()
     return int.from_bytes(digest) >> (64 - BITS)
 
 
 def _of_all_ranks(rows: Sequence[T], group_size: int) -> list[T]:
-    """The rows of every rank, whole groups in the data's order."""
+    """Returns the rows of every rank as whole groups in the order of the data."""
     return [row for group in unshare(gather(_groups(rows, group_size))) for row in group]
 
 

@@ -1,6 +1,6 @@
-"""A pretrained contrastive critic as a reward: a step is worth σ(f(s, a, g) / τ), g the problem's own goal.
+"""A pretrained contrastive critic as a reward: the value of a step is σ(f(s, a, g) / τ), with g the problem's own goal.
 
-Of an ensemble f is the members' mean, and how far they disagree over the steps that leave a move is logged.
+For an ensemble, f is the members' mean. Their disagreement over the steps after which a move is left is logged.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from contrastive_reasoning.tasks.base import Problem, Step, Task
 
 
 class Query(NamedTuple):
-    """What the critic scores: some steps of one completion."""
+    """Steps of one completion that the critic scores."""
 
     problem: Problem
     completion: str
@@ -48,21 +48,22 @@ class Query(NamedTuple):
 class CriticReward:
     """``outcome`` plus ``weight`` times the mean value of the legal steps under a frozen critic.
 
-    A plain object that owns its critic: nothing registers it, no optimizer sees it; it follows the rollouts' device.
+    A plain object that owns its critic: no module registers it and no optimizer contains it. The critic follows the
+    rollouts' device.
 
     Args:
         critic: a built critic; its weights are replaced by the checkpoint's.
         checkpoint: folder of a pretrained critic. Without one the reward can be built but not called.
         weight: of the mean step value in the reward of the rollout.
-        temperature: τ, that of the loss the critic was trained with, which saw f/τ.
+        temperature: τ of the loss that the critic was trained with, which took f/τ.
 
     Raises:
         ValueError: a temperature or batch size that is not positive, or a checkpoint that does not fit.
-        TypeError: the critic is no torch module.
+        TypeError: the critic is not a torch module.
     """
 
     values_steps = True
-    """And starts, where its critic values states."""
+    """It values starts too if its critic values states."""
 
     def __init__(
         self,
@@ -109,20 +110,20 @@ class CriticReward:
         *,
         weight: float,
     ) -> Credit:
-        """See ``LogitSource``; of an ensemble also its disagreement."""
+        """See ``LogitSource``; for an ensemble the metrics contain its disagreement."""
         credit, illegal = self.outcome(rollouts), steps.illegal
         credit = shaped(credit, rollouts, values, illegal=illegal, name="critic", weight=weight, starts=starts)
         if not isinstance(self.critic, EnsembleCritic):
             return credit
-        apart = disagreement(torch.cat(gather(_undecided(rollouts, logits, values)), dim=1))  # of all ranks' steps
+        apart = disagreement(torch.cat(gather(_undecided(rollouts, logits, values)), dim=1))  # steps of all ranks
         return replace(credit, metrics={**credit.metrics, "critic/disagreement": apart})
 
     def step_values(self, rollouts: RolloutBatch, steps: Sequence[Sequence[Step]]) -> list[list[StepValue]]:
-        """σ(f/τ) of every step of every rollout."""
+        """Returns σ(f/τ) of every step of every rollout."""
         return on_steps(steps, probabilities(self.step_logits(rollouts, steps)))
 
     def step_logits(self, rollouts: RolloutBatch, steps: Sequence[Sequence[Step]]) -> list[Float[Tensor, "M _"]]:
-        """f/τ of every step of every rollout, by each of the M members of an ensemble (M = 1: of the critic).
+        """Returns f/τ of every step of every rollout under each of the M members (1 for a single critic).
 
         Raises RuntimeError: the critic was built without a checkpoint.
         """
@@ -132,7 +133,7 @@ class CriticReward:
         return self._score(queries, rollouts.completion_ids.device)
 
     def start_logits(self, rollouts: RolloutBatch) -> Float[Tensor, "M P"] | None:
-        """f/τ of each problem before any step; None where the critic does not value states."""
+        """Returns f/τ of each problem before any step; None if the critic values no states or a start is missing."""
         starts = [step for problem in rollouts.problems if (step := start_of(problem)) is not None]
         if not values_states(self.critic) or len(starts) < len(rollouts.problems):
             return None
@@ -140,7 +141,7 @@ class CriticReward:
         return torch.cat(self._score(queries, rollouts.completion_ids.device), dim=1)
 
     def _by_state(self, rollouts: RolloutBatch, steps: Sequence[Sequence[Step]]) -> list[Tensor]:
-        """Completions of a group reach the same states: each is scored once."""
+        """Returns the logits of the steps, scoring each state once, because completions of a group share states."""
         states: list[dict[tuple[int, ...], Step]] = [{} for _ in rollouts.problems]
         for row, legal in enumerate(steps):
             states[row // rollouts.group_size].update({_numbers(step): step for step in legal})
@@ -158,7 +159,7 @@ class CriticReward:
 
     @torch.no_grad()
     def _score(self, queries: Sequence[Query], device: torch.device) -> list[Tensor]:
-        """f/τ of the steps of every query, (M, steps)."""
+        """Returns f/τ of the steps of every query, each (M, steps)."""
         if self.checkpoint is None:
             raise RuntimeError("reward.checkpoint is null: train a critic first, or name the folder of a trained one")
         self.critic.to(device)
@@ -179,7 +180,7 @@ class CriticReward:
         return scores
 
     def _logits(self, pairs: tuple[Any, Any], device: torch.device) -> Float[Tensor, "M N"]:
-        """Of N state–actions, each with its own goal."""
+        """Returns f/τ of N state–actions, each with its own goal."""
         pieces = []
         for rows in torch.arange(rows_of(pairs)).split(max(1, self.batch_size // tokens_of_a_pair(pairs))):
             chunk = tree_map(lambda part: part.to(device), take(pairs, rows))
@@ -189,13 +190,13 @@ class CriticReward:
 
 
 def tokens_of_a_pair(pairs: tuple[Any, Any]) -> int:
-    """Of the text that each state–action is read as; 1 for a critic that reads numbers."""
+    """Returns the number of tokens of each state–action's text; 1 for a critic that reads numbers."""
     texts = pairs[0] if isinstance(pairs[0], Mapping) else {}
     return max([ids.shape[1] for name, ids in texts.items() if name.endswith("input_ids")], default=1)
 
 
 def probabilities(logits: Sequence[Float[Tensor, "M _"]]) -> list[list[float]]:
-    """σ of the members' mean, row by row."""
+    """Returns σ of the members' mean, row by row."""
     if not logits:
         return []
     values = torch.cat(list(logits), dim=1).mean(dim=0).sigmoid()
@@ -203,14 +204,14 @@ def probabilities(logits: Sequence[Float[Tensor, "M _"]]) -> list[list[float]]:
 
 
 def on_steps(steps: Sequence[Sequence[Step]], values: Sequence[Sequence[float]]) -> list[list[StepValue]]:
-    """Each step with its value."""
+    """Pairs each step with its value."""
     return [list(zip(legal, row, strict=True)) for legal, row in zip(steps, values, strict=True)]
 
 
 def _undecided(
     rollouts: RolloutBatch, logits: Sequence[Float[Tensor, "M _"]], values: Sequence[Sequence[StepValue]]
 ) -> Float[Tensor, "M N"]:
-    """The logits of the steps that leave a move; that a state is finished or not needs no critic."""
+    """Returns the logits of the steps after which a move is left; finished states need no critic."""
     left = [
         depth_of(step, index, start) != FINISHED
         for row, start in zip(values, start_steps(rollouts), strict=True)
@@ -224,11 +225,11 @@ def _numbers(step: Step) -> tuple[int, ...]:
 
 
 INNER = ("outcome", "reward", "source")
-"""Names under which a reward holds another; a sum holds several under ``rewards``."""
+"""Attribute names under which a reward holds another; a sum holds several under ``rewards``."""
 
 
 def critic_within(reward: Any) -> CriticReward:
-    """The part of a reward, however deep inside it, whose critic can learn from states.
+    """Returns the part of a reward, at any depth, whose critic can learn from states.
 
     Raises ValueError: there is none, there are several, or the critic is an ensemble or reads more than states.
     """
@@ -247,10 +248,11 @@ def critic_within(reward: Any) -> CriticReward:
 
 
 def verdict_auroc(reward: CriticReward, task: Task, rollouts: RolloutBatch) -> float | None:
-    """AUROC of the critic's values of states against the verdict on the completion that each stands in.
+    """Returns the AUROC of the critic's values of states against the verdict on the completion of each state.
 
-    Within problem and depth, as ``steps/auroc_siblings``; None where no problem has states of one depth in completions
-    of either verdict. A state of one number is left out: there the value is the verdict. All ranks must call this.
+    States are compared within problem and depth, as in ``steps/auroc_siblings``. The result is None if no problem has
+    states of one depth in both correct and wrong completions. States of one number are left out, because there the
+    value is the verdict. All ranks must call this.
     """
     valued = reward.step_values(rollouts, legal_steps(task, rollouts))
     judged = [
@@ -261,7 +263,7 @@ def verdict_auroc(reward: CriticReward, task: Task, rollouts: RolloutBatch) -> f
 
 
 def _parts_of(reward: Any) -> Iterator[Any]:
-    """A reward and those it is made of."""
+    """Yields a reward and its parts, recursively."""
     yield reward
     inner = [getattr(reward, name, None) for name in INNER]
     for part in (*inner, *getattr(reward, "rewards", {}).values()):

@@ -1,16 +1,16 @@
-"""A function of your own as the reward or as the verifier: (problem, completion) → …, in processes that may crash.
+"""A user's function as the reward or the verifier: (problem, completion) → …, called in processes that may crash.
 
         the function                                     as the reward       as the verifier
         returns a finite number, or true or false        the number          1 and true: ok; below 1 and false: wrong
         returns a text                                   failed: error       wrong, for that reason
         raises, or returns anything else                 failed: error       error
-        exits, or takes more memory than it may          failed: error       error; the process is replaced
+        exits, or exceeds its memory limit               failed: error       error; the process is replaced
         takes longer than its limit                      failed: timeout     timeout; the process is replaced
 
-That a reward fails says nothing of the completion, so a failed rollout is left out (see ``Credit.failures``). To a
-verifier a timeout is the completion's doing, as in the verifiers of our own tasks: it is not right. An error is the
-function's doing, and a function that fails on everything would look like a policy that can do nothing, so more errors
-than a share of the last 1,000 verdicts end the run.
+The failure of a reward does not depend on the completion's quality, so a failed rollout is left out (see
+``Credit.failures``). A verifier attributes a timeout to the completion, which then counts as not correct, as in the
+verifiers of the built-in tasks. It attributes an error to the function. A function that fails on everything would look
+like a policy that solves nothing, so more errors than a share of the last 1,000 verdicts end the run.
 """
 
 from __future__ import annotations
@@ -39,20 +39,20 @@ from contrastive_reasoning.tasks.worker_pool import TIMEOUT, Reply, WorkerPool, 
 
 MODULE = "contrastive_reasoning.tasks.function_worker"
 ONE_COMPLETION = ("problem", "completion")
-"""The arguments of a call for one completion."""
+"""The argument names of a call for one completion."""
 
 
 class FunctionPool:
-    """The replies to many calls of a function, in their order. Processes start when first needed and are used again.
+    """The replies to many calls of a function, in their order. Processes start when first needed and are reused.
 
     Args:
-        function: is imported by its name in every process, so it is no lambda and no function inside another; what it
-            prints goes nowhere.
-        kind: of reply, see ``tasks.function_worker``.
-        key: of the configuration, where the function is named.
-        workers: processes at most.
+        function: every process imports it by its name, so it must not be a lambda or a nested function. Its printed
+            output is discarded.
+        kind: the kind of reply, see ``tasks.function_worker``.
+        key: the configuration key that names the function.
+        workers: the maximum number of processes.
         limit_s: seconds of wall clock for one call.
-        memory_mib: what calls may take beyond what loading the function took, where the platform can tell.
+        memory_mib: the memory that calls may use beyond what loading the function used, if the platform can measure it.
 
     Raises ValueError for a number out of range, or a function that no other process can import.
     """
@@ -73,9 +73,9 @@ class FunctionPool:
         self.pool = WorkerPool(command=command, greeting=lines, workers=workers, limit_s=limit_s)
 
     def __call__(self, calls: Sequence[Any]) -> list[Reply]:
-        """The reply to each call, which is anything that can be pickled.
+        """Returns the reply to each call. A call is any object that can be pickled.
 
-        Raises RewardFailed if the function cannot be imported in a process of its own.
+        Raises RewardFailed if the function cannot be imported in a separate process.
         """
         try:
             return self.pool([pack(call) for call in calls])
@@ -83,12 +83,12 @@ class FunctionPool:
             raise RewardFailed(f"{self.key} does not load in a process of its own: {error}") from error
 
     def close(self) -> None:
-        """End all processes. A later call starts new ones."""
+        """Ends all processes. A later call starts new ones."""
         self.pool.close()
 
 
 class FunctionReward:
-    """What ``function`` returns for each completion: (problem, completion) → a finite number.
+    """The number that ``function`` returns for each completion: (problem, completion) → a finite number.
 
     The part is logged as ``train/reward/<name>``; ``max_failures`` is the share of a batch's rollouts that may fail.
     For the other arguments see ``FunctionPool``, which also raises ValueError for them.
@@ -115,9 +115,9 @@ class FunctionReward:
         self._warn = FailureWarning(key)
 
     def __call__(self, rollouts: RolloutBatch) -> Credit:
-        """The credit of the batch, the rollouts that failed left out.
+        """Returns the credit of the batch, with the failed rollouts left out.
 
-        Raises RewardFailed if too many fail, or the function cannot be imported by a worker.
+        Raises RewardFailed if too many rollouts fail, or if a worker cannot import the function.
         """
         replies = self.pool([(rollouts.problem_of(row), text) for row, text in enumerate(rollouts.texts)])
         failures = {row: failure_of(reply) for row, reply in enumerate(replies) if reply.status != NUMBER}
@@ -133,15 +133,16 @@ class FunctionReward:
         )
 
     def close(self) -> None:
-        """End all workers. A later call starts new ones."""
+        """Ends all workers. A later call starts new ones."""
         self.pool.close()
 
 
 class FunctionVerifier:
     """The verdict of ``function``: (problem, completion) → True, False, a number from 0 to 1, or why it is wrong.
 
-    ``max_failures`` is the share of the last 1,000 completions judged that may end in an error, once they are 20 (or 4,
-    all of them errors). For the other arguments see ``FunctionPool``, which also raises ValueError for them.
+    ``max_failures`` is the share of the last 1,000 judged completions that may end in an error. It applies from 20
+    completions on, or from 4 if all of them are errors. For the other arguments see ``FunctionPool``, which also raises
+    ValueError for them.
     """
 
     def __init__(
@@ -161,11 +162,11 @@ class FunctionVerifier:
         )
 
     def __call__(self, problems: Sequence[Problem], completions: Sequence[str]) -> list[Verdict]:
-        """The verdict on each completion, that of its problem beside it.
+        """Returns the verdict on each completion; ``problems`` holds the problem of each.
 
         Raises:
-            VerifierFailed: if too many end in an error.
-            RewardFailed: if the function cannot be imported by a worker.
+            VerifierFailed: if too many verdicts are errors.
+            RewardFailed: if a worker cannot import the function.
         """
         calls = list(zip(problems, completions, strict=True))
         verdicts = [_verdict_of(reply) for reply in self.pool(calls)]
@@ -173,21 +174,19 @@ class FunctionVerifier:
         return verdicts
 
     def close(self) -> None:
-        """End all workers. A later call starts new ones."""
+        """Ends all workers. A later call starts new ones."""
         self.pool.close()
 
 
 def require_one_completion(function: Callable[..., Any], key: str, batch_choice: str | None = None) -> None:
-    """Refuse a function that cannot be called with (problem, completion).
+    """Raises ValueError, with name and signature, for a function that cannot be called with (problem, completion).
 
-    ``batch_choice`` is the choice that a function of whole batches, in TRL's form, belongs to.
-
-    Raises ValueError: with the function's own name and signature.
+    ``batch_choice`` is the configuration choice for a function of whole batches in TRL's form.
     """
     signature = inspect.signature(function)
     sentence = f"{key} must take (problem, completion), {name_of(function)}{signature} does not"
     of_batches = f"; a function in TRL's form needs {batch_choice}" if batch_choice else ""
-    if {"prompts", "completions"} <= signature.parameters.keys():  # they would take one completion for a batch of them
+    if {"prompts", "completions"} <= signature.parameters.keys():  # it would treat one completion as a batch
         raise ValueError(sentence + of_batches)
     try:
         signature.bind(*ONE_COMPLETION)
@@ -197,7 +196,7 @@ def require_one_completion(function: Callable[..., Any], key: str, batch_choice:
 
 
 def name_of(function: Any) -> str:
-    """``module.name`` of a function, whatever wrappers with further arguments are around it."""
+    """Returns ``module.name`` of a function, looking through ``functools.partial`` wrappers."""
     while isinstance(function, functools.partial):
         function = function.func
     name = getattr(function, "__qualname__", None)

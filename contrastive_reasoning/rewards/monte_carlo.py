@@ -1,10 +1,10 @@
-"""Steps are worth what comes of them: the share of correct completions among those that go on from each (VinePPO).
+"""Monte Carlo values of steps: the share of correct completions among the continuations of each step (VinePPO).
 
     V(s₀) = share correct of the other rollouts of the group     V(s_k) = share correct of its continuations
-    V(s_K) = the rollout's own verdict, where it ends there      arXiv:2410.01679, Section 4
+    V(s_K) = the rollout's own verdict, if it ends there         arXiv:2410.01679, Section 4
 
-The values were drawn with the rollouts (``rollout=vineppo``); here each is assigned to its step. The metrics
-``steps/…`` leave out the steps that were not drawn: their value is the verdict itself.
+The values are sampled together with the rollouts (``rollout=vineppo``); this module assigns each to its step. The
+metrics ``steps/…`` leave out the steps without sampled continuations, because their value is the verdict itself.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ from contrastive_reasoning.tasks.base import Task
 
 
 class MonteCarloReward:
-    """``outcome`` plus ``weight`` times the mean value of the legal steps; weight 0 leaves the outcome alone.
+    """``outcome`` plus ``weight`` times the mean value of the legal steps; weight 0 leaves the outcome unchanged.
 
-    A rollout's own verdict is left out of the value of its start, which thereby does not depend on what it did.
+    A rollout's own verdict is left out of the value of its start, so that this value does not depend on the rollout.
 
-    ``outcome`` has to verify, ``task`` finds the steps in a completion.
+    ``outcome`` must verify; ``task`` finds the steps in a completion.
     """
 
     values_steps = True
     values_starts = True
     reads_prefix_values = True
-    """``rollouts.prefix_values``, which most engines leave out."""
+    """It reads ``rollouts.prefix_values``, which most engines leave out."""
 
     def __init__(self, *, outcome: Reward, task: Task, weight: float) -> None:
         refuse_learning("MonteCarloReward", outcome)
@@ -46,7 +46,7 @@ class MonteCarloReward:
         self.weight = weight
 
     def __call__(self, rollouts: RolloutBatch) -> Credit:
-        """Raises ValueError where the rollouts came without values of prefixes, or the outcome without verdicts."""
+        """Raises ValueError if the rollouts have no prefix values or the outcome has no verdicts."""
         credit = self.outcome(rollouts)
         if rollouts.prefix_values is None:
             raise ValueError("reward=monte_carlo needs rollouts with values of their prefixes: choose rollout=vineppo")
@@ -66,7 +66,7 @@ class MonteCarloReward:
 def _judged(
     rollouts: RolloutBatch, values: Sequence[Sequence[StepValue]], drawn: Sequence[Sequence[float | None]]
 ) -> list[list[Judged]]:
-    """The steps; finished are those after which nothing was written, whatever a task calls its states."""
+    """Returns the steps for the metrics; a step without a sampled value counts as finished in every task."""
     return [
         [
             Judged(value, depth_of(step, index, start), finished=known is None)
@@ -77,9 +77,9 @@ def _judged(
 
 
 def others_mean(values: Sequence[float], group_size: int, left_out: Collection[int] = ()) -> list[float]:
-    """For each of B values the mean of the others of its group, but for those left out; its own where there is none.
+    """Returns for each of B values the mean of its group's others that are not left out, or the value itself.
 
-    Raises ValueError for groups of fewer than 2, which have no others.
+    The value itself is returned if no other is left. Raises ValueError for groups of fewer than 2.
     """
     if group_size < 2:
         raise ValueError(f"group_size must be at least 2 (a start is valued by the others), got {group_size}")

@@ -1,4 +1,4 @@
-"""Rewards by exact search: a step that keeps the target in reach, or a perfect move. Countdown only."""
+"""Rewards from exact search: for steps that keep the target reachable, or for perfect moves. Countdown only."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from contrastive_reasoning.tasks.base import Problem, Step, Task
 from contrastive_reasoning.tasks.countdown import CountdownProblem, best_moves, reachable
 
 CERTAIN = 10.0
-"""The logit of what is in reach; of what is not its negative. σ(10) = 0.99995."""
+"""The logit of a state from which the target is reachable; its negative otherwise. σ(10) = 0.99995."""
 
 
 class OracleReward:
     """``outcome`` plus ``weight`` times the share of legal steps after which the target can still be reached.
 
-    Its values are those of a perfect player; ``CalibratedReward`` makes of them the policy's own.
+    Its values are those of a perfect player; ``CalibratedReward`` converts them to those of the policy.
     """
 
     values_steps = True
@@ -53,18 +53,18 @@ class OracleReward:
         return shaped(credit, rollouts, values, illegal=illegal, name=self.part, weight=weight, starts=starts)
 
     def step_logits(self, rollouts: RolloutBatch, steps: Sequence[Sequence[Step]]) -> list[Float[Tensor, "1 _"]]:
-        """±``CERTAIN`` of every step of every rollout."""
+        """Returns ±``CERTAIN`` for every step of every rollout."""
         return [
             torch.tensor([[self._logit(rollouts.problem_of(row), step.state) for step in legal]])
             for row, legal in enumerate(steps)
         ]
 
     def start_logits(self, rollouts: RolloutBatch) -> Float[Tensor, "1 P"]:
-        """±``CERTAIN`` of each problem before any step."""
+        """Returns ±``CERTAIN`` for each problem before any step."""
         return torch.tensor([[self._logit(problem, problem.fields["numbers"]) for problem in rollouts.problems]])
 
     def label(self, problem: Problem, state: Sequence[int]) -> float:
-        """1 if the problem's target can be reached from the numbers of the state, else 0."""
+        """Returns 1 if the problem's target can be reached from the numbers of the state, else 0."""
         return float(reachable(state, target_of(problem)))
 
     def _logit(self, problem: Problem, state: Sequence[int]) -> float:
@@ -74,7 +74,7 @@ class OracleReward:
 class PerfectMoveReward:
     """``outcome`` plus ``weight`` times the share of perfect moves among the decisions.
 
-    The oracle reward values every step; here a step from a state that was already lost is no decision and carries no
+    The oracle reward values every step. Here a step from a state that is already lost is not a decision and has no
     value:
 
         [21, 16, 17, 26] → 46      reachable: judged     21+16=37  keeps 46 in reach         1
@@ -93,7 +93,7 @@ class PerfectMoveReward:
     def __call__(self, rollouts: RolloutBatch) -> Credit:
         steps = read_steps(self.task, rollouts)
         values = [decisions(rollouts.problem_of(row), legal) for row, legal in enumerate(steps.legal)]
-        illegal = [  # of those, too, only the ones taken while there was something to lose
+        illegal = [  # likewise only the illegal steps from a state that can still reach the target
             [step for step in row if reachable(step.state, target_of(rollouts.problem_of(index)))]
             for index, row in enumerate(steps.illegal)
         ]
@@ -102,7 +102,7 @@ class PerfectMoveReward:
 
 
 def decisions(problem: Problem, steps: Sequence[Step]) -> list[StepValue]:
-    """The steps taken from a still solvable state: 1 for a best move, 0 for any other."""
+    """Returns the steps from states that can still reach the target: 1 for a best move, 0 for any other."""
     target = target_of(problem)
     judged = []
     for parent, step in zip(parents(problem, steps), steps, strict=True):
@@ -113,9 +113,9 @@ def decisions(problem: Problem, steps: Sequence[Step]) -> list[StepValue]:
 
 
 def parents(problem: Problem, steps: Sequence[Step]) -> list[tuple[int, ...]]:
-    """The state each step was taken from: the latest one written that has one number more.
+    """Returns the state that each step started from: the last written state with one number more.
 
-    In a list of moves that is the state before; in a search trace, which goes back, the node whose branch this is.
+    In a list of moves this is the preceding state. In a search trace, which backtracks, it is the parent node.
     """
     latest = {len(problem.fields["numbers"]): tuple(problem.fields["numbers"])}
     found = []
@@ -126,16 +126,16 @@ def parents(problem: Problem, steps: Sequence[Step]) -> list[tuple[int, ...]]:
 
 
 def in_reach(problem: Problem, step: Step) -> bool | None:
-    """Whether the target can be reached after a step; None for an illegal one, and outside Countdown."""
+    """Returns whether the target can be reached after a step; None for an illegal step and for other tasks."""
     if not step.legal or not isinstance(problem, CountdownProblem):
         return None
     return reachable(step.state, problem.target)
 
 
 def target_of(problem: Problem) -> int:
-    """The number that a Countdown problem asks for.
+    """Returns the target number of a Countdown problem.
 
-    Raises TypeError for a problem of another task, of which this oracle knows nothing.
+    Raises TypeError for a problem of another task, which this oracle does not support.
     """
     target = problem.fields.get("target")
     if not isinstance(target, int):

@@ -2,9 +2,10 @@
 
         r = outcome + w(n) · mean over i, j of f(sᵢ, aᵢ, g),     w(n) = min(n / (N c), 1 / c)
 
-(sᵢ, aᵢ) are the triples of the completion's own search, g the line that announces success for the problem's target. As
-all goals are that one line, the mean over the matrix is one over i. n counts the rollout batches so far, this one too;
-the weight is full after N. Before a completion is valued its triples join the buffer, and the critic takes one step:
+(sᵢ, aᵢ) come from the triples of the completion's own search; g is the line that announces success for the problem's
+target. All goals are that one line, so the mean over the matrix is a mean over i. n counts the rollout batches so far,
+including this one; the weight is full after N. Before a completion is valued, its triples are added to the buffer and
+the critic takes one step:
 
     completion 1 ──► triples ──► buffer ──► 16 drawn ──► step ──► f of its own triples
     completion 2 ──► triples ──► buffer ──► 16 drawn ──► step ──► f of its own triples …
@@ -38,31 +39,31 @@ Values = list[float]
 
 
 class RampedCriticReward:
-    """``outcome`` plus the ramped mean of a critic that learns with every completion.
+    """``outcome`` plus the ramped mean value of a critic that learns with every completion.
 
-    A plain object that owns its critic and the critic's optimizer: nothing registers them. Of several ranks each
-    gathers the completions of all and takes the steps that one process would take, in the same order: critics and
-    buffers stay equal. Where the loss of a step or its gradient is not finite the step is left out and counted.
+    A plain object that owns its critic and the critic's optimizer: no module registers them. Each of several ranks
+    gathers the completions of all ranks and takes the steps that one process would take, in the same order: critics and
+    buffers stay equal. If the loss of a step or its gradient is not finite, the step is skipped and counted.
 
     Logs ``online_critic/`` ``ramp`` (the weight), ``buffer_triples``, ``loss`` (mean of the steps taken), ``searches``
-    (share of completions that hold one), ``triples`` (of a completion) and ``skipped_steps``.
+    (share of completions with a search), ``triples`` (mean per completion) and ``skipped_steps``.
 
     Args:
-        outcome: what is added to.
-        critic: reads lines of a search, and is trained from its present weights.
+        outcome: the reward that the critic's value is added to.
+        critic: reads lines of a search; its training continues from its current weights.
         loss: over the drawn triples, each with its own goal as the positive.
-        optimizer: called with parameters it gives the critic's optimizer; its schedule counts the critic's steps.
-        goal_text: the line that announces success; ``{target}`` becomes the answer.
-        goals: what the critic is trained with: the triple's ``later_line``, or the success line of its ``target``.
-        draw: triples of a step, at most.
+        optimizer: builds the critic's optimizer from parameters; its schedule counts the critic's steps.
+        goal_text: the line that announces success; ``{target}`` is replaced by the answer.
+        goals: the goals in training: the triple's ``later_line``, or the success line of its ``target``.
+        draw: the maximum number of triples per step.
         ramp_steps: N, the rollout batches until the weight is full.
         divisor: c.
-        batch_size: actions that are valued at once.
-        max_skipped_steps: how many of the critic's steps may be left out.
+        batch_size: the number of actions that are valued at once.
+        max_skipped_steps: how many of the critic's steps may be skipped.
 
     Raises:
-        TypeError: the critic reads no lines.
-        ValueError: for a number out of range, unknown goals, a ``goal_text`` without ``{target}``, an outcome that
+        TypeError: the critic does not read lines of a search.
+        ValueError: a number out of range, unknown goals, a ``goal_text`` without ``{target}``, or an outcome that
             learns.
     """
 
@@ -110,9 +111,9 @@ class RampedCriticReward:
         self.seed = seed
         self.buffer = TripleBuffer()
         self.calls = 0
-        """n: rollout batches rewarded."""
+        """n, the number of rollout batches rewarded so far."""
         self.steps = 0
-        """Of the critic, with those left out: the number of a step seeds its draws."""
+        """The critic's steps so far, including skipped ones; the number of a step seeds its draws."""
         self.skipped = SkippedSteps(max_skipped_steps, of="the critic that learns from the policy's searches")
         self._stepper = optimizer(self.critic.parameters())
 
@@ -148,7 +149,7 @@ class RampedCriticReward:
         return min(self.calls / self.ramp_steps, 1.0) / self.divisor
 
     def value(self, lines: Sequence[str], actions: Iterable[int], answer: str) -> float:
-        """The mean of f over actions of a search, each as often as it is given, for the problem's success line."""
+        """Returns the mean of f over ``actions`` of a search (repeats count) for the problem's success line."""
         counts = Counter(actions)
         places = [*counts]
         goal = self.goal_text.replace("{target}", answer)
@@ -180,7 +181,7 @@ class RampedCriticReward:
         self.skipped.count = state["skipped"]
 
     def _learn_and_value(self, text: str, answer: str, losses: Values, found: list[tuple[bool, int]]) -> float:
-        """One completion: its triples join the buffer, a step, its value; 0 without a search or without triples."""
+        """Adds a completion's triples to the buffer, takes one step and returns its value, 0 without triples."""
         lines = search_lines(text)
         triples = line_triples(lines)
         found.append((bool(lines), len(triples)))
@@ -192,7 +193,7 @@ class RampedCriticReward:
         return self.value(lines, [action for action, _ in triples], answer) if triples else 0.0
 
     def _step(self) -> float | None:
-        """The loss of one optimizer step; None where it was left out."""
+        """Takes one optimizer step and returns its loss, or None if it was skipped."""
         seed = derived_seed((self.seed, "triples of the online critic", self.steps))
         drawn = self.buffer.draw(self.draw, np.random.default_rng(seed))
         if self.goals == "target":
@@ -216,13 +217,13 @@ class RampedCriticReward:
         return None
 
     def _scores(self, states: Sequence[str], actions: Sequence[str], goals: Sequence[str]) -> Tensor:
-        """f of every action with every goal."""
+        """Returns f of every action with every goal."""
         device = next(self.critic.parameters()).device
         encoded = self.critic.encode_actions(states, actions), self.critic.encode_goals(goals)
         return self.critic(*tree_map(lambda part: part.to(device), encoded))
 
     def _move(self, device: torch.device) -> None:
-        """Bring the critic to the rollouts; the optimizer's moments do not follow by themselves."""
+        """Moves the critic to the rollouts' device, and the optimizer's moments, which do not follow by themselves."""
         if next(self.critic.parameters()).device != device:
             self.critic.to(device)
             self._stepper.load_state_dict(self._stepper.state_dict())

@@ -1,22 +1,22 @@
 """Step values:  r = outcome + weight · mean of the values of the legal steps, and the values themselves on tokens.
 
-The mean, not the sum: a sum of levels would pay for long walks through good states. Even the mean moves the optimum,
-and pays for breaking off after a good step (``GameLevelReward`` does not); ``advantages.Process`` uses the values step
-by step, and weight 0 leaves the outcome alone there.
+The reward uses the mean, because a sum would reward long walks through good states. Even the mean shifts the optimum
+and rewards stopping after a good step; ``GameLevelReward`` does not. ``advantages.Process`` uses the values step by
+step; with weight 0 the outcome stays unchanged there.
 
-What the values are worth is measured against what the verifier found of the rollouts that went through the steps:
+Metrics compare the values with the verdicts on the rollouts that contain the steps:
 
-    steps/auroc                 of two steps equally deep, one of a correct rollout and one of a wrong one, how often
-                                the former has the higher value; ties count half
-    steps/auroc_siblings        the same, of steps of the same problem: what a per-step advantage compares
-    steps/auroc_depth<d>        the same, of the steps at one depth
-    steps/outcome_correlation   of a rollout's mean value with its verdict, both against the group's mean; rollouts
-                                without a value are left out
-    steps/return                the mean of a rollout's mean value (0 without any), whichever reward gave it
-    steps/repeated              the share of steps into a state where the rollout had been before
+    steps/auroc                 for two steps of equal depth, one of a correct and one of a wrong rollout: how often the
+                                first has the higher value; ties count half
+    steps/auroc_siblings        the same for steps of the same problem, which a per-step advantage compares
+    steps/auroc_depth<d>        the same for the steps at one depth
+    steps/outcome_correlation   correlation of a rollout's mean value with its verdict, both relative to the group's
+                                mean; rollouts without a value are left out
+    steps/return                mean over rollouts of their mean value (0 without any), for every reward of steps
+    steps/repeated              share of steps into a state in which the rollout had been before
 
-A finished state counts in the last alone: its value is the verdict, which anyone can read off, and would hide how good
-the values were while all was open. What is not defined — all rollouts correct, or none — is absent.
+Finished states count only in the last metric: their value is the verdict and would hide the quality of the values of
+open states. A metric that is undefined, for example because all rollouts are correct or none is, is absent.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ class Steps(NamedTuple):
 
     legal: list[list[Step]]
     illegal: list[list[Step]]
-    """Those that the rules forbade, each with the state that it left unchanged. Only where states are the numbers left:
-    elsewhere it is unknown where a step would have led. After the last number there is no step to make."""
+    """The steps that the rules forbid, each with the state that it left unchanged. Listed only if states are the
+    numbers left: elsewhere it is unknown where a step would have led. Steps after the last number are not listed."""
 
 
 def read_steps(task: Task, rollouts: RolloutBatch) -> Steps:
-    """The steps of every rollout."""
+    """Returns the legal and the illegal steps of every rollout."""
     parsed = rollouts.steps_by(task)
     return Steps(
         legal=[[step for step in steps if step.legal] for steps in parsed],
@@ -62,18 +62,18 @@ def read_steps(task: Task, rollouts: RolloutBatch) -> Steps:
 
 
 def legal_steps(task: Task, rollouts: RolloutBatch) -> list[list[Step]]:
-    """The legal steps of every rollout, in order of writing."""
+    """Returns the legal steps of every rollout, in order of writing."""
     return read_steps(task, rollouts).legal
 
 
 def start_of(problem: Problem) -> Step | None:
-    """The state before the first step, as a step of no characters; None for a task that names no such state."""
+    """Returns the state before the first step as a step of no characters; None if the problem has no such state."""
     numbers = problem.fields.get("numbers")
     return None if numbers is None else Step(start=0, end=0, state=tuple(numbers), legal=True)
 
 
 def start_steps(rollouts: RolloutBatch) -> list[Step | None]:
-    """``start_of`` the problem of every rollout."""
+    """Returns ``start_of`` the problem of every rollout."""
     return [start_of(problem) for problem in rollouts.problems for _ in range(rollouts.group_size)]
 
 
@@ -86,7 +86,7 @@ def shape_by_states(
     name: str,
     weight: float,
 ) -> Credit:
-    """``shaped`` by ``value(problem, state)`` of the state after every legal step and before any. Countdown only."""
+    """Calls ``shaped`` with ``value(problem, state)`` of starts and of states after legal steps. Countdown only."""
     steps = read_steps(task, rollouts)
     values = [
         [(step, value(rollouts.problem_of(row), step.state)) for step in legal] for row, legal in enumerate(steps.legal)
@@ -105,20 +105,20 @@ def shaped(
     weight: float,
     starts: Sequence[float] | None = None,
 ) -> Credit:
-    """``credit`` with the part ``name`` added: its mean value per rollout (0 without steps) and its step credit.
+    """Returns ``credit`` with the part ``name``: a rollout's mean value (0 without steps) and its step credit.
 
-    How well the values predict which rollouts the verifier accepts is added to the metrics.
+    It also adds the metrics that show how well the values predict the verdicts.
 
     Args:
-        credit: of the reward that is shaped.
-        rollouts: what is rewarded.
-        values: of the legal steps of every rollout.
-        illegal: the steps of every rollout that the rules forbade and that are compared with those.
-        name: of the part.
+        credit: the credit of the reward that is shaped.
+        rollouts: the rewarded batch.
+        values: the values of the legal steps of every rollout.
+        illegal: the illegal steps of every rollout that are compared with the legal ones.
+        name: the name of the part.
         weight: of the mean value in the outcome.
         starts: the value of each of the P problems before any step.
 
-    Raises ValueError where ``credit`` has a part of that name or values steps already.
+    Raises ValueError if ``credit`` already has a part of that name or values steps.
     """
     if name in credit.parts or credit.steps is not None:
         raise ValueError(f"reward {name} cannot shape {credit.named}: one part of a reward may value steps")
@@ -142,12 +142,12 @@ def shaped(
 
 
 def mean(values: Sequence[float]) -> float:
-    """0 without values."""
+    """Returns the mean, 0 without values."""
     return sum(values) / len(values) if values else 0.0
 
 
 def _on_tokens(spans: Sequence[tuple[int, int]], values: Sequence[StepValue], start: Step | None) -> list[StepCredit]:
-    """Step values on the tokens that begin inside the step."""
+    """Places step values on the tokens that begin inside each step; steps without such a token are left out."""
     seen = set() if start is None else {identity_of(start)}
     placed: list[StepCredit] = []
     for index, (step, value) in enumerate(values):
@@ -168,7 +168,7 @@ def _on_tokens(spans: Sequence[tuple[int, int]], values: Sequence[StepValue], st
 
 
 def _forbidden(spans: Sequence[tuple[int, int]], steps: Sequence[Step]) -> list[StepCredit]:
-    """Worth 0, one number fewer than was left."""
+    """Returns the credit of illegal steps: value 0, at the depth that the step would have reached."""
     placed = [(step, tokens_of_span(spans, step.start, step.end)) for step in steps]
     return [
         StepCredit(
@@ -189,26 +189,26 @@ def _settled(spans: Sequence[tuple[int, int]], step: Step) -> int:
 
 
 def identity_of(step: Step) -> Hashable:
-    """The numbers left, in any order; a state of another kind as it is written."""
+    """Returns the numbers left, regardless of order; states of other kinds as text."""
     return tuple(sorted(step.state)) if isinstance(step.state, list | tuple) else str(step.state)
 
 
 def depth_of(step: Step, index: int, start: Step | None) -> int:
-    """How many numbers are left after the step; −``index`` where states are no numbers left, or there is no ``start``.
+    """Returns the count of numbers left after the step; −``index`` without ``start`` or if states are not sequences.
 
-    Either falls from step to step, and 1 is a game's last number alone: results that are written one after another, as
-    the states of arithmetic are, would begin at 1 and grow.
+    Both decrease from step to step, and only a game's last number has depth 1. In arithmetic the state holds the
+    results written so far: its length would begin at 1 and grow.
     """
     return len(step.state) if start is not None and isinstance(step.state, list | tuple) else -index
 
 
 class Judged(NamedTuple):
-    """One legal step of a rollout, as ``StepCredit`` without its tokens."""
+    """One legal step of a rollout, like ``StepCredit`` without its tokens."""
 
     value: float
     depth: int
     finished: bool
-    """No move is left after it."""
+    """No move is left after the step."""
 
 
 def step_metrics(
@@ -217,16 +217,16 @@ def step_metrics(
     verdicts: Sequence[Verdict] | None,
     group_size: int,
 ) -> dict[str, float]:
-    """The metrics above, of one rollout batch: that of all ranks, which all must call this.
+    """Returns the metrics above for the rollout batch of all ranks, all of which must call this.
 
-    ``placed`` are the valued steps (``judged``) that lie on tokens. Without verdicts only the last two are known.
+    ``placed`` are the valued steps (``judged``) that lie on tokens. Without verdicts only the last two are computed.
     """
-    # a rollout whose judging failed counts nowhere; its row stays, or groups would shift
+    # a rollout whose judging failed does not count; its row stays, because groups would shift without it
     failed = {row for row, verdict in enumerate(verdicts or []) if not verdict.judged}
     again = [step.again for row, steps in enumerate(placed) if row not in failed for step in steps]
     right = None if verdicts is None else [verdict.correct for verdict in verdicts]
     known = [[] if row in failed else steps for row, steps in enumerate(judged)]
-    # the mean of the ranks' AUROCs is not that of their steps
+    # gathered first, because the mean of the ranks' AUROCs is not the AUROC over all steps
     of_ranks = gather((known, again, right, len(judged) - len(failed)))
     judged = [row for rows, _, _, _ in of_ranks for row in rows]
     visits = [step for _, steps, _, _ in of_ranks for step in steps]
@@ -247,7 +247,7 @@ def step_metrics(
 
 
 def with_step_metrics(credit: Credit, judged: Sequence[Sequence[Judged]], group_size: int) -> Credit:
-    """``credit`` with the metrics of these steps in place of those that it came with."""
+    """Returns ``credit`` with its step metrics replaced by those of ``judged``."""
     kept = {name: value for name, value in credit.metrics.items() if not name.startswith("steps/")}
     steps = credit.steps or []
     seen = step_metrics(judged, steps, credit.verdicts, group_size)
@@ -255,7 +255,7 @@ def with_step_metrics(credit: Credit, judged: Sequence[Sequence[Judged]], group_
 
 
 def _undecided(steps: Sequence[Judged]) -> float | None:
-    """The mean value of the steps that leave a move; None without any."""
+    """Returns the mean value of the steps after which a move is left; None without any."""
     values = [step.value for step in steps if not step.finished]
     return sum(values) / len(values) if values else None
 
@@ -269,7 +269,7 @@ def _aurocs(
     of = torch.tensor([index for index, _ in rows])
     values = torch.tensor([step.value for _, step in rows], dtype=torch.float64)
     depth, right = torch.tensor([step.depth for _, step in rows]), correct[of]
-    siblings = (of // group_size) * int(depth.max() - depth.min() + 1) + depth  # one number for each pair of them
+    siblings = (of // group_size) * int(depth.max() - depth.min() + 1) + depth  # one number per (problem, depth)
     found = {"steps/auroc": auroc(values, right, depth), "steps/auroc_siblings": auroc(values, right, siblings)}
     for at in depth.unique().tolist():
         here = depth == at
@@ -280,15 +280,15 @@ def _aurocs(
 def auroc(
     values: Float[Tensor, " N"], correct: Bool[Tensor, " N"], stratum: Int[Tensor, " N"] | None = None
 ) -> float | None:
-    """The share of (correct, wrong) pairs within a stratum that are ranked right, by the Mann–Whitney statistic.
+    """Returns the share of (correct, wrong) pairs within a stratum that are ranked correctly (Mann–Whitney statistic).
 
-    Ties count half. Without strata all pairs count; None where no stratum has both kinds.
+    Ties count half. Without strata all pairs count. The result is None if no stratum has both kinds.
     """
     stratum = torch.zeros(len(values), dtype=torch.long) if stratum is None else stratum
     _, of, sizes = stratum.unique(return_inverse=True, return_counts=True)
     table = torch.stack([of.double(), values.double()])
     _, place, equals = torch.unique(table, dim=1, return_inverse=True, return_counts=True)
-    # ranks from 1, the mean rank where values are equal; one stratum after another, so the earlier ones are taken off
+    # ranks from 1, equal values share their mean rank; the count of rows in earlier strata is subtracted
     ranks = (equals.cumsum(0) - (equals - 1) / 2).double()[place] - (sizes.cumsum(0) - sizes)[of]
     positives = torch.zeros(len(sizes), dtype=torch.float64).index_add(0, of, correct.double())
     pairs = (positives * (sizes - positives)).sum()
@@ -299,7 +299,7 @@ def auroc(
 def within_group_correlation(
     first: Float[Tensor, " N"], second: Float[Tensor, " N"], group: Int[Tensor, " N"]
 ) -> float | None:
-    """Pearson's correlation of what is left of both after the mean of their group; None where either is constant."""
+    """Returns Pearson's correlation of both after subtracting group means; None if either is then constant."""
     _, of, sizes = group.unique(return_inverse=True, return_counts=True)
     a, b = (_left_of_mean(values.double(), of, sizes) for values in (first, second))
     varied = bool(a.any()) and bool(b.any())
@@ -307,7 +307,7 @@ def within_group_correlation(
 
 
 def _left_of_mean(values: Float[Tensor, " N"], of: Int[Tensor, " N"], sizes: Int[Tensor, " P"]) -> Float[Tensor, " N"]:
-    """Values less the mean of their group; exactly 0 where all of a group are equal, whatever the mean rounds to."""
+    """Subtracts the group means; exactly 0 if all values of a group are equal, despite rounding of the mean."""
     empty = values.new_zeros(len(sizes))
     low, high = (empty.scatter_reduce(0, of, values, how, include_self=False) for how in ("amin", "amax"))
     means = empty.index_add(0, of, values) / sizes

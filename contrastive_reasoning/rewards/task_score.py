@@ -1,4 +1,4 @@
-"""A benchmark's own score of a completion as a reward: LongProc's accuracy, or its extraction rate."""
+"""A benchmark's own score of a completion as a reward, for example LongProc's accuracy or extraction rate."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ class TaskScoreReward:
     """One of the scores that the task gives a completion, in the score's own range.
 
     Args:
-        task: has the scores.
-        score: its name, ``longproc/accuracy`` for example; the part is named ``longproc_accuracy``.
+        task: computes the scores.
+        score: the score's name, for example ``longproc/accuracy``; the part is then named ``longproc_accuracy``.
 
     Raises ValueError, when called, for a score that the task does not have.
     """

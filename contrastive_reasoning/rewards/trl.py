@@ -1,18 +1,18 @@
-"""A reward function as TRL's GRPOTrainer takes it, called on whole batches in a process of its own.
+"""A reward function in the form of TRL's GRPOTrainer, called on whole batches in a separate process.
 
         function(prompts=…, completions=…, completion_ids=…, <columns>=…, **kwargs) → [0.5, None, …]
 
-TRL's documentation (GRPOTrainer, "Using a custom reward function") describes such a function. Here holds:
+TRL's documentation (GRPOTrainer, "Using a custom reward function") describes such a function. In this project:
 
         prompts, completions    texts; with ``messages: true`` lists of {role, content}, as for conversational data
         completion_ids          the tokens of each completion
-        columns                 a list each, as long as the completions: the problems' fields, and where no field has
-                                that name ``answer`` and ``id``
-        None                    not applicable: it adds nothing to the sum of rewards, and is 0 where it stands alone
+        columns                 one list per column, as long as the completions: the problems' fields, and ``answer``
+                                and ``id`` unless a field has that name
+        None                    not applicable: it adds nothing to a sum of rewards, and counts as 0 on its own
         async                   awaited
-        trainer_state, log_…    not given: what is learned from cannot depend on them
+        trainer_state, log_…    not passed: the reward cannot depend on them
 
-A keyword is given only where the function takes it. A call that fails or takes too long leaves out the whole batch.
+A keyword is passed only if the function takes it. If a call fails or takes too long, the whole batch is left out.
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ from contrastive_reasoning.tasks.function_worker import NUMBERS
 
 
 class TRLReward:
-    """What a function written for TRL returns for each completion. One process, used again.
+    """The numbers that a function written for TRL returns for the completions. It runs in one process that is reused.
 
     Args:
-        name: of the part, logged as ``train/reward/<name>``.
-        function: as above; see ``FunctionPool``, also for the two limits, which are those of one batch.
-        messages: whether it takes conversations; else texts.
-        columns: keyword of the function → its name here, where that is another: ``answer``, ``id``, or a field of the
-            problems.
-        limit_s: see there.
-        memory_mib: see there.
-        max_failures: the share of a batch's rollouts that may fail: with less than 1 a call that fails ends the run.
+        name: the name of the part, logged as ``train/reward/<name>``.
+        function: as above; see ``FunctionPool``, also for the two limits, which apply to one batch.
+        messages: whether the function takes conversations; otherwise it takes texts.
+        columns: keyword of the function → column, if the names differ: ``answer``, ``id``, or a field of the problems.
+        limit_s: see ``FunctionPool``.
+        memory_mib: see ``FunctionPool``.
+        max_failures: the share of the rollouts of all ranks that may fail. A failed call fails all rollouts of its
+            rank, so on one rank any share below 1 ends the run.
 
     Raises ValueError for a number out of range, or a function that no other process can import.
     """
@@ -74,10 +74,10 @@ class TRLReward:
         self._warn = FailureWarning("reward.function")
 
     def __call__(self, rollouts: RolloutBatch) -> Credit:
-        """The credit of the batch; all of its rollouts failed where the call did.
+        """Returns the credit of the batch. If the call fails, all of its rollouts have failed.
 
-        Raises RewardFailed for a keyword that the function needs and the problems do not have, a function that cannot
-        be imported by the worker, or a call that fails, unless ``max_failures`` is 1.
+        Raises RewardFailed if the function needs a keyword that the problems do not have, if the worker cannot import
+        the function, or if more rollouts than ``max_failures`` fail.
         """
         (reply,) = self.pool([(self.arguments(rollouts), len(rollouts))])
         failures = {} if reply.status == NUMBERS else dict.fromkeys(range(len(rollouts)), failure_of(reply))
@@ -96,13 +96,13 @@ class TRLReward:
         )
 
     def close(self) -> None:
-        """End the worker. A later call starts a new one."""
+        """Ends the worker. A later call starts a new one."""
         self.pool.close()
 
     def arguments(self, rollouts: RolloutBatch) -> dict[str, Any]:
-        """The keyword arguments of one call: those that the function takes.
+        """Returns the keyword arguments of one call, restricted to those that the function takes.
 
-        Raises RewardFailed where it needs one that does not exist.
+        Raises RewardFailed if the function needs one that does not exist or ``columns`` names an unknown column.
         """
         problems = [rollouts.problem_of(row) for row in range(len(rollouts))]
         columns = {"answer": [problem.answer for problem in problems], "id": [problem.id for problem in problems]}
@@ -135,7 +135,7 @@ class TRLReward:
 
 
 def keywords(function: Callable[..., Any]) -> tuple[set[str] | None, set[str]]:
-    """The keywords that a function takes, None for any; and those that it cannot do without."""
+    """Returns the keywords that a function takes (None for any) and those that it requires."""
     parameters = inspect.signature(function).parameters.values()
     named = [one for one in parameters if one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY)]
     needed = {one.name for one in named if one.default is one.empty}
@@ -144,6 +144,6 @@ def keywords(function: Callable[..., Any]) -> tuple[set[str] | None, set[str]]:
 
 
 def columns_of(problems: Sequence[Problem]) -> dict[str, list[Any]]:
-    """The fields of the problems as the columns of a table: None where a problem lacks what another has."""
+    """Returns the fields of the problems as columns, with None if a problem lacks a field that another has."""
     names = dict.fromkeys(name for problem in problems for name in problem.fields if name.isidentifier())
     return {name: [problem.fields.get(name) for problem in problems] for name in names}

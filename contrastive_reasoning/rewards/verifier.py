@@ -1,4 +1,4 @@
-"""Rewards of whole completions: whether they are correct, whether they could be read, and how long they are."""
+"""Rewards of whole completions for correctness, for readable answers and for length."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from contrastive_reasoning.tasks.base import Task, Verdict
 class VerifierReward:
     """1 for a correct completion, 0 for any other.
 
-    A completion whose judging failed (``error``) is left out: it is neither. A timeout is the completion's own doing.
+    A completion whose verdict is ``error`` is left out, because it is neither correct nor wrong. A timeout counts as 0.
     """
 
     verifies = True
@@ -30,10 +30,10 @@ class VerifierReward:
 
 
 class FormatReward:
-    """1 where the completion ended by itself and could be read, right or wrong, else 0.
+    """1 if the completion ended by itself and its answer could be read, correct or not; else 0.
 
-    It does not depend on correctness: weigh it well below the verifier. A completion whose judging failed (``error``)
-    is left out: it is neither.
+    It does not depend on correctness, so its weight should be well below that of the verifier. A completion whose
+    verdict is ``error`` is left out.
     """
 
     verifies = True
@@ -52,7 +52,7 @@ class FormatReward:
 
 
 def credit_of_judged(name: str, earned: Sequence[bool], verdicts: Sequence[Verdict], rollouts: RolloutBatch) -> Credit:
-    """1 where ``earned``, else 0; a completion whose judging failed is left out."""
+    """Returns a credit of 1 if ``earned``, else 0; a completion whose judging failed is left out."""
     failures = {row: verdict for row, verdict in enumerate(verdicts) if not verdict.judged}
     rows = zip(earned, verdicts, strict=True)
     values = fill_with_mean([float(value) if verdict.judged else None for value, verdict in rows])
@@ -67,18 +67,18 @@ def credit_of_judged(name: str, earned: Sequence[bool], verdicts: Sequence[Verdi
 
 
 class OverlongReward:
-    """Soft overlong punishment of DAPO, arXiv:2503.14476, of the completion's length in tokens, end token included:
+    """DAPO's soft overlong punishment, arXiv:2503.14476, of the completion's length in tokens, end token included:
 
                  0                              |y| ≤ L_max − L_cache
         r(y) =   (L_max − L_cache − |y|) / L_cache     up to L_max
                  −1                             beyond
 
-    A completion that is cut off at the limit would otherwise be punished as a whole for what may have been sound. It
-    does not depend on correctness: add it to any reward by a ``WeightedSum``.
+    Without it a completion that is cut off at the limit is punished as a whole, although it may have been sound. It
+    does not depend on correctness and can be added to any reward by a ``WeightedSum``.
 
     Args:
-        max_tokens: L_max, usually the most tokens a completion may have; −1 is then reached at the limit itself.
-        cache_share: L_cache / L_max in (0, 1], the stretch of growing punishment.
+        max_tokens: L_max, usually the token limit of a completion; −1 is then reached exactly at the limit.
+        cache_share: L_cache / L_max in (0, 1], the range over which the punishment grows.
 
     Raises ValueError for a setting outside its range.
     """
