@@ -1,1 +1,1 @@
-"""The stages of an experiment: planned, resumed or reused, trained, evaluated."""
+"""Plans, resumes, reuses, trains and evaluates the stages of an experiment."""

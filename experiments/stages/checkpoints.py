@@ -1,11 +1,10 @@
-"""Checkpoints on disk, each with a seal beside it: the checksums of its files, written last.
+"""Checkpoints on disk. Each has a seal file with the checksums of its files, written last.
 
     checkpoints/
-      step=000020.ckpt        a file, or a folder where a strategy writes shards
+      step=000020.ckpt        a file, or a folder if the strategy writes shards
       step=000020.ckpt.seal   {"step": 20, "files": {"": {"bytes": …, "sha256": …}}, "metric": {"name": …, "value": …}}
 
-A checkpoint without a seal was not written to its end; one that does not match its seal was damaged since. Neither is
-loaded.
+A checkpoint without a seal is incomplete, and one that does not match its seal is damaged. Neither is loaded.
 """
 
 from __future__ import annotations
@@ -27,16 +26,16 @@ CHECKPOINT, SEAL, PARTIAL = ".ckpt", ".seal", ".new"
 
 
 class CheckpointError(RuntimeError):
-    """A checkpoint that could not be written, or none that can be trusted; the message is one sentence."""
+    """Raised if a checkpoint cannot be written, or none is undamaged; the message is one sentence."""
 
 
 class NotWritten(CheckpointError):
-    """A checkpoint that could not be written, of several ranks perhaps by one alone."""
+    """Raised if a checkpoint cannot be written, possibly on one rank only."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Metric:
-    """What decides which checkpoint is the best."""
+    """The metric that selects the best checkpoint."""
 
     name: str
     value: float
@@ -44,7 +43,7 @@ class Metric:
 
 @dataclass(frozen=True, kw_only=True)
 class Kept:
-    """A sealed checkpoint; without a metric where none was measured when it was written, as between validations."""
+    """A sealed checkpoint. ``metric`` is None if nothing was validated at its step."""
 
     path: Path
     step: int
@@ -52,20 +51,20 @@ class Kept:
 
 
 def path_of(folder: Path, step: int) -> Path:
-    """Where the checkpoint of ``step`` stands; up to a million names sort by step."""
+    """Returns the path of the checkpoint of ``step``; names sort by step up to a million."""
     return folder / f"step={step:06d}{CHECKPOINT}"
 
 
 def seal(path: Path, *, step: int, metric: Metric | None) -> None:
-    """Sync a checkpoint to the disk, then write its seal."""
+    """Syncs a checkpoint to disk, then writes its seal."""
     files = checksums(path)
     sync_all(path)
-    sync(path.parent.parent)  # in which the folder of checkpoints may be new
+    sync(path.parent.parent)  # the folder of checkpoints may be new in it
     write_json(_seal(path), {"step": step, "files": files, "metric": None if metric is None else asdict(metric)})
 
 
 def kept(folder: Path) -> list[Kept]:
-    """The sealed checkpoints, the oldest first; their files are not checked."""
+    """Returns the sealed checkpoints, oldest first, without checking their files."""
     found: list[Kept] = []
     for path in folder.glob(f"*{CHECKPOINT}"):
         if _seal(path).is_file() and (content := _read(_seal(path))) is not None:
@@ -75,15 +74,15 @@ def kept(folder: Path) -> list[Kept]:
 
 
 def newest(folder: Path) -> Path | None:
-    """The newest sealed checkpoint, whose files are not checked."""
+    """Returns the newest sealed checkpoint, without checking its files."""
     found = kept(folder)
     return found[-1].path if found else None
 
 
 def newest_sound_of_first(folder: Path) -> tuple[Path | None, list[str]]:
-    """``newest_sound`` on every rank, as rank 0 finds: hashing a large checkpoint reads all of it.
+    """Returns rank 0's ``newest_sound`` on every rank, because hashing reads the whole checkpoint.
 
-    Raises CheckpointError on every rank where rank 0 does.
+    Raises CheckpointError on every rank if rank 0 does.
     """
     found: tuple[Path | None, list[str]] = (None, [])
     refused = None
@@ -99,10 +98,10 @@ def newest_sound_of_first(folder: Path) -> tuple[Path | None, list[str]]:
 
 
 def newest_sound(folder: Path) -> tuple[Path | None, list[str]]:
-    """The newest checkpoint that is undamaged, None where none was finished; a sentence for each newer one that is not.
+    """Returns the newest undamaged checkpoint (None if none is complete), and a sentence for each newer damaged one.
 
     Raises:
-        CheckpointError: where there are finished ones, and all are damaged.
+        CheckpointError: if there are complete checkpoints, but all are damaged.
     """
     passed_over: list[str] = []
     finished = 0
@@ -117,14 +116,14 @@ def newest_sound(folder: Path) -> tuple[Path | None, list[str]]:
 
 
 def forget(folder: Path, *, after: Path | None) -> None:
-    """Remove the seals of those later than ``after``, which are damaged: they are no longer the best or the last."""
+    """Removes the seals of the damaged checkpoints later than ``after``, so that none counts as best or newest."""
     for path in _begun(folder):
         if after is None or _step(path) > _step(after):
             _seal(path).unlink(missing_ok=True)
 
 
 def damage(path: Path) -> str | None:
-    """What is wrong with a checkpoint, in a sentence that names it; None: nothing."""
+    """Returns a sentence on the damage of a checkpoint, or None."""
     if not _seal(path).is_file():
         return f"checkpoint {path} was not written to its end"
     if (content := _read(_seal(path))) is None:
@@ -133,26 +132,26 @@ def damage(path: Path) -> str | None:
 
 
 def clear(folder: Path, *, keep: Sequence[Path]) -> None:
-    """Remove all checkpoints but these, and partial files."""
+    """Removes all checkpoints except these, and partial files."""
     for path in [*_begun(folder), *folder.glob(f"*{PARTIAL}")]:
         if path not in keep:
-            _seal(path).unlink(missing_ok=True)  # first: what has none does not count
+            _seal(path).unlink(missing_ok=True)  # first, so that the checkpoint no longer counts
             remove(path)
 
 
 def remove(path: Path) -> None:
-    """Remove a checkpoint, whichever of its two forms it has; nothing where there is none."""
+    """Removes a checkpoint file or folder, if it exists."""
     shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
 
 
 def _begun(folder: Path) -> set[Path]:
-    """The checkpoints in the folder, and those whose seal alone is there."""
+    """Returns the paths of all checkpoints in the folder, including those of which only the seal exists."""
     sealed = {path.with_suffix("") for path in folder.glob(f"*{CHECKPOINT}{SEAL}")}
     return sealed.union(folder.glob(f"*{CHECKPOINT}"))
 
 
 def _step(path: Path) -> int:
-    """Of a name as ``path_of`` makes it; −1 for another."""
+    """Returns the step in a name made by ``path_of``; −1 for other names."""
     number = path.name.removeprefix("step=").removesuffix(CHECKPOINT)
     return int(number) if number.isdecimal() else -1
 
@@ -162,7 +161,7 @@ def _seal(path: Path) -> Path:
 
 
 def _read(path: Path) -> dict[str, Any] | None:
-    """The content of a seal; None where it is damaged."""
+    """Returns the content of a seal; None if it is damaged."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
         step, files, metric = content["step"], content["files"], content["metric"]

@@ -1,10 +1,10 @@
-"""The code that decides a stage's result: module → hash of its syntax tree, without docstrings and comments.
+"""Hashes of the code that affects a stage's result: module → hash of its syntax tree without docstrings and comments.
 
     targets of the configuration, driver ──► modules that define them ──► modules that these import ──► …
 
-``contrastive_reasoning.losses.InfoNCE`` leads to the module that defines it, not to the package that re-exports it. A
-package whose name is not found that way counts whole: star imports, attributes of an imported package, names of modules
-that are computed. Libraries are pinned and not looked at. Code of one's own outside this project is hashed like ours.
+``contrastive_reasoning.losses.InfoNCE`` leads to the module that defines it, not to the package that re-exports it. If
+a name cannot be resolved (star imports, attributes of an imported package, computed module names), the whole package
+counts. Libraries are pinned and not hashed. The user's own code outside this project is hashed like ours.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from typing import Any, NamedTuple
 from experiments.import_paths import is_ours
 
 DRIVERS = ("experiments.stages.train", "experiments.stages.evaluate", "experiments.assemble")
-"""Of ``experiments`` these modules decide results; all others plan, show, record or refuse."""
+"""The modules of ``experiments`` that affect results; the others plan, check, record or display."""
 WATCHING = ("contrastive_reasoning.progress", "contrastive_reasoning.published")
-"""Packages that only show something."""
+"""Packages that only display something."""
 INSTALLED = [Path(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib", "purelib", "platlib")]
 DOTTED = re.compile(r"\w+(\.\w+)+")
 LENGTH = 12
@@ -35,19 +35,19 @@ class Parsed(NamedTuple):
 
     digest: str
     imports: frozenset[str]
-    """Dotted paths that it imports anywhere, in functions too; ``package.*`` means all of a package."""
+    """Dotted paths that it imports, including imports in functions; ``package.*`` is the whole package."""
     exports: Mapping[str, str]
-    """Name → dotted path from which it was imported, at the top level or for type checkers."""
+    """Imported name → its dotted path, at the top level or for type checkers."""
     defines: frozenset[str]
-    """Names that are assigned or defined at the top level."""
+    """Names assigned or defined at the top level."""
 
 
 def code_hashes(config: Any, drivers: Iterable[str] = ()) -> dict[str, str]:
-    """Module → hash, sorted by name.
+    """Returns module → hash, sorted by name.
 
     Args:
-        config: what the stage builds, resolved; its ``_target_`` are where the search begins.
-        drivers: dotted paths of the functions that build and run it.
+        config: resolved configuration of the stage; the search starts at its ``_target_`` values.
+        drivers: dotted paths of the functions that build and run the stage.
     """
     used, left = set[str](), {module for path in (*all_targets(config), *drivers) for module in defining(path)}
     while left:
@@ -58,12 +58,12 @@ def code_hashes(config: Any, drivers: Iterable[str] = ()) -> dict[str, str]:
 
 
 def changed_modules(now: Mapping[str, str], then: Mapping[str, str]) -> list[str]:
-    """The modules whose code differs, or that only one of them uses."""
+    """Returns the modules whose code differs or that are in only one of the two."""
     return sorted(module for module in now.keys() | then.keys() if now.get(module) != then.get(module))
 
 
 def all_targets(config: Any) -> Iterator[str]:
-    """Every ``_target_`` in a resolved configuration, of whatever library."""
+    """Yields every ``_target_`` in a resolved configuration, including those of libraries."""
     if isinstance(config, Mapping):
         if "_target_" in config:
             yield str(config["_target_"])
@@ -74,7 +74,7 @@ def all_targets(config: Any) -> Iterator[str]:
 
 
 def defining(path: str) -> set[str]:
-    """The modules in which a dotted path is defined; empty for what a library defines or nobody."""
+    """Returns the modules that define a dotted path; empty for libraries and unknown names."""
     parts = path.split(".")
     lengths = (length for length in range(len(parts), 0, -1) if module_file(".".join(parts[:length])) is not None)
     length = next(lengths, 0)
@@ -83,7 +83,7 @@ def defining(path: str) -> set[str]:
         return set()
     if not _is_package(module):
         above, _, own = module.rpartition(".")
-        return {module} if names else {module} | _exported(above, own)  # a function may have its module's name
+        return {module} if names else {module} | _exported(above, own)  # a function may be named like its module
     name = names[0] if names else "*"
     if exported := _exported(module, name):
         return exported
@@ -97,7 +97,7 @@ def _decides_nothing(module: str) -> bool:
 
 
 def _exported(package: str, name: str) -> set[str]:
-    """The modules that define what a package re-exports by this name."""
+    """Returns the modules that define a name re-exported by a package."""
     if not package or not _is_package(package) or (path := parsed(package).exports.get(name)) is None:
         return set()
     return {path} if path == f"{package}.{name}" else defining(path)
@@ -110,7 +110,7 @@ def _all_modules(package: str) -> set[str]:
 
 
 def module_file(module: str) -> Path | None:
-    """The file of a module that is ours or the user's own; None of a library's. Nothing is imported."""
+    """Returns the file of a module of this project or of the user; None for a library. Imports nothing."""
     first, *inner = module.split(".")
     package = _root(first)
     if package is None or not inner:
@@ -123,7 +123,7 @@ def module_file(module: str) -> Path | None:
 @cache
 def _root(name: str) -> Path | None:
     try:
-        spec = find_spec(name)  # of a name without dots, which imports nothing
+        spec = find_spec(name)  # imports nothing for a name without dots
     except (ImportError, ValueError):  # ``__main__``
         return None
     if spec is None or spec.origin is None or not spec.has_location:
@@ -143,7 +143,7 @@ def _is_package(module: str) -> bool:
 
 
 def parsed(module: str) -> Parsed:
-    """The module's code as it is now; parsed once for each change of its file."""
+    """Returns the module's current code; cached until its file changes."""
     file = _file_of(module)
     return _parsed(module, file, file.stat().st_mtime_ns)
 
@@ -153,7 +153,7 @@ def _parsed(module: str, file: Path, changed: int) -> Parsed:
     content = file.read_bytes()
     try:
         tree = ast.parse(content)
-    except (SyntaxError, ValueError):  # of the user's own: building it raises
+    except (SyntaxError, ValueError):  # the user's own module; building it will raise
         return Parsed(hashlib.sha256(content).hexdigest()[:LENGTH], frozenset(), {}, frozenset())
     package = module if file.name == "__init__.py" else module.rpartition(".")[0]
     exports, defines = dict[str, str](), set[str]()
@@ -175,12 +175,12 @@ def _for_type_checkers(node: ast.AST) -> bool:
 
 
 def _last_name(node: ast.AST) -> str:
-    """``TYPE_CHECKING`` of ``typing.TYPE_CHECKING``."""
+    """Returns the last name of a dotted expression: ``TYPE_CHECKING`` of ``typing.TYPE_CHECKING``."""
     return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
 
 
 def _bindings(node: ast.AST, package: str) -> Iterator[tuple[str, str]]:
-    """Name → dotted path, of one import statement."""
+    """Yields (name, dotted path) of an import statement."""
     if isinstance(node, ast.ImportFrom):
         above = package.split(".")[: len(package.split(".")) - node.level + 1] if node.level else []
         origin = ".".join([*above, *([node.module] if node.module else [])])
@@ -190,7 +190,7 @@ def _bindings(node: ast.AST, package: str) -> Iterator[tuple[str, str]]:
 
 
 def _imports(tree: ast.AST, package: str) -> set[str]:
-    """Dotted paths of all that is imported when the code runs, and of modules that it names, say for ``python -m``."""
+    """Returns the dotted paths of run-time imports and of modules named in strings, for example for ``python -m``."""
     found, left = set[str](), [tree]
     while left:
         node = left.pop()
@@ -209,7 +209,7 @@ def _imports(tree: ast.AST, package: str) -> set[str]:
 
 
 def _canonical(tree: ast.AST) -> str:
-    """A syntax tree as text that is the same in every version of Python; strings that are statements are left out."""
+    """Writes a syntax tree as text that is equal in every Python version; docstrings are left out."""
     words: list[str] = []
 
     def write(node: Any) -> None:

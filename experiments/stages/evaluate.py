@@ -1,4 +1,4 @@
-"""The last stage: the policy before and after training in every setting of the suite, with the same problems."""
+"""The last stage: evaluates the policy before and after training in every setting of the suite, on equal problems."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from experiments.stages.train import device_of
 
 
 def evaluate(config: DictConfig, folder: Path, folders: Mapping[str, Path]) -> Mapping[str, Any]:
-    """Log ``test/…`` of the final policy and, where GRPO made it, ``start/…`` of the one before."""
+    """Logs ``test/…`` of the final policy and, after GRPO, ``start/…`` of the policy before training."""
     policies = {"test": config}
     if "grpo" in folders:
         trained = {"policy.pretrained": str(folders["grpo"] / POLICY), "policy.architecture": None, "policy.lora": None}
@@ -39,7 +39,7 @@ def evaluate(config: DictConfig, folder: Path, folders: Mapping[str, Path]) -> M
             watch = watched(phase, heart, split, before=number * suite.size)
             policy = build(wired, "policy").to(device)
             results[split] = evaluate_one(suite, policy, split, logger, config.seed, watch)
-            del policy  # before the next one is loaded
+            del policy  # frees memory before the next one is loaded
             phase.show((number + 1) * suite.size, success(split, results[split]))
     if unusable := left_out(suite):
         logger.log_table("test/left_out", unusable, step=0)
@@ -56,7 +56,7 @@ def evaluate(config: DictConfig, folder: Path, folders: Mapping[str, Path]) -> M
 def evaluate_one(
     suite: Any, policy: Any, split: str, logger: RunFolderLogger, seed: int, watch: Watch
 ) -> Mapping[str, float]:
-    """Evaluate one policy and log its numbers, its completions and why they failed."""
+    """Evaluates one policy and logs its metrics, its completions and the reasons of failures."""
     found = suite(policy.eval(), seed=seed, watch=watch)
     logger.log_metrics({f"{split}/{name}": value for name, value in found.metrics.items()}, step=0)
     logger.log_table(f"{split}/completions", found.rows, step=0)
@@ -65,7 +65,7 @@ def evaluate_one(
 
 
 def watched(phase: Phase, heart: StackDump, split: str, *, before: int) -> Watch:
-    """Reports progress over all policies, of which ``before`` problems are done, and resets the watchdog."""
+    """Returns a callback that reports progress and resets the watchdog; ``before``: problems of earlier policies."""
 
     def report(done: int, rates: Rates) -> None:
         heart.beat("evaluation", f"of {split}, after {done} problems,")
@@ -75,12 +75,12 @@ def watched(phase: Phase, heart: StackDump, split: str, *, before: int) -> Watch
 
 
 def success(split: str, metrics: Mapping[str, float]) -> dict[str, float]:
-    """The metrics that are shown meanwhile, of every setting, under the names that are logged."""
+    """Returns the metrics shown during the evaluation, for every setting, under their logged names."""
     return {f"{split}/{name}": value for name, value in metrics.items() if name.endswith((GREEDY, SAMPLED))}
 
 
 def left_out(suite: Any) -> list[dict[str, str]]:
-    """The rows of the suite's sets that could not be read as problems."""
+    """Returns the rows of the suite's sets that could not be read as problems."""
     tasks = {name: setting.task for name, setting in suite.settings.items()}
     listed = {name: task.left_out("test") for name, task in tasks.items() if hasattr(task, "left_out")}
     return [{"setting": name, "row": sentence} for name, sentences in listed.items() for sentence in sentences]

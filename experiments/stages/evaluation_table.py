@@ -1,6 +1,6 @@
-"""What an evaluation found, as one table: the published rows, ours below them, and the differences.
+"""The result table of an evaluation: published rows, our rows below them, and the differences.
 
-The rows are kept as a table of the stage's folder; the terminal's and the Markdown form are made from those rows alone.
+The rows are stored in the stage's folder. The terminal and Markdown forms are made from these rows alone.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ LABEL, DELTA = "model", "Δ"
 PERCENT = 100.0
 
 Row = Mapping[str, Any]
-"""``model`` and, by column, a percentage or None; of a difference the label begins with Δ."""
+"""``model`` and, by column, a percentage or None; the label of a difference starts with Δ."""
 Figures = Mapping[str, float]
 """Percentages by set or average."""
 
 
 def summary_rows(suite: Any, results: Mapping[str, Mapping[str, float]], *, model: str | None) -> list[Row]:
-    """The rows of the table; differences to published figures only where those are of the same model.
+    """Builds the rows of the table, with differences to published figures only for the same model.
 
     Args:
-        suite: its ``columns`` name a metric each, and it may have a ``published_table``.
-        results: the metrics of ``test``, and of ``start`` where the policy was trained.
-        model: that was evaluated, or from which training began: a hub name or a folder of that name.
+        suite: has ``columns`` (column → metric) and optionally a ``published_table``.
+        results: the metrics of ``test``, and of ``start`` if the policy was trained.
+        model: the evaluated model, or the one before training: a hub name or a folder of that name.
     """
     ours = {
         split: {column: PERCENT * metrics[name] for column, name in suite.columns.items() if name in metrics}
@@ -61,7 +61,7 @@ def summary_rows(suite: Any, results: Mapping[str, Mapping[str, float]], *, mode
 
 
 def published_beside(suite: Any, model: str | None) -> PublishedTable | None:
-    """The suite's table, its rows those of ``model`` where the paper has some."""
+    """Returns the suite's published table, with the rows of ``model`` if the paper has them."""
     table: PublishedTable | None = getattr(suite, "published_table", None)
     return table and table.of(model)
 
@@ -71,7 +71,7 @@ def difference(left: Figures, right: Figures) -> dict[str, float]:
 
 
 def caption(suite: Any, *, model: str | None) -> str:
-    """What the figures are, of which problems, where the published ones come from; ``model`` as for the rows."""
+    """Describes the figures: the quantity, the problems, the source of published ones; ``model`` as for the rows."""
     published, problems = published_beside(suite, model), getattr(suite, "problems", None)
     parts = [f"{getattr(suite, 'quantity', 'verifier/accuracy')} in %"]
     parts += [f"ours on the first {problems} problems of each set"] if problems is not None else []
@@ -80,7 +80,7 @@ def caption(suite: Any, *, model: str | None) -> str:
 
 
 def table_of(rows: Sequence[Row], caption: str) -> Table:
-    """Two decimals, a difference with its sign."""
+    """Formats the rows with two decimals, and differences with a sign."""
     columns = [name for name in rows[0] if name != LABEL]
     cells = []
     for row in rows:
@@ -96,12 +96,12 @@ def _figure(value: float | None, *, signed: bool) -> str:
 
 
 def write(folder: Path, rows: Sequence[Row], caption: str) -> None:
-    """Leave the table as ``summary.md`` in the stage's folder."""
+    """Writes the table to ``summary.md`` in the stage's folder."""
     write_text(folder / MARKDOWN, table_of(rows, caption).as_markdown())
 
 
 def show(folder: Path) -> None:
-    """Print the table of a finished stage, run now or reused; nothing where it has none."""
+    """Prints the table of a finished stage, if it has one."""
     kept = folder / "tables" / NAME / "0.json"
     if not kept.is_file() or not (folder / MARKDOWN).is_file():
         return

@@ -1,4 +1,4 @@
-"""An experiment is a list of stages: run in order; finished ones are reused, a stopped one is resumed."""
+"""Runs the stages of an experiment in order. Finished stages are reused, and a stopped stage is resumed."""
 
 from __future__ import annotations
 
@@ -42,25 +42,25 @@ RUN: Mapping[str, Callable[[DictConfig, Path, Mapping[str, Path]], Mapping[str, 
     "grpo": train.grpo,
     "evaluate": evaluate.evaluate,
 }
-"""Stage → what it does in its folder, given the folders of the stages before; what it returns is part of its result."""
+"""Stage → function of (configuration, own folder, folders of earlier stages), whose return value joins the result."""
 LIGHT_PARTS = {
     "warm_start": ("warm_start.datamodule",),
     "critic": ("datamodule", "loss"),
     "grpo": ("objective", "correction", "advantage", "prompts", "rollout"),
     "evaluate": ("suite",),
 }
-"""What each stage builds and that loads no model."""
+"""Stage → parts that it builds without loading a model."""
 OPTIMIZERS = {"warm_start": "warm_start.module.optimizer", "critic": "pretraining.optimizer", "grpo": "optimizer"}
-FAILED_PATIENCE, LOCK_POLL_SECONDS = 5.0, 2.0  # the first: for MLflow, of a rank that failed
+FAILED_PATIENCE, LOCK_POLL_SECONDS = 5.0, 2.0  # the first: seconds for MLflow after a rank failed
 
 
 def run_experiment(config: DictConfig) -> Path:
-    """Run or reuse every stage; returns the experiment's folder.
+    """Runs or reuses every stage; returns the run folder.
 
     Raises:
-        AssemblyError: where a part refuses its arguments or the folder cannot be written, before the first stage runs.
-        CheckpointError: where what a stage left, or its checkpoints, can neither be trusted nor made again.
-        Interrupted: where the person stopped a stage; the same call goes on from its last checkpoint.
+        AssemblyError: before the first stage runs, if a part rejects its arguments or the folder cannot be written.
+        CheckpointError: if the result or the checkpoints of a stage are damaged and cannot be restored.
+        Interrupted: if the user stopped a stage; the same call resumes from its last checkpoint.
     """
     started = time.monotonic()
     device, taken = train.device_of(config), ranks() // config.trainer.num_nodes
@@ -100,25 +100,25 @@ def run_experiment(config: DictConfig) -> Path:
 
 
 def comparing(baseline: str, name: str) -> str:
-    """The commands that compare an experiment with its baseline."""
+    """Returns a line with the commands that compare an experiment with its baseline."""
     compare = command_line("compare", f"'{baseline} {name}'")
     return f"{name}: its baseline is {command_line('exp', baseline)}; to compare the two: {compare}"
 
 
 def check_parts(config: DictConfig) -> None:
-    """Build what the stages need besides their models, and let it go: nothing is refused after hours.
+    """Builds and discards the parts of the stages except models, so that no error appears only after hours.
 
-    A reward with a critic is left out: what its critic reads with may be a large model.
+    A reward with a critic is skipped, because the critic may contain a large model.
 
     Raises:
-        AssemblyError: naming the part that refuses its arguments, or the parts that do not fit.
+        AssemblyError: if a part rejects its arguments or two parts do not fit together; the message names them.
     """
     for stage in (stage for stage in config.stages if builds(stage, config)):
         for key in (*LIGHT_PARTS[stage], "callbacks.every", f"callbacks.{stage}"):
             build(config, key)
         if stage in OPTIMIZERS:
             optimizer = build(config, OPTIMIZERS[stage])
-            try:  # torch checks its settings only once it has something to train
+            try:  # torch checks the settings only with a parameter
                 optimizer([torch.nn.Parameter(torch.zeros(1))])
             except (ValueError, TypeError, IndexError) as error:
                 raise AssemblyError(f"{OPTIMIZERS[stage]}: {first_line(error)}") from error
@@ -133,10 +133,10 @@ def check_parts(config: DictConfig) -> None:
 
 
 def builds(stage: str, config: DictConfig) -> bool:
-    """Whether the stage builds its parts: a policy that is taken as it is and critics that are given train nothing.
+    """Whether the stage builds its parts; not if the policy or the critics are used as given.
 
     Raises:
-        AssemblyError: for a warm start that is to train a policy, and is none.
+        AssemblyError: if a policy has to be trained, but ``warm_start`` has no module.
     """
     if stage != "warm_start":
         return needed(stage, config)
@@ -148,25 +148,25 @@ def builds(stage: str, config: DictConfig) -> bool:
 
 
 def plans(config: DictConfig) -> dict[str, StagePlan]:
-    """Every stage that is needed, in order, before any runs; its code is imported, so that later edits do not count."""
+    """Plans the needed stages, in order. Imports their code, so that later edits have no effect on this run."""
     planned = plan_stages(config, accept=accept_changed_code if config.checkpoints.resume_changed_code else None)
     for plan in planned.values():
         for target in all_targets(plan.config):
-            with suppress(ImportError):  # building the part says so
+            with suppress(ImportError):  # building the part will report it
                 import_module(target.rpartition(".")[0])
     return planned
 
 
 def compared(config: DictConfig) -> bool:
-    """Whether this is a job of a sweep or an arm of a study: others of them may be of other devices on purpose."""
+    """Whether this is a job of a sweep or an arm of a study, whose runs may differ in devices on purpose."""
     return bool(config.get("arm")) or SWEEP_VARIABLE in os.environ
 
 
 @contextmanager
 def held_by_first(path: Path, *, waiting: str) -> Iterator[None]:
-    """Hold a file's lock, which rank 0 has for all ranks; print ``waiting`` first where another process holds it.
+    """Holds a file lock, taken by rank 0 for all ranks. Prints ``waiting`` if another process holds it.
 
-    Ranks ask rank 0 again and again: a single exchange would wait no longer than its timeout.
+    Ranks poll rank 0, because a single collective would fail after its timeout.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     announced = False
@@ -176,16 +176,16 @@ def held_by_first(path: Path, *, waiting: str) -> Iterator[None]:
                 yield
                 return
         if not announced:
-            print(waiting, flush=True)  # of rank 0 alone is shown
+            print(waiting, flush=True)  # only rank 0's output is shown
         announced = True
         time.sleep(LOCK_POLL_SECONDS)
 
 
 def run_stage(plan: StagePlan, config: DictConfig, planned: Mapping[str, StagePlan]) -> None:
-    """Run a stage in its folder, those before it finished; ``result.json`` is written last. Rank 0 writes.
+    """Runs a stage in its folder after the earlier ones have finished. Rank 0 writes, ``result.json`` last.
 
     Raises:
-        CheckpointError: where it cannot go on, or what decides its result has changed since it was planned.
+        CheckpointError: if it cannot resume, or its files or code have changed since it was planned.
     """
     if changed := from_first(changed_since(plan) if this_rank() == 0 else []):
         raise CheckpointError(f"{plan.name}: {changed[0]} has changed since this run began; run it again")
@@ -196,7 +196,7 @@ def run_stage(plan: StagePlan, config: DictConfig, planned: Mapping[str, StagePl
         print(f"{plan.name}: running in {plan.folder}")
     if this_rank() == 0:
         clear_partials(plan.folder)
-        # what seconds and the last digits depend on
+        # timings and last digits depend on these
         made_by = {"threads": torch.get_num_threads(), "processor": processor(), "git_sha": git_sha()}
         write_yaml(plan.folder / "config.yaml", {**plan.config, **made_by})
     started, order = time.monotonic(), list(planned)
@@ -204,7 +204,7 @@ def run_stage(plan: StagePlan, config: DictConfig, planned: Mapping[str, StagePl
     wired = with_values(config, values_from_parents(plan.name, config, folders))
     try:
         result = RUN[plan.name](wired, plan.folder, folders)
-    except KeyboardInterrupt as stop:  # outside a fit, which leaves a checkpoint of its own
+    except KeyboardInterrupt as stop:  # outside a fit; a fit leaves its own checkpoint
         raise Interrupted(f"{plan.name}: stopped") from stop
     described = {
         "stage": plan.name,
@@ -224,7 +224,7 @@ def run_stage(plan: StagePlan, config: DictConfig, planned: Mapping[str, StagePl
 
 @contextmanager
 def synced_to_mlflow(config: DictConfig, folder: Path) -> Iterator[None]:
-    """Within it a process of its own sends the run folder to MLflow; a failure is written down for it."""
+    """Starts a separate process that sends the run folder to MLflow; on an error, writes ``failure.json`` for it."""
     process = start_sync(folder) if config.logger.mirror and this_rank() == 0 else None
     patience = config.logger.patience
     try:
@@ -232,7 +232,7 @@ def synced_to_mlflow(config: DictConfig, folder: Path) -> Iterator[None]:
     except Interrupted:
         raise
     except Exception as error:
-        # the others wait for this rank's end, and who started them for its cause
+        # other ranks wait for this one to exit, and the launcher for its cause
         if launched():
             report_cause(error)
             patience = min(patience, FAILED_PATIENCE)

@@ -1,4 +1,4 @@
-"""What a stage is about to do: its relevant configuration, its parents, and the fingerprint that it is known by."""
+"""Plans a stage before it runs: its relevant configuration, its parents and its fingerprint."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ KEYS = {
     "grpo": "seed policy prompts rollout online objective correction advantage reward optimizer module",
     "evaluate": "seed policy suite",
 }
-"""Of the configuration, what decides the result of each stage; ``budget.<stage>`` and the numerics are added."""
+"""Stage → the configuration keys that determine its result, besides ``budget.<stage>`` and ``NUMERICS``."""
 NUMERICS = ("accelerator", "devices", "num_nodes", "strategy", "precision")
-"""Of the trainer, what decides the result."""
+"""The trainer settings that affect the result."""
 DRIVERS = {
     "warm_start": "experiments.stages.train.warm_start",
     "critic": "experiments.stages.train.critic",
@@ -38,7 +38,7 @@ NAMING = {
     **dict.fromkeys(("pretrained", "checkpoint"), STRIDE),
     **dict.fromkeys(("train_file", "longproc_dir", "prompt_file", "path"), BLOCK),
 }
-"""Keys whose value may be a path: what lies there decides the result, not only its name. Data sets are read whole."""
+"""Key that may hold a path → stride of the content hash that represents it. Data sets are read whole."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,17 +47,17 @@ class StagePlan:
 
     name: str
     config: Mapping[str, Any]
-    """Its relevant part of the configuration, resolved."""
+    """The relevant part of the configuration, resolved."""
     parents: Mapping[str, str]
-    """Stage → fingerprint of what it builds on."""
+    """Parent stage → its fingerprint."""
     files: Mapping[str, str]
-    """Name in the configuration → hash of what lies there."""
+    """Path in the configuration → hash of its content."""
     code: Mapping[str, str]
-    """Module → hash of its code, of all that decide the result."""
+    """Module → hash of its code, for all modules that affect the result."""
     settings: str
-    """Hash of the configuration and what it names, the parents' too, without code: a study knows its runs by it."""
+    """Hash of configuration and files, including those of the parents, without code. Studies identify runs by it."""
     fingerprint: str
-    """Hash of all of this: the name of the stage's folder."""
+    """Hash of all the above; it names the stage's folder."""
     folder: Path
 
 
@@ -67,9 +67,9 @@ def plan_stages(
     elsewhere: Mapping[str, str] | None = None,
     accept: Callable[[StagePlan], StagePlan] | None = None,
 ) -> dict[str, StagePlan]:
-    """Every stage that the experiment needs, in order, none of which has to have run.
+    """Plans every stage that the experiment needs, in order. No stage needs to have run.
 
-    ``accept`` gives the stage that is taken in the place of a planned one, before later ones are planned on top of it.
+    ``accept`` may replace a plan before later stages are planned on top of it.
     """
     planned: dict[str, StagePlan] = {}
     for stage in config.stages:
@@ -82,9 +82,9 @@ def plan_stages(
 def plan_stage(
     stage: str, config: DictConfig, earlier: Mapping[str, StagePlan], *, elsewhere: Mapping[str, str] | None = None
 ) -> StagePlan:
-    """Plan ``stage`` on top of the ``earlier`` ones.
+    """Plans ``stage`` on top of the ``earlier`` ones.
 
-    ``elsewhere``: hashes of what the configuration names, by name, where they are not to be read on this machine.
+    ``elsewhere``: path in the configuration → content hash, for files that should not be read on this machine.
     """
     relevant = relevant_config(stage, config)
     above = {name: earlier[name] for name in parents(stage, config) if name in earlier}
@@ -103,7 +103,7 @@ def plan_stage(
 
 
 def needed(stage: str, config: DictConfig) -> bool:
-    """False for the critic stage where GRPO takes all its critics from checkpoints."""
+    """Whether the stage must run; False for the critic stage if GRPO loads all its critics from checkpoints."""
     given = "grpo" in config.stages and any(critic_checkpoints(config.reward)) and not open_critics(config)
     return not (stage == "critic" and given)
 
@@ -122,7 +122,7 @@ def parents(stage: str, config: DictConfig) -> list[str]:
 
 
 def values_from_parents(stage: str, config: DictConfig, folders: Mapping[str, Path]) -> dict[str, Any]:
-    """The values, by dotted path, that finished stages give to the configuration of ``stage``."""
+    """Returns dotted key → value for the settings of ``stage`` that come from finished stages."""
     values: dict[str, Any] = {}
     if teaches(config) and stage in ("grpo", "evaluate") and "warm_start" in folders:
         values |= {"policy.pretrained": str(folders["warm_start"] / POLICY)}
@@ -132,7 +132,7 @@ def values_from_parents(stage: str, config: DictConfig, folders: Mapping[str, Pa
 
 
 def changed_since(plan: StagePlan) -> list[str]:
-    """What of the plan's files, and of its code that is not loaded yet, has changed since it was planned."""
+    """Lists files, and modules not imported yet, that have changed since the stage was planned."""
     files = file_hashes(plan.config, {})
     code = code_hashes(plan.config, [DRIVERS[plan.name]])
     changed = [name for name in plan.files.keys() | files.keys() if plan.files.get(name) != files.get(name)]
@@ -141,7 +141,7 @@ def changed_since(plan: StagePlan) -> list[str]:
 
 
 def relevant_config(stage: str, config: DictConfig) -> dict[str, Any]:
-    """What decides the stage's result, interpolations resolved."""
+    """Returns the part of the configuration that affects the stage's result, with interpolations resolved."""
     parts = {key: _with_dtype(plain(config[key])) for key in KEYS[stage].split()}
     return parts | {
         "trainer": {key: plain(config.trainer[key]) for key in NUMERICS},
@@ -150,7 +150,7 @@ def relevant_config(stage: str, config: DictConfig) -> dict[str, Any]:
 
 
 def _with_dtype(node: Any) -> Any:
-    """A copy in which each ``compute_dtype: auto`` is what this machine makes of it, for it changes the result."""
+    """Replaces each ``compute_dtype: auto`` by the dtype of this machine, since it affects the result."""
     if isinstance(node, Mapping):
         return {
             key: _native_dtype() if (key, value) == ("compute_dtype", "auto") else _with_dtype(value)
@@ -160,20 +160,20 @@ def _with_dtype(node: Any) -> Any:
 
 
 def _native_dtype() -> str:
-    from contrastive_reasoning.policies.load import native_dtype  # imports torch, and a typo is answered before that
+    from contrastive_reasoning.policies.load import native_dtype  # imports torch, so not before typos are reported
 
     return native_dtype()
 
 
 def plain(value: Any) -> Any:
-    """Dictionaries, lists and scalars, interpolations resolved."""
+    """Converts to dictionaries, lists and scalars, with interpolations resolved."""
     return OmegaConf.to_container(value, resolve=True) if OmegaConf.is_config(value) else value
 
 
 def file_hashes(relevant: Mapping[str, Any], elsewhere: Mapping[str, str]) -> dict[str, str]:
-    """Name → hash of what the configuration only names: policies, critics, problems; names of the hub have none."""
+    """Returns path → content hash of policies, critics and problem files in a configuration; hub names have none."""
     hashes: dict[str, str] = {}
-    for key, name in sorted({*named_things(relevant)}, key=lambda one: -NAMING[one[0]]):  # in both ways: read whole
+    for key, name in sorted({*named_things(relevant)}, key=lambda one: -NAMING[one[0]]):  # whole ones last, to win
         if name in elsewhere:
             hashes[name] = elsewhere[name]
         elif (path := _local(name)) is not None:
@@ -182,7 +182,7 @@ def file_hashes(relevant: Mapping[str, Any], elsewhere: Mapping[str, str]) -> di
 
 
 def named_things(node: Any) -> Iterator[tuple[str, str]]:
-    """Key and value, of everything in a configuration that may be a path."""
+    """Yields (key, value) of every string in a configuration that may be a path."""
     if isinstance(node, Mapping):
         yield from ((key, value) for key, value in node.items() if key in NAMING and isinstance(value, str))
         node = list(node.values())
@@ -192,7 +192,7 @@ def named_things(node: Any) -> Iterator[tuple[str, str]]:
 
 
 def _with_contents(node: Any, files: Mapping[str, str]) -> Any:
-    """A copy of a configuration in which what lies at a path stands in the place of the path."""
+    """Replaces paths in a configuration by the hashes of their contents."""
     if isinstance(node, Mapping):
         return {
             key: files.get(value, value) if key in NAMING and isinstance(value, str) else _with_contents(value, files)
@@ -202,8 +202,8 @@ def _with_contents(node: Any, files: Mapping[str, str]) -> Any:
 
 
 def _local(name: str) -> Path | None:
-    """Where a named thing lies on this machine; None for a name on the hub."""
-    from contrastive_reasoning.policies.load import resolve  # imports torch, and a typo is answered before that
+    """Returns the local path of a name; None for a name on the hub."""
+    from contrastive_reasoning.policies.load import resolve  # imports torch, so not before typos are reported
 
     try:
         path = Path(resolve(name)) if name.startswith(EMBEDDED) else Path(name).expanduser()

@@ -1,13 +1,13 @@
-"""What happens with the stages that earlier runs left: one of these, decided before the first stage runs.
+"""Decides, before the first stage runs, what happens with the stages that earlier runs left:
 
     finished, the same fingerprint                  reused
-    finished, other code alone                      trained again; reused with resume_changed_code=true
-    unfinished, the same fingerprint                goes on from its newest checkpoint
-    unfinished, other code alone                    refused; goes on with resume_changed_code=true
-    unfinished, other settings that nobody gave     refused: an edited default, an omitted override, other data, devices
-    unfinished, settings of the command line        another run: it begins beside it, and a line names the difference
+    finished, differs only by code                  trained again; reused with resume_changed_code=true
+    unfinished, the same fingerprint                resumed from its newest checkpoint
+    unfinished, differs only by code                refused; resumed with resume_changed_code=true
+    unfinished, other settings, not on purpose      refused: an edited default, an omitted override, other data, devices
+    unfinished, other settings on the command line  a new run starts in its own folder, and a line names the difference
 
-What was refused begins beside it with ``begin_anew=true``. Unfinished ones without a checkpoint are never mentioned.
+With ``begin_anew=true`` a refused stage starts in a new folder. Unfinished stages without a checkpoint are ignored.
 """
 
 from __future__ import annotations
@@ -35,28 +35,28 @@ from experiments.stages.stage_manifest import LOCK, damaged, read_manifest, reco
 from experiments.system.files import lock
 
 DEVICES = "config.trainer."
-UNASKED = ("files.", DEVICES)  # what may change though nobody meant another experiment
+UNASKED = ("files.", DEVICES)  # these may change without intent
 NEUTRAL = ("output_dir", "checkpoints", "progress", "logger", "callbacks")
-"""Overrides that decide no result."""
+"""Overrides that do not affect results."""
 WHICH = ("experiment", "name", "seed", "scale", "family", "task", "debug", "sweep", "arm")
-"""Overrides that say which run it is: without one of them another run is meant, and nothing was forgotten."""
+"""Overrides that select the run. If one of them is absent, a different run is intended, and nothing was forgotten."""
 ACCEPT, ANEW = "checkpoints.resume_changed_code=true", "checkpoints.begin_anew=true"
-MOST_NAMED, LONGEST = 4, 60  # differences that are named one by one, letters of a value that are shown
+MOST_NAMED, LONGEST = 4, 60  # limits of a message: named differences, characters of a value
 
 
 @dataclass(frozen=True, kw_only=True)
 class Left:
-    """A stage of the same kind that an earlier run left, and how it differs from the one that is planned."""
+    """A stage of the same kind left by an earlier run, with its differences to the planned one."""
 
     folder: Path
     step: int | None
-    """Of its newest checkpoint; None for a finished stage."""
+    """Step of its newest checkpoint; None for a finished stage."""
     changed: Mapping[str, str]
-    """Dotted key → ``0.1 (now 0.2)``, of settings and data, the parents' too."""
+    """Dotted key → ``0.1 (now 0.2)``, for settings and data, including those of the parents."""
     modules: Sequence[str]
-    """Those whose code differs, the parents' too."""
+    """Modules whose code differs, including those of the parents."""
     overrides: Sequence[str] | None
-    """Of the command line that began it; None where nobody knows."""
+    """Overrides of the run that began it; None if unknown."""
 
     @property
     def by_code_alone(self) -> bool:
@@ -64,12 +64,12 @@ class Left:
 
     @property
     def code(self) -> str:
-        """The modules whose code differs, in words."""
+        """The modules whose code differs, for a message."""
         return _shorten(self.modules)
 
     @property
     def begun_with(self) -> str:
-        """``reward.weight 0.1 (now 0.2)`` for each leaf that differs; one that stands in several places once."""
+        """``reward.weight 0.1 (now 0.2)`` for each value that differs; equal changes of equal keys are listed once."""
         named: dict[str, str] = {}
         for key in sorted(self.changed, key=lambda key: (key.count("."), key)):
             leaf, path = key.rpartition(".")[2], re.sub(r"(?:^|(?<=\.))config\.", "", key, count=1)
@@ -77,7 +77,7 @@ class Left:
         return _shorten(sorted(named.values())) or f"other code in {_shorten(self.modules)}"
 
     def only(self, *beginnings: str) -> bool:
-        """Whether nothing but these settings differ, its own or of the stages that it builds on."""
+        """Whether only settings with these prefixes differ, of the stage or its parents."""
         own = [re.sub(r"^(?:\w+\.)*?(?=(?:config|files|parents)\.)", "", f"{key}.") for key in self.changed]
         return bool(own) and all(key.startswith(beginnings) for key in own)
 
@@ -88,10 +88,10 @@ def _shorten(names: Sequence[str]) -> str:
 
 
 def accept_changed_code(plan: StagePlan) -> StagePlan:
-    """Another stage in the plan's place, of the same settings and other code, where there is one to take.
+    """Replaces the plan by an existing stage that differs only by code, if there is one.
 
-    One that is unfinished gets the name that it has under today's code, and its manifest keeps the earlier code. Rank 0
-    looks and renames; all ranks get the same plan.
+    An unfinished stage is renamed to today's fingerprint, and its manifest keeps the earlier code. Rank 0 searches and
+    renames; all ranks get the same plan.
     """
     return from_first(_accept(plan) if this_rank() == 0 else plan)
 
@@ -109,7 +109,7 @@ def _accept(plan: StagePlan) -> StagePlan:
 
 
 def stages_taken(config: DictConfig, *, elsewhere: Mapping[str, str] | None = None) -> dict[str, StagePlan]:
-    """The stages as a run of this configuration takes them, for those who only look: no folder is renamed."""
+    """Returns the stages as a run of this configuration would use them, without renaming folders."""
 
     def with_finished(plan: StagePlan) -> StagePlan:
         newest = None if (plan.folder / RESULT).exists() else _newest_finished(left_by_others(plan, []))
@@ -120,15 +120,15 @@ def stages_taken(config: DictConfig, *, elsewhere: Mapping[str, str] | None = No
 
 
 def _newest_finished(found: Iterable[Left]) -> Left | None:
-    """Of those that differ by code alone."""
+    """Returns the newest finished stage that differs only by code, if any."""
     done = (one for one in found if one.step is None and one.by_code_alone)
     return max(done, key=lambda one: (one.folder / RESULT).stat().st_mtime, default=None)
 
 
 def _go_on(plan: StagePlan, left: Left) -> None:
-    """Give an unfinished stage the plan's name and code; leave both folders as they are where another run has either.
+    """Gives an unfinished stage the plan's fingerprint and code; does nothing if another run uses either folder.
 
-    What was found may have changed since: runs that share a stage look at the same time, and one of them renames it.
+    The folders are checked again here: runs that share a stage search at the same time, and one of them renames it.
     """
     plan.folder.mkdir(parents=True, exist_ok=True)
     with _locked(plan.folder, left.folder) as held:
@@ -146,15 +146,15 @@ def _go_on(plan: StagePlan, left: Left) -> None:
 
 
 def _moved(source: Path, target: Path) -> bool:
-    """Rename an unfinished stage; False where the other folder has a checkpoint of its own. Both are locked."""
+    """Renames an unfinished stage; False if the target has a checkpoint of its own. Both folders are locked."""
     if kept(target / CHECKPOINTS):
         return False
-    for path in sorted(target.iterdir(), key=lambda path: path.name == LOCK):  # its lock last
+    for path in sorted(target.iterdir(), key=lambda path: path.name == LOCK):  # the lock last
         shutil.rmtree(path) if path.is_dir() else path.unlink()
     try:
         os.replace(source, target)
     except OSError as error:
-        if error.errno in (errno.ENOTEMPTY, errno.EEXIST):  # a run that waits has made itself another lock
+        if error.errno in (errno.ENOTEMPTY, errno.EEXIST):  # a waiting run has created a new lock file
             return False
         raise
     return True
@@ -163,16 +163,16 @@ def _moved(source: Path, target: Path) -> bool:
 def check_unfinished(
     plans: Sequence[StagePlan], *, anew: bool, compared: bool, overrides: Sequence[str] | None = None
 ) -> None:
-    """Refuse, before anything runs, stages that may not begin beside the unfinished ones that there are. Rank 0 looks.
+    """Refuses, before anything runs, new stages that were probably meant to resume unfinished ones. Rank 0 searches.
 
     Args:
-        plans: all that the run needs.
-        anew: begin, whatever is left.
-        compared: the run is one of several that may differ by their settings, devices too, on purpose.
-        overrides: of this run; None where nobody knows them.
+        plans: all stages of the run.
+        anew: start without this check.
+        compared: the run is one of several whose settings, including devices, differ on purpose.
+        overrides: overrides of this run; None if unknown.
 
     Raises:
-        CheckpointError: on every rank.
+        CheckpointError: if a stage is refused; on every rank.
     """
     looked = plans if this_rank() == 0 and not anew else ()
     refusals = (_refusal(plan, plans, compared=compared, overrides=overrides) for plan in looked)
@@ -210,7 +210,7 @@ def _refusal(
 
 
 def _all_given(now: Sequence[str] | None, then: Sequence[str] | None) -> bool:
-    """Whether what is given now, and may decide a result, was all given then, for the same run."""
+    """Whether all overrides of this run that affect results were also given then, for the same run."""
     if now is None or then is None:
         return False
     given, known = ({one for one in overrides if _group(one) not in NEUTRAL} for overrides in (now, then))
@@ -222,7 +222,7 @@ def _group(override: str) -> str:
 
 
 def begin(plan: StagePlan, plans: Sequence[StagePlan] = (), *, overrides: Sequence[str] | None = None) -> None:
-    """Record what the stage, which builds on ``plans``, begins with; print why no other one is taken. Rank 0 does."""
+    """Writes the manifest of a new stage and prints why no existing one is used. Only rank 0; ``plans``: all stages."""
     if this_rank() != 0:
         return
     found = left_by_others(plan, plans)
@@ -238,10 +238,10 @@ def begin(plan: StagePlan, plans: Sequence[StagePlan] = (), *, overrides: Sequen
 
 
 def reusable(plan: StagePlan) -> bool:
-    """Whether the stage need not run; the same on every rank, of which rank 0 reads the files.
+    """Whether the stage is finished and undamaged, so that it need not run. Rank 0 reads the files for all ranks.
 
     Raises:
-        CheckpointError: where a file that it left is damaged, and no checkpoint is there to make it again from.
+        CheckpointError: if a result file is damaged and there is no checkpoint from which to restore it.
     """
     ended = (plan.folder / RESULT).is_file()
     ended, sentence = from_first((ended, damaged(plan.folder)) if this_rank() == 0 else (False, None))
@@ -256,7 +256,7 @@ def reusable(plan: StagePlan) -> bool:
 
 
 def left_by_others(plan: StagePlan, plans: Iterable[StagePlan]) -> list[Left]:
-    """The stages of this kind that have a result or a checkpoint, and differ; none that another run works in."""
+    """Finds differing stages of this kind with a result or a checkpoint, except those in use by another run."""
     known = {one.fingerprint: record_of(one) for one in plans}
     stages = plan.folder.parents[1]
     now = record_of(plan)
@@ -269,7 +269,7 @@ def left_by_others(plan: StagePlan, plans: Iterable[StagePlan]) -> list[Left]:
             with _locked(folder) as free:
                 if not free:
                     continue
-        if not (then := read_manifest(folder)):  # renamed since
+        if not (then := read_manifest(folder)):  # renamed in the meantime
             continue
         changed, modules = _settings_changed(then, now, stages, known), _modules_changed(then, now, stages, known)
         if changed or modules:
@@ -281,7 +281,7 @@ def left_by_others(plan: StagePlan, plans: Iterable[StagePlan]) -> list[Left]:
 def _settings_changed(then: Any, now: Any, stages: Path, known: Mapping[str, Any]) -> dict[str, str]:
     before, today = (_named(record, stages, known) for record in (then, now))
     keys = before.keys() | today.keys()
-    if then["settings"] is None:  # of an earlier version: keys that one of them lacks came or went with the code
+    if then["settings"] is None:  # of an earlier version: keys in only one of them came or went with the code
         keys = before.keys() & today.keys()
     changed = {key for key in keys if before.get(key) != today.get(key)}
     if not changed and then["settings"] not in (None, now["settings"]):
@@ -305,7 +305,7 @@ def _modules_changed(then: Any, now: Any, stages: Path, known: Mapping[str, Any]
 
 
 def _named(record: Any, stages: Path, known: Mapping[str, Any]) -> dict[str, str]:
-    """Dotted key → value of settings and data; in a parent's place, what that was begun with."""
+    """Returns dotted key → value of settings and data, with those of the parents in place of their fingerprints."""
     parts = {"config": record["config"], "files": record["files"]}
     named = flatten({name: part for name, part in parts.items() if part}, longest=None)
     for stage, mark in record["parents"].items():
@@ -317,9 +317,9 @@ def _named(record: Any, stages: Path, known: Mapping[str, Any]) -> dict[str, str
 
 @contextmanager
 def _locked(*folders: Path) -> Iterator[bool]:
-    """Hold the locks of stages; yields False where another run works in one of them, or has renamed it.
+    """Holds the locks of stages; yields False if another run uses one of them or has renamed it.
 
-    In the order of their names: of two runs that want the same folders one gets them all.
+    Locks are taken in the order of the names, so that one of two competing runs gets them all.
     """
     with ExitStack() as locks:
         try:

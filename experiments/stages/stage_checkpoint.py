@@ -1,11 +1,11 @@
-"""When a stage saves: every so many steps and at a stop; the last few checkpoints and the best stay.
+"""Saves checkpoints of a stage: every few steps and on a stop. Keeps the newest ones and the best.
 
-A step is saved when the next one begins, before anything is drawn for it. By then everything that was logged and
-validated after the step is on the disk, too: a run that is killed lacks nothing of the steps in its checkpoint.
+A step is saved when the next one begins, before its rollouts are sampled. By then all logs and validations of the step
+are on disk. So after a kill, nothing of the steps in the checkpoint is lost.
 
     step k ──► callbacks ──► logged ──► validated ──► saved as k, stopped if asked ──► step k + 1
 
-Lightning's own callback counts optimizer steps, and none are taken while a reward is warmed up alone.
+Lightning's own callback counts optimizer steps, of which there are none while only the reward is warmed up.
 """
 
 from __future__ import annotations
@@ -44,26 +44,26 @@ SIGNALS = {signal.SIGINT: "Ctrl-C", signal.SIGTERM: "SIGTERM"}
 
 
 class Interrupted(Exception):
-    """A stage was stopped while it ran; the message names it, the step and the checkpoint that is left."""
+    """Raised if a running stage is stopped; the message names the stage, the step and the checkpoint."""
 
 
 class StopRequest:
-    """Whether a signal has asked the run to stop.
+    """Records whether a signal requested a stop.
 
-    first signal     the step ends, a checkpoint is written, the run stops
-    second signal    the handlers of before: it stops now
+    first signal     finishes the step, writes a checkpoint and stops the run
+    second signal    reaches the previous handlers and stops at once
 
-    Outside the main thread, where handlers cannot be set, no signal is listened for.
+    Outside the main thread, where handlers cannot be set, signals are not handled.
     """
 
     def __init__(self) -> None:
         self.asked: str | None = None
-        """``Ctrl-C`` or ``SIGTERM``."""
+        """``Ctrl-C`` or ``SIGTERM``; None without a request."""
         self._before: dict[signal.Signals, Any] = {}
 
     @contextmanager
     def listening(self) -> Iterator[None]:
-        """Within it ``listen`` and ``stop_at_once`` may set handlers; afterwards those of before are back."""
+        """Allows ``listen`` and ``stop_at_once`` to set handlers; restores the previous handlers at the end."""
         if threading.current_thread() is threading.main_thread():
             self._before = {number: signal.getsignal(number) for number in SIGNALS}
         try:
@@ -76,14 +76,14 @@ class StopRequest:
             signal.signal(number, self._ask)
 
     def stop_at_once(self) -> None:
-        """Nothing is to be saved yet: from now on SIGTERM raises, as Ctrl-C does by itself."""
+        """Makes SIGTERM raise at once, as Ctrl-C does anyway, while there is nothing to save."""
         if self._before:
             signal.signal(signal.SIGTERM, _raise)
 
     def agreed(self) -> str | None:
-        """What was asked on any rank so far, the same on each: signals do not reach all in the same step.
+        """Returns the request of any rank, the same on every rank, because signals reach ranks in different steps.
 
-        One that arrives while ranks wait for each other here is returned by the next call.
+        A signal that arrives during this exchange is returned by the next call.
         """
         return next((asked for asked in gather(self.asked) if asked), None)
 
@@ -102,7 +102,7 @@ def _raise(number: int, frame: FrameType | None) -> None:
 
 
 class CheckpointFile(TorchCheckpointIO):
-    """Writes a checkpoint to its path: Lightning's own goes through ``$TMPDIR``, which may have no room for it."""
+    """Writes a checkpoint directly to its path, unlike Lightning, which uses ``$TMPDIR``, where space may be short."""
 
     def save_checkpoint(self, checkpoint: dict[str, Any], path: Any, storage_options: Any = None) -> None:
         with Path(path).open("wb") as file:
@@ -110,18 +110,18 @@ class CheckpointFile(TorchCheckpointIO):
 
 
 class StageCheckpoint(L.Callback):
-    """Saves what resumes a run; has to be the first callback. Training is not changed by it, only stopped on request.
+    """Saves resumable checkpoints; must be the first callback. It stops training on request, but does not change it.
 
     Args:
-        folder: of the checkpoints.
-        every: steps between them: rollout batches where the module counts those, else optimizer steps.
-        keep: how many of the newest stay, beside the best.
-        best: the validation metric that decides which is the best, and ``max`` or ``min``; None: none is.
-        stop: whether the run was asked to stop.
+        folder: folder of the checkpoints.
+        every: steps between checkpoints: rollout batches if the module counts them, else optimizer steps.
+        keep: number of newest checkpoints to keep, besides the best.
+        best: {validation metric: ``max`` or ``min``} that selects the best checkpoint; None: no selection.
+        stop: the request to stop the run.
 
     Raises:
-        CheckpointError: while training, where a checkpoint cannot be written; the one before is intact.
-        Interrupted: while training, when the step in which the stop was asked for has ended and is saved.
+        CheckpointError: during training, if a checkpoint cannot be written; the previous one is intact.
+        Interrupted: during training, after the step of a stop request has ended and is saved.
     """
 
     def __init__(
@@ -138,9 +138,9 @@ class StageCheckpoint(L.Callback):
         self.keep = keep
         self.best = best
         self.stop = stop
-        self._saved = 0  # the last step that is saved, or that this fit began from
+        self._saved = 0  # the last saved step, or the step from which this fit started
         self._measured: Metric | None = None
-        self._validated = False  # whether the last step is one to be validated, if only on no batches
+        self._validated = False  # whether the last step was due for validation, even without batches
 
     def setup(self, trainer: L.Trainer, pl_module: Any, stage: str) -> None:
         trainer.strategy.checkpoint_io = CheckpointFile()
@@ -150,10 +150,10 @@ class StageCheckpoint(L.Callback):
         if first.callbacks[0] is not self:
             raise RuntimeError(f"StageCheckpoint must stand before {type(first.callbacks[0]).__name__}, which may act")
         self._saved = steps_done(trainer, pl_module)
-        self.stop.listen()  # only now: Lightning has just set handlers of its own
+        self.stop.listen()  # only now, because Lightning has just set its own handlers
 
     def on_validation_start(self, trainer: L.Trainer, pl_module: Any) -> None:
-        if trainer.state.fn == "validate":  # before the first step; Lightning handles SIGTERM between batches only
+        if trainer.state.fn == "validate":  # before training, Lightning handles SIGTERM only between batches
             self.stop.stop_at_once()
 
     def on_train_batch_start(self, trainer: L.Trainer, pl_module: Any, batch: Any, batch_idx: int) -> None:
@@ -167,16 +167,16 @@ class StageCheckpoint(L.Callback):
         self._between_steps(trainer, pl_module)
 
     def on_fit_end(self, trainer: L.Trainer, pl_module: Any) -> None:
-        """Remove older ones where the last step was saved by an earlier process, which was killed before it did so."""
+        """Removes old checkpoints left by an earlier process that was killed right after saving the last step."""
         if trainer.is_global_zero and kept(self.folder):
             self._remove_older()
 
     def on_save_checkpoint(self, trainer: L.Trainer, pl_module: Any, checkpoint: dict[str, Any]) -> None:
-        """Undo what Lightning has counted of the next step, whose batch it has fetched already.
+        """Reverts Lightning's counters of the next step, whose batch it has already fetched.
 
-        A resumed run would validate a batch too early from then on, and skip the last validation if the one before it
-        was at the previous step. And where this step was validated, resuming counts it twice, which would shift the
-        steps that Lightning logs at.
+        Otherwise a resumed run would validate one batch too early, and skip the last validation if the one before it
+        was at the previous step. If this step was validated, resuming would also count it twice and shift the steps
+        at which Lightning logs.
         """
         loop = checkpoint["loops"]["fit_loop"]
         progress = loop["epoch_loop.batch_progress"]
@@ -193,19 +193,19 @@ class StageCheckpoint(L.Callback):
 
     def _between_steps(self, trainer: L.Trainer, pl_module: Any) -> None:
         step, metric, self._measured = steps_done(trainer, pl_module), self._measured, None
-        asked = self.stop.agreed()  # the same on every rank, whatever reaches one of them from here on
+        asked = self.stop.agreed()  # the same on every rank, also if a signal arrives now
         if step > self._saved and (asked or step % self.every == 0 or self._ahead(metric)):
             self.save(trainer, step, metric)
             self._saved = step
-            asked = asked or self.stop.agreed()  # writing may take long
+            asked = asked or self.stop.agreed()  # writing may take long, so ask again
         if asked:
             last = newest(self.folder)
             left = "no checkpoint yet" if last is None else f"checkpoint {last}"
             raise Interrupted(f"stopped by {asked} at step {step} ({left})")
 
     def _ahead(self, metric: Metric | None) -> bool:
-        """Whether it is the best so far, as rank 0 finds: another node may not see yet what was saved last."""
-        if metric is None:  # on every rank, or on none
+        """Whether it is the best so far. Rank 0 decides, because other nodes may not see the last checkpoint yet."""
+        if metric is None:  # the same on every rank
             return False
         of_kept = (self._goodness(one.metric) for one in kept(self.folder)) if this_rank() == 0 else ()
         return from_first(self._goodness(metric) > max([-inf, *of_kept]))
@@ -215,14 +215,14 @@ class StageCheckpoint(L.Callback):
         fresh = path.with_suffix(PARTIAL)
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            trainer.save_checkpoint(fresh, weights_only=False)  # with the state of optimizer and loops
+            trainer.save_checkpoint(fresh, weights_only=False)  # includes the state of optimizer and loops
             for logger in trainer.loggers:
                 if isinstance(logger, RunFolderLogger):
-                    logger.bring_to_disk()  # else numbers could be lost that a resumed run does not log again
+                    logger.bring_to_disk()  # a resumed run does not log these values again
             if trainer.is_global_zero:
                 _replace(fresh, path)
                 seal(path, step=step, metric=metric)
-        except (OSError, RuntimeError) as error:  # torch names a full disk a RuntimeError
+        except (OSError, RuntimeError) as error:  # torch raises RuntimeError for a full disk
             with suppress(OSError):
                 remove(fresh)
             before = kept(self.folder)
@@ -233,14 +233,14 @@ class StageCheckpoint(L.Callback):
         trainer.strategy.barrier()
 
     def _remove_older(self) -> None:
-        """Keep the newest ``keep``, and of equally good ones the first."""
+        """Keeps the newest ``keep`` checkpoints and the best; of equally good ones, the first."""
         found = kept(self.folder)
         best = max(found, key=lambda one: self._goodness(one.metric))
         leader = [best.path] if self._goodness(best.metric) > -inf else []
         clear(self.folder, keep=[*leader, *(one.path for one in found[-self.keep :])])
 
     def _goodness(self, metric: Metric | None) -> float:
-        """Higher is better; −∞ where nothing was measured, or NaN."""
+        """Returns a value for which higher is better; −∞ for no metric or NaN."""
         mode = (self.best or {}).get(metric.name) if metric is not None else None
         if metric is None or mode is None or not isfinite(metric.value):
             return -inf

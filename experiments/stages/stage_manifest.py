@@ -1,12 +1,12 @@
-"""What a stage's folder records of itself: what it was begun with, and, written last, what it leaves for later stages.
+"""The records in a stage's folder: the manifest of its inputs and, written last, the result for later stages.
 
     stages/critic/194b5949ff48/
       begun.json     {"config": …, "parents": …, "files": …, "code": …, "settings": …, "overrides": …, …}
       result.json    {"stage": "critic", …, "left": {"critic": {"critic.safetensors": {…}, …}}, "contents": {…}}
 
-``earlier_code`` in the first one lists the code of before where the stage went on although it had changed, as
-``checkpoints.resume_changed_code=true`` asks for. Earlier versions of this project wrote ``typed`` for
-``overrides``, and hashes of whole packages as ``code``.
+``earlier_code`` in the manifest lists earlier code if the stage was resumed after a change of code, with
+``checkpoints.resume_changed_code=true``. Earlier versions of this project wrote ``typed`` for ``overrides``, and hashes
+of whole packages as ``code``.
 """
 
 from __future__ import annotations
@@ -23,27 +23,26 @@ from experiments.system.files import sync_all, write_json
 
 LOCK = ".lock"
 CONTENTS = "contents"
-"""In the result: the hash by which a later stage that names what was left knows it, on whatever machine."""
+"""Key in the result: content hashes that identify policy and critic for later stages, on any machine."""
 
 
 def record_of(plan: StagePlan) -> dict[str, Any]:
-    """What of a plan is written into its manifest."""
+    """Returns the part of a plan that is written to its manifest."""
     return {name: getattr(plan, name) for name in ("config", "parents", "files", "code", "settings")}
 
 
 def write_manifest(
     plan: StagePlan, *, overrides: Sequence[str] | None, earlier_code: Sequence[Mapping[str, str]] = ()
 ) -> None:
-    """Record what the stage begins, or goes on, with; ``overrides`` of the command line, None where nobody knows."""
+    """Writes the manifest at the start or resumption of a stage; ``overrides`` of the command line, None if unknown."""
     further = {"overrides": None if overrides is None else list(overrides), "earlier_code": list(earlier_code)}
     write_json(plan.folder / MANIFEST, record_of(plan) | further)
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
-    """The manifest of a stage; the empty one where there is none.
+    """Returns the manifest of a stage; empty if there is none.
 
-    One of before the code of modules was hashed has neither ``settings`` nor ``code``: by what code it was made is
-    unknown.
+    For a manifest from before modules were hashed, ``settings`` is None and ``code`` is empty.
     """
     manifest = read_json(folder / MANIFEST)
     if not manifest or "settings" in manifest:
@@ -60,7 +59,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
 
 
 def write_result(folder: Path, record: Mapping[str, Any]) -> None:
-    """Record that the stage is complete, and what it leaves, once all of that is on the disk."""
+    """Writes the result, which marks the stage as complete, after syncing its files to disk."""
     left = {name: found for name in (POLICY, CRITIC) if (found := checksums(folder / name))}
     contents = {name: content_hash(folder / name) for name in left}
     for name in (POLICY, CRITIC, METRICS_FILE):
@@ -69,14 +68,14 @@ def write_result(folder: Path, record: Mapping[str, Any]) -> None:
 
 
 def finished(folder: Path) -> bool:
-    """Whether the stage has ended, and what it left is what it wrote."""
+    """Whether the stage is complete and its files are undamaged."""
     return (folder / RESULT).is_file() and damaged(folder) is None
 
 
 def damaged(folder: Path) -> str | None:
-    """What is wrong with the files that a finished stage left, in a sentence; None: nothing.
+    """Returns a sentence on the damage of a finished stage's files, or None.
 
-    A result of before checksums were written is not looked at.
+    A result from before checksums were written is not checked.
     """
     left: dict[str, Any] = read_json(folder / RESULT).get("left", {})
     return next(filter(None, (damage(folder / name, found, what="file") for name, found in left.items())), None)

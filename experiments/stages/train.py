@@ -1,4 +1,4 @@
-"""The training stages: build a module and its data, fit, and save what later stages need."""
+"""The training stages: build a module and its data, fit, and save the result for later stages."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ PARTS = {
     "grpo": ("module", "prompts", "rollout", "online"),
     "evaluate": ("suite", "policy"),
 }
-"""What each stage builds of the configuration: what is trained, its data, the callbacks that act."""
+"""Stage → configuration keys of its parts: the module, its data, and callbacks that take part in training."""
 
 
 def warm_start(config: DictConfig, folder: Path, folders: Mapping[str, Path]) -> Mapping[str, Any]:
-    """Teach a policy the format and the rules, as ``warm_start.train`` has it; else it is taken as it is."""
+    """Trains a policy on format and rules if ``warm_start.train`` requires it; otherwise uses the policy as given."""
     if not teaches(config):
         print(f"warm_start: the policy is taken as it is: {config.policy.pretrained or 'a fresh one'}")
         return {"policy": config.policy.pretrained}
@@ -50,7 +50,7 @@ def warm_start(config: DictConfig, folder: Path, folders: Mapping[str, Path]) ->
 
 
 def critic(config: DictConfig, folder: Path, folders: Mapping[str, Path]) -> Mapping[str, Any]:
-    """Pretrain the critic and measure it against the oracle."""
+    """Pretrains the critic and measures it against the oracle."""
     module, data = (build(config, key) for key in PARTS["critic"])
     fit(config, "critic", folder, module, data, acting=[])
     description: Any = OmegaConf.to_container(config.critic, resolve=True)
@@ -59,7 +59,7 @@ def critic(config: DictConfig, folder: Path, folders: Mapping[str, Path]) -> Map
 
 
 def grpo(config: DictConfig, folder: Path, folders: Mapping[str, Path]) -> Mapping[str, Any]:
-    """Train the policy by rollouts, rewards and the objective."""
+    """Trains the policy with rollouts, rewards and the objective."""
     module, data, *acting = (build(config, key) for key in PARTS["grpo"])
     fit(config, "grpo", folder, module, data, acting=acting)
     save_whole(module.policy, lambda: module.policy.save(folder / POLICY))
@@ -67,7 +67,7 @@ def grpo(config: DictConfig, folder: Path, folders: Mapping[str, Path]) -> Mappi
 
 
 def save_whole(model: nn.Module, save: Callable[[], None]) -> None:
-    """Rank 0 saves a model, whose parameters are gathered first where they lie in shards."""
+    """Saves a model on rank 0. Sharded parameters are gathered first."""
     with gathered(model):
         if this_rank() == 0:
             save()
@@ -82,11 +82,11 @@ def fit(
     data: LightningDataModule,
     acting: list[Callback],
 ) -> None:
-    """One Lightning fit of ``budget.<stage>.steps`` batches, resumed from the newest checkpoint that is sound.
+    """Runs one Lightning fit of ``budget.<stage>.steps`` batches, resumed from the newest undamaged checkpoint.
 
     Raises:
         Interrupted: on Ctrl-C or SIGTERM.
-        CheckpointError: where a checkpoint cannot be written, or all that are left are damaged.
+        CheckpointError: if a checkpoint cannot be written, or all existing ones are damaged.
     """
     stop = StopRequest()
     trainer = build_trainer(config, stage, folder, acting, stop)
@@ -98,9 +98,9 @@ def fit(
     on_interrupt = signal.getsignal(signal.SIGINT)
     try:
         with stop.listening():
-            if last is None:  # curves begin before the first update
+            if last is None:  # so that curves start before the first update
                 before = trainer
-                if isinstance(trainer.strategy, DeepSpeedStrategy):  # its hooks would stay on the module
+                if isinstance(trainer.strategy, DeepSpeedStrategy):  # DeepSpeed's hooks would stay on the module
                     before = build_trainer(config, stage, folder, acting, stop, strategy="ddp")
                 before.validate(module, datamodule=data, verbose=False)
                 trainer.fit(module, datamodule=data)
@@ -110,7 +110,7 @@ def fit(
         raise Interrupted(f"{stage}: {stopped}") from stopped
     except CheckpointError as error:
         raise type(error)(f"{stage}: {error}") from error
-    except SystemExit as now:  # which Lightning raises on a KeyboardInterrupt, after its callbacks and loggers closed
+    except SystemExit as now:  # raised by Lightning on KeyboardInterrupt, after closing callbacks and loggers
         signal.signal(signal.SIGINT, on_interrupt)
         last = newest(folder / CHECKPOINTS)
         left = "no checkpoint yet" if last is None else f"checkpoint {last}"
@@ -120,17 +120,17 @@ def fit(
 def build_trainer(
     config: DictConfig, stage: str, folder: Path, acting: list[Callback], stop: StopRequest, **instead: Any
 ) -> Trainer:
-    """The trainer of a stage. Its callbacks, in order: what saves between steps, those that act, those that watch."""
+    """Builds the trainer of a stage. Order of callbacks: checkpoints, those that take part in training, observers."""
     watching = [*build(config, "callbacks.every").values(), *build(config, f"callbacks.{stage}").values()]
     budget = config.budget[stage]
     return make_trainer(
         config,
         max_epochs=1,
-        max_steps=budget.steps * budget.get("updates", 1) * budget.get("minibatches", 1),  # what Lightning counts
+        max_steps=budget.steps * budget.get("updates", 1) * budget.get("minibatches", 1),  # in optimizer steps
         val_check_interval=budget.evaluate_every,
         check_val_every_n_epoch=None,
         callbacks=[stage_checkpoint(config, stage, folder, stop), *acting, *watching],
-        enable_checkpointing=False,  # Lightning's own
+        enable_checkpointing=False,  # no checkpoints by Lightning
         logger=RunFolderLogger(folder=folder),
         default_root_dir=str(folder),
         **instead,
@@ -138,7 +138,7 @@ def build_trainer(
 
 
 def stage_checkpoint(config: DictConfig, stage: str, folder: Path, stop: StopRequest | None = None) -> StageCheckpoint:
-    """What saves the stage's checkpoints; raises AssemblyError for settings of ``checkpoints`` that it refuses."""
+    """Builds the checkpoint callback of the stage; raises AssemblyError for invalid settings of ``checkpoints``."""
     try:
         return StageCheckpoint(
             folder=folder / CHECKPOINTS,
@@ -152,8 +152,8 @@ def stage_checkpoint(config: DictConfig, stage: str, folder: Path, stop: StopReq
 
 
 def make_trainer(config: DictConfig, **arguments: Any) -> Trainer:
-    """The configuration's trainer; raises AssemblyError where it refuses something, or there is no such device."""
-    if config.trainer.accelerator == "cpu":  # or deepspeed, where it is used, takes a GPU that it finds
+    """Builds the configuration's trainer; raises AssemblyError for invalid settings or a missing device."""
+    if config.trainer.accelerator == "cpu":  # otherwise DeepSpeed would use a GPU if there is one
         os.environ.setdefault("DS_ACCELERATOR", "cpu")
     make = build(config, "trainer")
     try:
@@ -163,9 +163,9 @@ def make_trainer(config: DictConfig, **arguments: Any) -> Trainer:
 
 
 def device_of(config: DictConfig) -> torch.device:
-    """The trainer's device on this rank; one of CUDA is made the current one.
+    """Returns the trainer's device on this rank, and makes a CUDA device the current one.
 
-    Outside a fit, a policy has to be moved there: it is loaded on the CPU, and is back on it after a fit.
+    Outside a fit, a policy must be moved there: it is loaded on the CPU, and is on the CPU again after a fit.
     """
     trainer = make_trainer(config, logger=False, enable_checkpointing=False, enable_progress_bar=False)
     device = trainer.strategy.root_device
@@ -175,7 +175,7 @@ def device_of(config: DictConfig) -> torch.device:
 
 
 def idle(device: torch.device, gpus: int, *, taken: int) -> str | None:
-    """A line about those of a machine's ``gpus`` that a run on ``device``, which takes so many, does not use."""
+    """Returns a line on the GPUs that a run on ``device`` leaves idle; ``gpus``: in the machine, ``taken``: used."""
     if device.type == "cpu" and gpus:
         return f"GPUs of this machine that stand idle: {gpus}; the trainer's device is the CPU (trainer=gpu takes one)"
     if device.type == "cuda" and gpus > taken:

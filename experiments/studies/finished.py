@@ -1,11 +1,11 @@
-"""Which runs of a study are done and count, by what MLflow has of them.
+"""Finds the finished runs of a study in MLflow and decides which of them count.
 
-A job is done where a finished run has the fingerprint that it would have today: what was made by other code is made
-again. A report counts every run of today's settings, whatever code made it, and names the code where it differs.
+A job is done if a finished run has the fingerprint that the job would have today; after a change of code it runs again.
+A report counts every run with today's settings, under any code, and names the code if it differs.
 
-The settings of a run hold the hash of the policy that it begins from. Of a warm start that lies on another machine
-MLflow has it: every stage leaves it with its result. A start may have been trained more than once, under other code:
-then runs from each of them count.
+The settings of a run contain the hash of the policy from which it starts. For a warm start on another machine, the hash
+is read from MLflow, where every stage records it with its result. If a warm start was trained several times under
+different code, runs from each of them count.
 """
 
 from __future__ import annotations
@@ -30,45 +30,46 @@ MOST_NAMED = 3
 
 
 class Mark(NamedTuple):
-    """What a finished job is recognised by."""
+    """Identifies a finished job."""
 
     arm: str
     seed: str
     stage: str
-    """The settings of its last stage, which the earlier ones are part of."""
+    """Settings hash of its last stage, which includes those of the earlier stages."""
 
 
 class Today(NamedTuple):
-    """What tells which runs count."""
+    """Determines which runs count today."""
 
     marks: Collection[Mark]
     missing: Mapping[int, str]
-    """By seed the policy of a start that is neither here nor known: of runs from it nothing can be told."""
+    """Seed → path of a warm-start policy that is neither on this machine nor recorded in MLflow. Runs that start from
+    it cannot be matched."""
 
 
-@cache  # a second or two each, and asked for twice: before the jobs run, and by the report
+@cache  # takes one or two seconds, and is needed before the jobs run and by the report
 def planned(job: ArmJob, elsewhere: Sequence[tuple[str, str]] = ()) -> list[StagePlan]:
-    """The stages of a job; ``elsewhere``: hashes of policies that it names, whatever lies there on this machine."""
+    """Plans the stages of a job; ``elsewhere``: (path, hash) of policies, used instead of local files."""
     return list(stages_taken(composed(job), elsewhere=dict(elsewhere)).values())
 
 
 def mark_of(job: ArmJob, elsewhere: Sequence[tuple[str, str]] = ()) -> Mark:
-    """The mark by which a report knows a run of the job."""
+    """Returns the mark by which a report recognises a run of the job."""
     return Mark(job.arm, str(job.seed), planned(job, elsewhere)[-1].settings)
 
 
 def start_policies(study: Study) -> dict[int, str]:
-    """By seed, where the warm start that it begins from leaves its policy."""
+    """Returns seed → path of the policy of its warm start."""
     return {seed: str(planned(job)[-1].folder / POLICY) for seed, job in start_jobs(study).items()}
 
 
 def todays_jobs(study: Study) -> list[ArmJob]:
-    """All jobs, from the policies that they would begin from today."""
+    """Returns all jobs, with today's warm-start policies."""
     return jobs_of(study, start_policies(study))
 
 
 def today(tracker: Tracker, study: Study) -> Today:
-    """By what runs count today, as far as their arm and seed have a finished run of any configuration."""
+    """Returns the marks of runs that count today, for all (arm, seed) pairs with any finished run."""
     there = {(run.tags["arm"], run.tags["seed"]) for run in _finished_runs(tracker, study)}
     jobs = [job for job in todays_jobs(study) if (job.arm, str(job.seed)) in there]
     known = _start_contents(tracker, study) if jobs else {}
@@ -82,19 +83,19 @@ def today(tracker: Tracker, study: Study) -> Today:
 
 
 def _start_contents(tracker: Tracker, study: Study) -> dict[str, list[str]]:
-    """Path of each start's policy → hashes of what was trained for it, here or by MLflow."""
+    """Returns path of each start's policy → known content hashes, from this machine or from MLflow."""
     known: dict[str, list[str]] = {}
     for plan in (planned(job)[-1] for job in dict.fromkeys(start_jobs(study).values())):
         policy = plan.folder / POLICY
         here = [content_hash(policy)] if policy.exists() else []
-        # of other experiments where the study has no such run: another may have made the same start
+        # falls back to other experiments, which may have trained the same start
         tracked = _left(tracker, [study.name], plan) or _left(tracker, tracker.experiments(), plan)
         known[str(policy)] = list(dict.fromkeys([*here, *tracked]))
     return known
 
 
 def _left(tracker: Tracker, experiments: Sequence[str], plan: StagePlan) -> list[str]:
-    """The hashes of the policies that tracked runs of a stage left; early versions did not keep them."""
+    """Returns the policy hashes recorded by tracked runs of a stage; early versions did not record them."""
     runs = [run for run in tracker.runs(experiments, kind="stage") if _same_stage(run, plan)]
     results = [run for run in runs if RESULT in tracker.artifacts.files(run.run_id)]
     contents = [json.loads(tracker.artifacts.read(run.run_id, RESULT)).get(CONTENTS, {}) for run in results]
@@ -102,9 +103,9 @@ def _left(tracker: Tracker, experiments: Sequence[str], plan: StagePlan) -> list
 
 
 def _same_stage(run: TrackedRun, plan: StagePlan) -> bool:
-    """Whether a tracked run is of this stage's settings, under whatever code.
+    """Whether a tracked run has this stage's settings, under any code.
 
-    Of one that was recorded before settings had a hash, its parameters are compared.
+    For a run recorded before settings were hashed, the parameters are compared.
     """
     if run.tags.get("stage") != plan.name:
         return False
@@ -114,14 +115,14 @@ def _same_stage(run: TrackedRun, plan: StagePlan) -> bool:
 
 
 def same_parameters(recorded: Mapping[str, str], config: Mapping[str, Any]) -> bool:
-    """Whether all keys that both have are alike; paths are not compared, import paths are taken as today's."""
+    """Whether all shared keys are equal. Paths are ignored, and import paths are converted to today's."""
     now = flatten(config)
     keys = [key for key in recorded.keys() & now.keys() if key.rpartition(".")[2] not in NAMING]
     return bool(keys) and all(current(recorded[key]) == current(now[key]) for key in keys)
 
 
 def _marks_of_earlier_versions(tracker: Tracker, study: Study, jobs: Sequence[ArmJob]) -> set[Mark]:
-    """Of runs that were recorded before settings had a hash: all of their stages have the parameters of today's."""
+    """Returns marks of runs from before settings were hashed, if all of their stages have today's parameters."""
     by_run: dict[str, dict[str, TrackedRun]] = {}
     for stage in tracker.runs([study.name], kind="stage"):
         if "settings" not in stage.tags and stage.tags.get("arm") != START:
@@ -138,7 +139,7 @@ def _marks_of_earlier_versions(tracker: Tracker, study: Study, jobs: Sequence[Ar
 
 
 def still_to_do(tracker: Tracker, study: Study, jobs: Sequence[ArmJob]) -> list[ArmJob]:
-    """The jobs without a finished run of the fingerprint, code included, that theirs would have."""
+    """Returns the jobs without a finished run of their fingerprint, which includes code."""
     ended = {run.run_id for run in _finished_runs(tracker, study)}
     done = {
         (stage.tags["arm"], stage.tags["seed"], stage.tags["fingerprint"])
@@ -151,7 +152,7 @@ def still_to_do(tracker: Tracker, study: Study, jobs: Sequence[ArmJob]) -> list[
 def by_configuration(
     tracker: Tracker, study: Study, marks: Collection[Mark]
 ) -> tuple[list[TrackedRun], list[TrackedRun]]:
-    """The finished runs of arms that have one of ``marks``, and all others; each oldest first."""
+    """Returns the finished runs of arms with one of ``marks``, and all others, both oldest first."""
     stages = tracker.runs([study.name], kind="stage")
     of_today = {stage.tags["mlflow.parentRunId"] for stage in stages if "arm" in stage.tags and _mark(stage) in marks}
     runs = _finished_runs(tracker, study)
@@ -161,10 +162,10 @@ def by_configuration(
 def counted(
     tracker: Tracker, study: Study, marks: Collection[Mark], missing: Mapping[int, str]
 ) -> tuple[list[TrackedRun], list[TrackedRun]]:
-    """``by_configuration``, where some run counts; ``missing``: see :class:`Today`.
+    """Calls ``by_configuration`` and checks that a run counts; ``missing``: see :class:`Today`.
 
     Raises:
-        StudyError: where MLflow has no run of the study, or none that counts.
+        StudyError: if MLflow has no run of the study, or only runs that do not count.
     """
     if study.name not in tracker.experiments():
         raise StudyError(f"No run of {study.name} in MLflow at {tracker.address}: {study.command}")
@@ -183,7 +184,7 @@ def counted(
 
 
 def lacking_starts(missing: Mapping[int, str]) -> str:
-    """Which policies are not there; ``missing``: see :class:`Today`."""
+    """Returns a phrase on the missing policies; ``missing``: see :class:`Today`."""
     policies = list(dict.fromkeys(missing.values()))
     more = f" and {len(policies) - MOST_NAMED} more" if len(policies) > MOST_NAMED else ""
     named = f"{', '.join(policies[:MOST_NAMED])}{more}"
@@ -191,11 +192,11 @@ def lacking_starts(missing: Mapping[int, str]) -> str:
 
 
 def _finished_runs(tracker: Tracker, study: Study) -> list[TrackedRun]:
-    """Those of the study's arms, oldest first."""
+    """Returns the finished runs of the study's arms, oldest first."""
     runs = tracker.runs([study.name], kind="experiment")
     return [run for run in runs if run.status == "FINISHED" and run.tags.get("arm", START) != START]
 
 
 def _mark(stage: TrackedRun) -> Mark:
-    known = stage.tags.get("settings", stage.tags["fingerprint"])  # which earlier versions did not record
+    known = stage.tags.get("settings", stage.tags["fingerprint"])  # earlier versions did not record settings
     return Mark(stage.tags["arm"], stage.tags["seed"], known)

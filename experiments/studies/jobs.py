@@ -1,6 +1,6 @@
-"""The jobs of a study: an arm with a seed each, in the order in which they say most when they are stopped early.
+"""The jobs of a study, each an arm with a seed. Their order makes a study that is stopped early most informative.
 
-Whether what they leave can be compared is asked of their configurations, before the first runs.
+Before the first job runs, the configurations are checked for comparability.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ class ArmJob:
 
 
 def jobs_of(study: Study, policies: Mapping[int, str]) -> list[ArmJob]:
-    """Row by row of ``order``, in a row seed by seed, of a seed each arm.
+    """Returns the jobs by row of ``order``, then by seed, then by arm.
 
-    ``policies``: by seed the warm start it begins from; a seed that has none leaves ``policy.pretrained`` as it is.
+    ``policies``: seed → path of its warm-start policy; without one, ``policy.pretrained`` is not set.
     """
     begin = {seed: [f"{BEGUN_FROM}={policy}"] for seed, policy in policies.items()}
     return [
@@ -47,9 +47,9 @@ def jobs_of(study: Study, policies: Mapping[int, str]) -> list[ArmJob]:
 
 
 def start_jobs(study: Study) -> dict[int, ArmJob]:
-    """By seed of the arms, the warm start that they begin from: one for all seeds, or one for each.
+    """Returns seed → job of the warm start for that seed, which may be the same job for all seeds.
 
-    Empty where they begin from a policy that there is.
+    Empty if the study has no ``start``.
     """
     if (start := study.start) is None:
         return {}
@@ -64,16 +64,16 @@ def _job(study: Study, arm: str, seed: int, overrides: Sequence[str]) -> ArmJob:
 
 
 def composed(job: ArmJob) -> DictConfig:
-    """The configuration of a job, for reading; composed once, for it takes half a second and several checks ask."""
+    """Composes the configuration of a job, for reading only."""
     with initialize_config_module("conf", version_base="1.3"):
         return composed_lines(*job.overrides)
 
 
 def check(study: Study) -> None:
-    """Try the command line of each arm, and of the start, once.
+    """Checks the overrides of each arm and of the start once.
 
     Raises:
-        StudyError: for the first that is refused, or would leave nothing to compare.
+        StudyError: for the first arm whose overrides are invalid or whose results could not be compared.
     """
     first = {job.arm: job for job in [*start_jobs(study).values(), *jobs_of(study, {})]}
     sentences = override_errors((job.overrides for job in first.values()), loads=True)
@@ -86,12 +86,12 @@ def check(study: Study) -> None:
 
 
 def _lacking(study: Study, config: DictConfig) -> Iterator[str]:
-    """What the report would miss, in sentences."""
+    """Yields a sentence for each requirement of the report that the configuration does not meet."""
     for stage in COMPARED:
         if stage not in config.stages:
             yield f"a study compares the stages {' and '.join(COMPARED)}, stages={list(config.stages)} lacks {stage}"
     if study.start is None and config.policy.pretrained is None:
-        # each arm would draw a warm start of its own for each seed, whose cost and luck nobody sees
+        # each arm would train its own warm start per seed, which would add hidden cost and variance
         yield (
             f"{BEGUN_FROM} is null and so is {study.name}.start: give the study a start, from which all arms begin, "
             f"with seed: {EACH} where each seed should have its own; or name a policy"

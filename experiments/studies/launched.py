@@ -1,10 +1,10 @@
-"""A study as it was launched, kept in MLflow: what was fixed before the first run, and its file as it was last run.
+"""Stores a study in MLflow: its primary comparison as fixed before the first run, and its file at the last launch.
 
 The run of kind ``study`` in the study's experiment:
 
-    params                 primary.metric, primary.arm, primary.baseline, when it was first launched
-    first/NAME.yaml        its file then
-    NAME.yaml              its file at the last launch, by which who has no such file reads its runs
+    params                 primary.metric, primary.arm, primary.baseline at the first launch
+    first/NAME.yaml        the file at the first launch
+    NAME.yaml              the file at the last launch, for users who do not have it
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ KIND, FIRST = "study", "first"
 
 
 def keep(tracker: Tracker, study: Study) -> None:
-    """Record in MLflow that a study is launched; what was fixed at the first launch stays."""
+    """Records the launch of a study in MLflow. The values of the first launch are never overwritten."""
     if study.file is None:
         return
     key = f"{study.name}/{KIND}"
     found = tracker.find_run(study.name, key)
     if found is not None and found.lifecycle_stage == "deleted":
-        return  # a person deleted it
+        return  # deleted by a person
     run_id = found.run_id if found else None
     if run_id is None:
         tags = {"key": key, "kind": KIND, "experiment": study.name}
@@ -40,7 +40,7 @@ def keep(tracker: Tracker, study: Study) -> None:
 
 
 def launched(tracker: Tracker, names: Sequence[str]) -> list[Study]:
-    """The studies among experiments' names, as their files were when they were last launched."""
+    """Returns the studies among these names as of their last launch."""
     return [
         read_study(run.experiment, yaml.safe_load(tracker.artifacts.read(run.run_id, file)))
         for run in tracker.runs(names, kind=KIND)
@@ -49,13 +49,13 @@ def launched(tracker: Tracker, names: Sequence[str]) -> list[Study]:
 
 
 def with_launched(tracker: Tracker, studies: Sequence[Study], names: Sequence[str]) -> list[Study]:
-    """The studies that have a file here, then those among ``names`` that MLflow alone knows."""
+    """Returns the studies with a local file, then those among ``names`` that exist only in MLflow."""
     here = {study.name for study in studies}
     return [*studies, *launched(tracker, [name for name in names if name not in here])]
 
 
 def notes_on_primary(tracker: Tracker, study: Study) -> list[str]:
-    """A sentence where what decides today is not what did when the study was first launched."""
+    """Returns a sentence if the primary comparison has changed since the first launch, else an empty list."""
     first = next(iter(tracker.runs([study.name], kind=KIND)), None)
     if first is None or all(first.params.get(key) == value for key, value in _params(study.primary).items()):
         return []

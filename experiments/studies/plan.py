@@ -1,15 +1,15 @@
-"""A study as its YAML describes it: a question, what decides it, and the arms that are run with several seeds each.
+"""Reads a study from YAML: a question, the primary comparison, and arms that run with several seeds.
 
-question: …                          what the study is to tell
-primary: {metric: …, arm: …, baseline: …}   fixed before the runs: what is compared with what, by which number
-curve: …                             the validation metric that is compared at equal compute
-common: [task.counts=[4], …]         overrides of all jobs: the test bed
-start: {overrides: […], seed: 0}     whose warm start all arms and seeds begin from; null: each arm's policy.pretrained
-                                     does; seed: each draws one for every seed, from which all its arms begin
+question: …                          the question of the study
+primary: {metric: …, arm: …, baseline: …}   the comparison that decides, fixed before the runs
+curve: …                             the validation metric to compare at equal compute
+common: [task.counts=[4], …]         overrides of all jobs, which define the test bed
+start: {overrides: […], seed: 0}     the warm start of all arms and seeds; null: policy.pretrained of each arm;
+                                     seed: each trains one warm start per seed, shared by its arms
 arms: {name: {about: …, overrides: […], seeds: 5}}
-first_seed: 0                        optional: the first of the arms' seeds, for starts that no earlier study had
-order: [[the minimum set], [the rest]]      a row is run with seed 0, then with seed 1, …, before the next row
-parallel: 2                          jobs at once on this machine
+first_seed: 0                        optional: the first seed of the arms, for new starts
+order: [[the minimum set], [the rest]]      a row runs with seed 0, then with seed 1, …, before the next row
+parallel: 2                          number of concurrent jobs on this machine
 """
 
 from __future__ import annotations
@@ -33,25 +33,25 @@ from experiments.system.terminal import one_line
 
 FILE = ".yaml"
 METRICS = ("test/verifier/accuracy", "test/verifier/accuracy_sampled")
-"""What can decide a study: these are known problem by problem."""
+"""Allowed primary metrics, which are recorded per problem."""
 SETTING = "main"
-"""Of the suite, what decides: the task as it was trained on."""
+"""The suite's setting that decides: the task of training."""
 CURVES = ("val/verifier/accuracy", "val/verifier/accuracy_sampled")
 PASS_AT = r"val/verifier/pass_at_[1-9]\d*"
-"""The curves that validation draws, and a third kind: pass@k of as many samples as it takes of each problem."""
+"""Validation curves that can be compared; ``PASS_AT`` matches pass@k with all samples of each problem."""
 START, EACH = "start", "each"
 SET_BY_THE_STUDY = ("seed", "name", "arm")
 BEGUN_FROM = "policy.pretrained"
-"""The key that a ``start`` sets for all arms."""
+"""The key that ``start`` sets for all arms."""
 
 
 class StudyError(ValueError):
-    """A study that cannot be run, in one sentence with key, value and choices."""
+    """Raised for an invalid study; the message is one sentence with key, value and choices."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Arm:
-    """One way of training, and how often."""
+    """One variant of training and its number of seeds."""
 
     about: str
     overrides: Sequence[str]
@@ -60,7 +60,7 @@ class Arm:
 
 @dataclass(frozen=True, kw_only=True)
 class Primary:
-    """What was fixed beforehand."""
+    """The comparison that decides, fixed before the runs."""
 
     metric: str
     arm: str
@@ -69,7 +69,7 @@ class Primary:
 
 @dataclass(frozen=True, kw_only=True)
 class Start:
-    """The experiment whose warm start is run before the arms."""
+    """The experiment whose warm start runs before the arms."""
 
     overrides: Sequence[str]
     seed: int | Literal["each"]
@@ -77,7 +77,7 @@ class Start:
 
 @dataclass(frozen=True, kw_only=True)
 class StudyFile:
-    """The keys of the file, see the module."""
+    """The keys of the file; see the module docstring."""
 
     question: str
     primary: Primary
@@ -92,34 +92,34 @@ class StudyFile:
 
 @dataclass(frozen=True, kw_only=True)
 class Study(StudyFile):
-    """A study under its name."""
+    """A study with its name and origin."""
 
     name: str
     called: str
-    """As it was given, to be given again: its name, or the path of its file."""
+    """The name or file path by which the user called it."""
     file: Path | None
-    """Where it was read from; None for one that MLflow kept."""
+    """The file it was read from; None if it was read from MLflow."""
 
     @property
     def command(self) -> str:
-        """What runs it."""
+        """The command that runs it."""
         return command_line("study", self.called)
 
     def seeds(self, arm: str) -> range:
-        """Those that an arm is run with."""
+        """Returns the seeds of an arm."""
         return range(self.first_seed, self.first_seed + self.arms[arm].seeds)
 
     @property
     def start_per_seed(self) -> bool:
-        """Whether each seed draws a warm start of its own, so that an interval over seeds is over starts too."""
+        """Whether each seed trains its own warm start, so that an interval over seeds is also one over starts."""
         return self.start is not None and self.start.seed == EACH
 
 
 def find_study(name: str) -> Study:
-    """The study ``name`` of ``conf/study/`` or of a folder of one's own, or of the file where it ends in ``.yaml``.
+    """Reads a study by name from ``conf/study/`` or the user's folder, or from a file if it ends in ``.yaml``.
 
     Raises:
-        StudyError: for a name that there is not, and for a file that is no study.
+        StudyError: if there is no such study, or the file is invalid.
     """
     folders = [folder / "study" for folder in (CONF, own_folder()) if folder is not None]
     places = [Path(name)] if name.endswith(FILE) else [folder / f"{name}{FILE}" for folder in folders]
@@ -134,24 +134,24 @@ def find_study(name: str) -> Study:
 
 
 def split(names: Sequence[str]) -> tuple[list[str], list[Study]]:
-    """The names of the experiments in MLflow, and those of them that are studies.
+    """Returns the names of the experiments in MLflow, and the studies among them.
 
     Raises:
-        StudyError: for a file that there is not, or that is no study.
+        StudyError: if a study's file does not exist or is invalid.
     """
     studies = {name: find_study(name) for name in names if name.endswith(FILE) or name in study_names()}
     return [studies[name].name if name in studies else name for name in names], [*studies.values()]
 
 
 def read_study(name: str, content: Any, *, called: str = "", file: Path | None = None) -> Study:
-    """The study that a file's content describes.
+    """Builds a study from the content of its file.
 
     Raises:
-        StudyError: for keys that are missing or unknown, values of another kind, and names that do not fit together.
+        StudyError: for missing or unknown keys, values of a wrong type, and names that do not fit together.
     """
     try:
         flaw = next(_flaws(name, content), None)
-    except OmegaConfBaseException as error:  # a value that OmegaConf does not hold, a date say
+    except OmegaConfBaseException as error:  # a value that OmegaConf does not support, for example a date
         flaw = f"{name}: {one_line(error)}"
     if flaw is not None:
         raise StudyError(flaw)
@@ -165,7 +165,7 @@ def read_study(name: str, content: Any, *, called: str = "", file: Path | None =
 
 
 def _flaws(name: str, content: Any) -> Iterator[str]:
-    """What is wrong, in sentences. Each presupposes that there were none before it."""
+    """Yields a sentence for each error. Later checks assume that the earlier ones found none."""
     yield from _flaws_of(name, content, StudyFile)
     start, arms, order, primary, curve = (content[key] for key in ("start", "arms", "order", "primary", "curve"))
     if start is not None:
@@ -184,7 +184,7 @@ def _flaws(name: str, content: Any) -> Iterator[str]:
                 yield f"{name}.{where}: {override}: the study sets {', '.join(SET_BY_THE_STUDY)} itself"
             of_start_itself = where == "start.overrides" and override == f"{BEGUN_FROM}=null"
             if start is not None and override.startswith(f"{BEGUN_FROM}=") and not of_start_itself:
-                yield (  # else it would be overwritten in silence
+                yield (  # otherwise it would be silently overwritten
                     f"{name}.{where}: {override}: all arms begin from the policy of {name}.start, "
                     f"so nothing else may set {BEGUN_FROM}; or write start: null"
                 )
