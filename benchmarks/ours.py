@@ -16,7 +16,7 @@ from hydra import compose, initialize_config_module
 
 from benchmarks.arms import TRAINERS
 from benchmarks.measures import AT_PEAK
-from benchmarks.peers.conversation import Conversation, now, peak_memory, read_work, timed
+from benchmarks.peers.conversation import Conversation, now, peak_memory, read_work, time_call
 from benchmarks.roofline import COPIED, copy_bandwidth, decode_bytes, traffic_of
 from callbacks.cost import measured_peak
 from contrastive_reasoning.policies.pass_cost import decoder_size, learning_flops
@@ -59,7 +59,7 @@ class BeforeStep(L.Callback):
 
     def on_train_batch_start(self, trainer: L.Trainer, pl_module: Any, batch: Any, batch_idx: int) -> None:
         direct = {
-            "scoring": lambda: {"scoring": timed(lambda: self._score(pl_module.policy))},
+            "scoring": lambda: {"scoring": time_call(lambda: self._score(pl_module.policy))},
             "shared_prefix": lambda: prefix_passes(pl_module, self.rollouts),
             "decode_roofline": lambda: decoding(pl_module.policy, self.generation, self.rollouts),
         }
@@ -106,7 +106,7 @@ def tokens_of(rollouts: RolloutBatch) -> dict[str, Any]:
 
 def prefix_passes(module: Any, rollouts: RolloutBatch) -> dict[str, float]:
     """Times forward and backward of all completions by group, with one shared prompt and with one prompt each."""
-    shared, single = (timed(lambda each=each: _passes(module, rollouts, each)) for each in (False, True))
+    shared, single = (time_call(lambda each=each: _passes(module, rollouts, each)) for each in (False, True))
     return {"shared_prefix": shared, "own_prefix": single}
 
 
@@ -133,8 +133,8 @@ def decoding(policy: Any, generation: Any, rollouts: RolloutBatch) -> dict[str, 
         group_size, seed = rollouts.group_size, (0, "rollout", 0, 0)
         generation.engine.generate(policy, rollouts.problems, group_size=group_size, sampling=sampling, seed=seed)
 
-    first = timed(lambda: draw(replace(generation.sampling, max_tokens=1)))
-    whole = timed(lambda: draw(generation.sampling))
+    first = time_call(lambda: draw(replace(generation.sampling, max_tokens=1)))
+    whole = time_call(lambda: draw(generation.sampling))
     if whole <= first:
         return "decoding is too short to be measured"
     lengths = rollouts.mask.sum(dim=1).tolist()

@@ -82,7 +82,7 @@ def page(found: Findings, *, model: str, repeats: int) -> str:
         HEAD.format(title=TITLES[pretrained], command=command),
         "## This run\n",
         f"- {datetime.now(UTC).date()}; {os.cpu_count() or 1} cores, threads of an arm: {threads}; no GPU.",
-        f"- {versions or 'no versions were told'}.",
+        f"- {versions or 'versions unknown'}.",
         f"- {repeats} repeats of every measure.",
         *(f"- {title}: {size}." for title, size in found.sizes.items()),
         *(f"- {note}" for note in found.notes),
@@ -104,11 +104,11 @@ def page(found: Findings, *, model: str, repeats: int) -> str:
 
 def _row(result: Result) -> str:
     spread = f"{result.ratio_min:.2f} – {result.ratio_max:.2f}"
-    both = " | ".join(_shown(value, result.measure) for value in (result.ours, result.theirs))
+    both = " | ".join(_format(value, result.measure) for value in (result.ours, result.theirs))
     return f"| `{result.measure}` | {result.peer} | **{result.ratio:.2f}** | {spread} | {both} |"
 
 
-def _shown(value: float, measure: str) -> str:
+def _format(value: float, measure: str) -> str:
     if measure == PEAK_MEMORY:
         return f"{value:.2f} GiB"
     return f"{value * 1000:.0f} ms" if value < 1 else f"{value:.1f} s"

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from benchmarks.peers.conversation import timed
+from benchmarks.peers.conversation import time_call
 
 COPIED = {"cpu": 2**27, "cuda": 2**31}
 """Bytes of the copy by device, many times the size of a cache."""
@@ -67,4 +67,4 @@ def copy_bandwidth(device: torch.device, *, size: int) -> float:
     """Returns the bytes per second, read plus written, of the fastest of ``COPIES`` copies of ``size`` bytes."""
     source = torch.zeros(size, dtype=torch.uint8, device=device)
     target = torch.ones_like(source)
-    return 2 * size / min(timed(lambda: target.copy_(source)) for _ in range(COPIES))
+    return 2 * size / min(time_call(lambda: target.copy_(source)) for _ in range(COPIES))

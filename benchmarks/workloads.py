@@ -60,7 +60,7 @@ INSTRUCTION = r"Let's think step by step and output the final answer within \box
 """CLIPO's instruction for GSM8K."""
 
 
-def stated(numbers: Sequence[int], target: int) -> str:
+def write_prompt(numbers: Sequence[int], target: int) -> str:
     """Returns a prompt that has 3 tokens per number: two digits and a comma."""
     return f"Numbers: {list(numbers)}\nTarget: {target}\n"
 
@@ -72,7 +72,7 @@ def draw_numbers(random: Random, count: int) -> tuple[list[int], int]:
 
 def number_prompt(random: Random, *, count: int) -> str:
     """Returns a prompt of ``count`` numbers, which determine its length."""
-    return stated(*draw_numbers(random, count))
+    return write_prompt(*draw_numbers(random, count))
 
 
 def longproc_prompt(random: Random) -> str:
@@ -257,7 +257,7 @@ class WorkFiles:
         """Saves a policy with random weights and its tokenizer. Returns the token that begins every text."""
         shape, workload = self.workload.shape, self.workload
         # every workload has these texts, so that all have the same tokenizer
-        corpus = [CountdownProblem((21, 16, 17, 26), 46).prompt, stated((21, 16, 17, 26), 46)]
+        corpus = [CountdownProblem((21, 16, 17, 26), 46).prompt, write_prompt((21, 16, 17, 26), 46)]
         tokenizer: Any = train_tokenizer(corpus, vocab_size=VOCABULARY, kind=shape.kind)
         model = tiny_model(shape, tokenizer, seed=0)
         specials = [tokenizer.pad_token_id, tokenizer.bos_token_id, tokenizer.eos_token_id]

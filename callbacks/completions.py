@@ -123,7 +123,7 @@ class TrainingCompletions(L.Callback):
         rollouts, credit, advantages = batch.rollouts, pl_module.credit, pl_module.advantages
         verdicts = verdicts_on(credit, self.task, rollouts)
         table, traces = [], []
-        for row in mixed([verdict.correct for verdict in verdicts], self.rows):
+        for row in mix_rows([verdict.correct for verdict in verdicts], self.rows):
             problem, verdict, written = rollouts.problem_of(row), verdicts[row], rollouts.mask[row]
             tokens, rewards = int(written.sum()), rewards_of(credit, row)
             table.append(
@@ -162,7 +162,7 @@ def rewards_of(credit: Credit, row: int) -> dict[str, float]:
     return {"reward": float(credit.outcome[row]), **parts}
 
 
-def mixed(correct: Sequence[bool], count: int) -> list[int]:
+def mix_rows(correct: Sequence[bool], count: int) -> list[int]:
     """At most ``count`` rows in the order of the batch: half correct, half incorrect, as far as there are enough.
 
     Rows of one kind are taken at even strides, so that many groups appear. The choice depends on the verdicts alone.

@@ -106,7 +106,7 @@ def draw_curves(
         for (label, history), colour, dashes in zip(lines.items(), LINE_COLOURS, DASHES, strict=False):
             if not history:
                 continue
-            smooth = thinned(history)
+            smooth = thin(history)
             if len(smooth) < len(history):
                 panel.plot(list(history), list(history.values()), color=colour, linewidth=0.6, alpha=0.35)
             style = {"linestyle": dashes, "marker": "o" if len(smooth) < 20 else "", "markersize": 3.5}
@@ -123,7 +123,7 @@ def draw_curves(
     return figure
 
 
-def thinned(history: History) -> History:
+def thin(history: History) -> History:
     """At most ``MOST_POINTS`` points: longer histories become means of equally many neighbours, at their middle."""
     width = -(-len(history) // MOST_POINTS)
     items = list(history.items())

@@ -205,14 +205,14 @@ class DynamicSampling(RolloutGeneration):
     def others(self, policy: CausalLMPolicy, seen: set[str], *, count: int, seed: Seed) -> list[Problem]:
         """``count`` unseen training problems, or as many as there are; a function of the seed."""
 
-        def allowed(problem: Problem) -> bool:
+        def is_allowed(problem: Problem) -> bool:
             longest = self.max_prompt_tokens
             return problem.id not in seen and (longest is None or len(policy.prompt_ids(problem.prompt)) <= longest)
 
         problems = self.task.problems("train")
         generator = torch.Generator().manual_seed(derived_seed((*seed, "problems")))
         order = (problems[row] for row in torch.randperm(len(problems), generator=generator).tolist())
-        return list(islice(filter(allowed, order), count))
+        return list(islice(filter(is_allowed, order), count))
 
 
 def verified_groups(task: Task, rollouts: RolloutBatch) -> Tensor:

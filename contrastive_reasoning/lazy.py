@@ -10,17 +10,17 @@ from pathlib import Path
 from typing import Any
 
 
-def lazily(package: str) -> Callable[[str], Any]:
+def lazy_getattr(package: str) -> Callable[[str], Any]:
     """The ``__getattr__`` of a package whose ``__init__`` imports its re-exports only for type checkers."""
     source = Path(str(sys.modules[package].__file__)).read_text(encoding="utf-8")
     imports = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.ImportFrom)]
     homes = {name.name: str(node.module) for node in imports for name in node.names}
 
-    def found(name: str) -> Any:
+    def load(name: str) -> Any:
         if name not in homes:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         value = getattr(import_module(homes[name]), name)
         setattr(sys.modules[package], name, value)
         return value
 
-    return found
+    return load

@@ -69,9 +69,9 @@ class ProblemRows:
         try:
             yield from self._from_disk(here)
         except OSError as error:
-            raise FileNotFoundError(f"{self.path}: {said(error)}") from error
+            raise FileNotFoundError(f"{self.path}: {first_line(error)}") from error
         except (ValueError, RuntimeError) as error:  # RuntimeError: a loading script, which is not run
-            raise ValueError(f"{self.path}: {said(error)}") from error
+            raise ValueError(f"{self.path}: {first_line(error)}") from error
 
     def _found(self, here: Path) -> Path | None:
         """The local file or folder; None for a name on the hub or a URL.
@@ -107,7 +107,7 @@ class ProblemRows:
         elif here.suffix in JSON_ENDINGS:
             yield from json_rows(here)
         elif here.suffix in BUILDERS:
-            yield from _numbered(
+            yield from _number_rows(
                 load_dataset(BUILDERS[here.suffix], data_files=str(here), split="train", streaming=True)
             )
         else:
@@ -120,7 +120,7 @@ class ProblemRows:
         try:
             builder: Any = load_dataset_builder(str(folder), subset)
         except YAMLError as error:
-            raise ValueError(f"the header of README.md is no plain YAML ({said(error)})") from error
+            raise ValueError(f"the header of README.md is not plain YAML ({first_line(error)})") from error
         splits: Mapping[str, Sequence[str]] = builder.config.data_files
         if self.split not in splits:
             raise ValueError(f"Bad split: {self.split}. Available splits: {list(splits)}")
@@ -129,7 +129,7 @@ class ProblemRows:
         if outside:
             raise ValueError(f"its README.md names a file outside of the folder: {outside[0]}")
         if any(file.suffix not in JSON_ENDINGS for file in files):
-            yield from _numbered(builder.as_streaming_dataset(split=self.split))
+            yield from _number_rows(builder.as_streaming_dataset(split=self.split))
             return
         for file in files:
             for place, row, flaw in json_rows(file):
@@ -146,9 +146,9 @@ class ProblemRows:
 
         if name.startswith(REMOTE):
             address, kind = name.replace("*", "%2A"), BUILDERS.get(Path(name).suffix, "json")
-            yield from _numbered(load_dataset(kind, data_files=address, split="train"))
+            yield from _number_rows(load_dataset(kind, data_files=address, split="train"))
         elif self.revision is None:
-            yield from _numbered(load_dataset(name, self.subset, split=self.split))
+            yield from _number_rows(load_dataset(name, self.subset, split=self.split))
         else:
             # without a network, load_dataset ignores the revision and uses the newest version in its cache
             folder = snapshot_download(name, repo_type="dataset", revision=self.revision)
@@ -185,21 +185,21 @@ def download_errors(name: str, *, revision: str | None, instead: str) -> Iterato
         yield
     except (DatasetNotFoundError, RepositoryNotFoundError, RevisionNotFoundError) as error:
         which = name if revision is None else f"{name} at revision {revision}"
-        raise FileNotFoundError(f"{which} is not on the hub for you ({said(error)}); {instead}") from error
+        raise FileNotFoundError(f"{which} is not on the hub for you ({first_line(error)}); {instead}") from error
     except OSError as error:
         if error.errno in (ENOSPC, EDQUOT):
             raise
-        offline = f"cannot be reached and was not downloaded before ({said(error)}); {instead}"
+        offline = f"cannot be reached and was not downloaded before ({first_line(error)}); {instead}"
         raise FileNotFoundError(f"{name}: {offline}") from error
     except (ValueError, RuntimeError, DatasetsError) as error:  # RuntimeError: a loading script, which is not run
-        raise ValueError(f"{name}: {said(error)}") from error
+        raise ValueError(f"{name}: {first_line(error)}") from error
 
 
-def _numbered(rows: Any) -> Iterator[PlacedRow]:
+def _number_rows(rows: Any) -> Iterator[PlacedRow]:
     return (PlacedRow(f"row {index}", row) for index, row in enumerate(rows))
 
 
-def said(error: BaseException) -> str:
+def first_line(error: BaseException) -> str:
     """The first line of an error's message; its class name if the message is empty."""
     return next(iter(str(error).splitlines()), type(error).__name__)
 
@@ -221,14 +221,14 @@ def json_rows(path: Path) -> Iterator[PlacedRow]:
         head = file.read(4096).removeprefix(_BOM).lstrip()
         file.seek(0)
         if path.suffix == ".json" and head.startswith(b"["):
-            items, flaw = _decoded(file.read())
+            items, flaw = _decode(file.read())
             if flaw or not isinstance(items, list):
                 raise ValueError(flaw or "no JSON list")
             yield from [_row(f"row {index}", item) for index, item in enumerate(items)]
             return
         for number, line in enumerate(file, start=1):
             if content := (line.removeprefix(_BOM) if number == 1 else line).strip():
-                yield _row(f"line {number}", *_decoded(content))
+                yield _row(f"line {number}", *_decode(content))
 
 
 def _row(place: str, value: Any, flaw: str = "") -> PlacedRow:
@@ -237,7 +237,7 @@ def _row(place: str, value: Any, flaw: str = "") -> PlacedRow:
     return PlacedRow(place, {} if flaw else value, flaw)
 
 
-def _decoded(content: bytes) -> tuple[Any, str]:
+def _decode(content: bytes) -> tuple[Any, str]:
     """Returns the value of a JSON text and "", or None and the reason why it cannot be read."""
     try:
         return json.loads(content.removeprefix(_BOM).decode("utf-8"), object_pairs_hook=_once), ""

@@ -357,7 +357,7 @@ class TracesText(L.LightningDataModule):
         style = self._critic().style
         trace = search_trace(numbers, target, style=style).text
         tries = (text_triple(trace, style=style, discount=self.discount, rng=rng) for _ in range(REDRAWS))
-        return next((triple for triple in tries if not shown(triple) & held_out), None)
+        return next((triple for triple in tries if not shown_numbers(triple) & held_out), None)
 
     def batch(self, number: int, *, split: Split = "train") -> CriticBatch:
         """Batch ``number`` as tokens."""
@@ -396,6 +396,6 @@ class TracesText(L.LightningDataModule):
         return frozenset(held_out_states(self.task))
 
 
-def shown(triple: TextTriple) -> set[tuple[int, ...]]:
+def shown_numbers(triple: TextTriple) -> set[tuple[int, ...]]:
     """The sorted numbers of the states written in the action and the goal."""
     return {*number_lists(triple.action), *number_lists(triple.goal)}

@@ -26,7 +26,7 @@ def build(config: DictConfig, key: str) -> Any:
     """Builds the object that the node ``key`` describes, inner parts first. A node without ``_target_`` gives a dict.
 
     Raises:
-        AssemblyError: if a constructor rejects a value, or a file or a package is missing.
+        AssemblyError: if the node cannot be resolved, a constructor rejects a value, or a file or a package is missing.
     """
     try:
         return instantiate(OmegaConf.select(config, key), _convert_="all")

@@ -7,9 +7,9 @@
                                                    with an option: compares the runs that count for the study
 
 Only finished runs count, and only the newest of each arm and seed. Without ``by``, runs that differ in more than the
-seed are separate arms. If the runs were tested on several evaluation sets, the sets are the columns, and a paper's
-figures for the same method and model are shown below ours. CSV, Markdown, LaTeX and pictures (the curves, the gain of
-each arm, and a heat map if arms differ in two axes or more) are written to ``outputs/compare/`` and to MLflow.
+seed are separate arms. If the runs were tested on several evaluation sets, the sets are the columns. A paper's figures
+for the same method and model are shown below ours. CSV, Markdown, LaTeX and pictures are written to
+``outputs/compare/`` and to MLflow: the curves, the gain of each arm, and a heat map if arms differ in two or more axes.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from experiments.config.folders import ConfigDirError, take_config_dir
 from experiments.mlflow_sync import Tracker, TrackerError, connect
 from experiments.studies.launched import with_launched
 from experiments.studies.plan import StudyError, split
-from experiments.system.files import join_names, name_flaw, quoted, write_text
+from experiments.system.files import join_names, name_flaw, quote_name, write_text
 from experiments.system.terminal import protect_output
 
 OUTPUT = Path("outputs") / "compare"
@@ -51,7 +51,7 @@ def compare(tracker: Tracker, request: Request, *, output: Path, fixed: Preregis
     """
     for name in (*request.names, (request.metric or SAMPLED).replace("/", "-")):
         if wrong := name_flaw(name):
-            raise Refused(f"{quoted(name)} {wrong}: a comparison is written under its names")
+            raise Refused(f"{quote_name(name)} {wrong}: a comparison is written under its names")
     found = comparison_of(tracker, request, fixed)
     stem = output / join_names(request.names) / found.table.metric.replace("/", "-")
     table = found.table.as_table()
@@ -81,18 +81,18 @@ def compare(tracker: Tracker, request: Request, *, output: Path, fixed: Preregis
 
 
 def request_parser(module: str, doc: str | None) -> KeyValueParser:
-    """Builds the parser of every comparison's arguments; ``module`` is run by ``python -m``, ``doc`` is its help."""
+    """Builds the parser of every comparison's arguments; ``module`` is run by ``python -m``; ``doc``: its docstring."""
     parser = KeyValueParser(module, doc)
     parser.add_argument("names", nargs="+", help="experiments")
     parser.add_argument("--metric", help=f"by its name for the main set; what published figures are of, else {SAMPLED}")
-    parser.add_argument("--sets", type=listed, help="the evaluation sets, with commas; main is the suite's main one")
-    parser.add_argument("--by", type=listed, help="tags or parameters that make an arm, with commas")
+    parser.add_argument("--sets", type=split_list, help="evaluation sets, with commas; main is the suite's main one")
+    parser.add_argument("--by", type=split_list, help="tags or parameters that make an arm, with commas")
     parser.add_argument("--baseline", help="an arm, or a value that only one arm has")
     parser.add_argument("--curve", help="the metric of the large picture")
     return parser
 
 
-def listed(value: str) -> list[str]:
+def split_list(value: str) -> list[str]:
     return [one.strip() for one in value.strip("[]").split(",")]
 
 

@@ -37,7 +37,7 @@ def pages(flags: Sequence[str], address: str) -> str:
     return f"http://{HOST}:{parser.parse_known_args(flags)[0].port}"
 
 
-def shown(names: Sequence[str], there: Mapping[str, str]) -> dict[str, str]:
+def choose_experiments(names: Sequence[str], there: Mapping[str, str]) -> dict[str, str]:
     """Returns name → id of the experiments with these names; without names, of the newest.
 
     Raises:
@@ -78,7 +78,7 @@ def main(typed: Sequence[str]) -> None:
     flags = typed[len(names) :]
     try:
         tracker = connect()
-        beside = shown(names, tracker.experiment_ids())
+        beside = choose_experiments(names, tracker.experiment_ids())
         at = pages(flags, tracker.address)
         view = first_view.first_view(tracker.runs([*beside], kind="experiment"))
         for name in beside:

@@ -23,7 +23,7 @@ from experiments.config.hints import did_you_mean
 from experiments.mlflow_sync import TrackerError, connect
 from experiments.studies.launched import with_launched
 from experiments.studies.plan import StudyError, split
-from experiments.system.files import join_names, name_flaw, quoted, write_text
+from experiments.system.files import join_names, name_flaw, quote_name, write_text
 from experiments.system.terminal import be_quiet, protect_output
 
 OUTPUT = Path("outputs") / "report"
@@ -38,7 +38,7 @@ def main(arguments: Sequence[str]) -> int:
         names, studies = split(options.names)
         for name in names if options.output is None else ():
             if wrong := name_flaw(name):
-                raise Refused(f"{quoted(name)} {wrong}: a report is written under its names; or give output=FILE")
+                raise Refused(f"{quote_name(name)} {wrong}: a report is written under its names; or give output=FILE")
         output = options.output or OUTPUT / f"{join_names(names)}.html"
         tracker = connect()
         studies = with_launched(tracker, studies, names)

@@ -21,18 +21,18 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
-from experiments.config.composition import JOB_MODE, composed, parse, single_runs
+from experiments.config.composition import JOB_MODE, compose_lines, parse, single_runs
 from experiments.config.contradictions import device_count
 from experiments.config.folders import ConfigDirError, take_config_dir
 from experiments.config.override_checks import override_error, starts_multirun
 from experiments.schema import register
-from experiments.sweep import watched
+from experiments.sweep import watch
 from experiments.system.launch import (
     FAILED,
     INTERRUPTED,
+    is_launched,
     is_rank_zero,
     launch,
-    launched,
     launcher_reports_cause,
     process_group,
 )
@@ -52,18 +52,18 @@ def run(config: DictConfig) -> float | None:
 
     If a part rejects its arguments, the process ends with one sentence. Returns the value that a sweeper optimizes.
     """
-    if HydraConfig.get().mode == RunMode.MULTIRUN and not launched():
+    if HydraConfig.get().mode == RunMode.MULTIRUN and not is_launched():
         from experiments.jobs.runner import supervise
 
         return supervise(HydraConfig.get())
-    if not launched():
+    if not is_launched():
         from experiments.plan.advice import refusal
 
         node: Any = OmegaConf.to_container(config.trainer, resolve=True)
         if (sentence := refusal(config, HydraConfig.get().runtime.choices["trainer"], node)) is not None:
             _end(sentence, USAGE_ERROR)
     ranks = (device_count(config.trainer) or 1) * config.trainer.num_nodes
-    if ranks > 1 and not launched():
+    if ranks > 1 and not is_launched():
         run_on_ranks(ranks)
         return None
     from contrastive_reasoning.rewards.base import RewardFailed, VerifierFailed
@@ -120,7 +120,7 @@ def main() -> None:
         error = error or (None if only_shows else _folder_error(lines))
         if error is not None:
             _end(error, USAGE_ERROR)
-    watched(run)
+    watch(run)
 
 
 def _disk_error(error: OSError, output_dir: str) -> str | None:
@@ -135,7 +135,7 @@ def _disk_error(error: OSError, output_dir: str) -> str | None:
 def _folder_error(overrides: Sequence[str]) -> str | None:
     """Returns a sentence if the output folder is not writable, else None."""
     with hydra.initialize_config_module("conf", version_base="1.3"):
-        folder = Path(composed(*next(single_runs(parse(overrides)))).output_dir)
+        folder = Path(compose_lines(*next(single_runs(parse(overrides)))).output_dir)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         tempfile.TemporaryFile(dir=folder).close()

@@ -32,7 +32,7 @@ from experiments.jobs.progress import LiveJobs
 from experiments.mlflow_sync import TrackerError, connect
 from experiments.mlflow_sync.sync import COMMAND, sync
 from experiments.schema import register
-from experiments.studies.jobs import ArmJob, check, composed, start_jobs
+from experiments.studies.jobs import ArmJob, check, compose_job, start_jobs
 from experiments.studies.launched import keep
 from experiments.studies.plan import Study, StudyError, find_study
 from experiments.system.files import lock
@@ -109,12 +109,12 @@ def run_study(study: Study, *, only: Sequence[str], seeds: int | None, launcher:
     """
     from experiments.analysis.power import power_sentence
     from experiments.run_folder.record import git_sha
-    from experiments.stages.stage_manifest import finished
-    from experiments.studies.finished import planned, still_to_do, todays_jobs
+    from experiments.stages.stage_manifest import is_finished
+    from experiments.studies.finished import plan_job, still_to_do, todays_jobs
 
     chosen = [job for job in todays_jobs(study) if not only or job.arm in only]
     jobs = [job for job in chosen if seeds is None or job.seed < study.first_seed + seeds]
-    outputs = Path(composed(jobs[0]).output_dir)
+    outputs = Path(compose_job(jobs[0]).output_dir)
     folder, runs = outputs / "studies" / study.name, outputs / "runs" / study.name
     folder.mkdir(parents=True, exist_ok=True)
     with lock(folder / ".lock", wait=False) as alone:
@@ -132,7 +132,7 @@ def run_study(study: Study, *, only: Sequence[str], seeds: int | None, launcher:
         runs.mkdir(parents=True, exist_ok=True)
         _send(runs)
         starts = {seed: job for seed, job in start_jobs(study).items() if seed in {job.seed for job in jobs}}
-        missing = [job for job in dict.fromkeys(starts.values()) if not finished(planned(job)[-1].folder)]
+        missing = [job for job in dict.fromkeys(starts.values()) if not is_finished(plan_job(job)[-1].folder)]
         no_start = _run_jobs(missing, folder, study.parallel, launcher)
         begun = [job for job in jobs if job.seed not in starts or starts[job.seed].label not in no_start]
         left = still_to_do(tracker, study, begun)
@@ -150,7 +150,7 @@ def _run_jobs(arms: Sequence[ArmJob], folder: Path, parallel: int, launcher: str
         Job(number=number, name=f"{one.arm}-{one.seed}", overrides=one.overrides) for number, one in enumerate(arms)
     ]
     live = LiveJobs(group=folder, expected=jobs, console=Console(), keys=("arm", "seed"))
-    trainers = [composed(arm).trainer for arm in arms]
+    trainers = [compose_job(arm).trainer for arm in arms]
     ended = runner.run_jobs(jobs, trainers=trainers, at_once=parallel, live=live, launcher=launcher)
     if runner.end_of(folder, ended) == "stopped":
         print(f"stopped; {runner.GO_ON}", file=sys.stderr)
@@ -159,7 +159,7 @@ def _run_jobs(arms: Sequence[ArmJob], folder: Path, parallel: int, launcher: str
 
 
 def close(study: Study, failed: Mapping[str, Path], *, sent: Path | None) -> int:
-    """Sends the runs in ``sent`` to MLflow and prints the report; in any case it names the failed jobs last."""
+    """Sends the runs in ``sent`` to MLflow and prints the report. The failed jobs are always printed last."""
     from experiments.analysis.study_report import report_today
     from experiments.compare import OUTPUT
 
@@ -182,7 +182,7 @@ def close(study: Study, failed: Mapping[str, Path], *, sent: Path | None) -> int
 def _send(runs: Path) -> None:
     """Sends to MLflow what it missed while a job ran or was killed."""
     if any(runs.rglob("stages.json")) and not sync([runs], connect):
-        tell(f"MLflow has not everything yet; to send the rest: python {' '.join(COMMAND)} {runs}")
+        tell(f"MLflow does not have everything yet; to send the rest: python {' '.join(COMMAND)} {runs}")
 
 
 def tell(line: str) -> None:

@@ -1,6 +1,6 @@
 """Runs a sweep: a Hydra multirun with progress, summary and exit code, for every launcher.
 
-    main ──► watched(run) ──► Hydra ──► on_multirun_start: finished jobs, the live table, Ctrl-C
+    main ──► watch(run) ────► Hydra ──► on_multirun_start: finished jobs, the live table, Ctrl-C
                 │                └────► launcher ──► supervise, once for each job
                 └─ the summary, MLflow, and the exit code
 
@@ -36,7 +36,7 @@ from experiments.mlflow_sync.sync import LOG_FILE, missing_from_mlflow, sync_apa
 from experiments.run_folder import read_config, read_json, stage_folders
 from experiments.run_folder.reader import RESULT, SUMMARY, SWEEP_COMMAND, SWEEP_FILE
 from experiments.system.files import lock, write_json
-from experiments.system.launch import FAILED, INTERRUPTED, launched
+from experiments.system.launch import FAILED, INTERRUPTED, is_launched
 
 DIRECTION, BETTER = "hydra.sweeper.direction", "maximize"
 USAGE_ERROR = 2
@@ -47,7 +47,7 @@ _watched: list[LiveJobs] = []
 """The sweep of this process, if any. It is not kept in the callback, which launchers pickle to other processes."""
 
 
-def watched(run: Callable[[], Any]) -> None:
+def watch(run: Callable[[], Any]) -> None:
     """Calls ``run``. After a sweep it prints the summary and exits: 1 if a job failed, 130 if it was stopped."""
     warnings.filterwarnings("error", message=r"Callback SweepWatch\.")
     code = None
@@ -81,7 +81,7 @@ class SweepWatch(Callback):
         sweep = Path(config.hydra.sweep.dir)
         # Hydra's own sweeper records the command line too, but Optuna's does not
         write_json(sweep / SWEEP_COMMAND, {"overrides": list(config.hydra.overrides.task)})
-        if launched():  # by torchrun: the jobs run here, as ranks
+        if is_launched():  # by torchrun: the jobs run here, as ranks
             return
         if not _until_exit.enter_context(lock(sweep / ".lock", wait=False)):
             _refuse(f"another sweep runs in {sweep}: give this one a hydra.sweep.dir of its own")
@@ -134,9 +134,9 @@ def summarise(sweep: Path, jobs: Sequence[Job]) -> list[str]:
 
 
 def send_to_mlflow(sweep: Path, jobs: Sequence[Job]) -> list[str]:
-    """Sends the state, table and pictures of the sweep to MLflow; returns a line if that failed, else an empty list.
+    """Sends the state, table and pictures of the sweep to MLflow; returns a message if that failed, else an empty list.
 
-    The sync processes of the jobs have ended before. The sweep has a run in each experiment of its jobs.
+    The jobs' own sync processes have ended by then. The sweep has a run in each experiment of its jobs.
     """
     folders = [folder for job in jobs if (folder := job.run_folder(sweep)) is not None]
     # the run folder of a job that was done already belongs to an earlier sweep

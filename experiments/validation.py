@@ -65,7 +65,7 @@ def check_credit_fits(config: DictConfig) -> None:
             raise AssemblyError(f"advantage: {error}") from error
     judging = [kind for kind in (*kinds.values(), *map(type, advantages)) if getattr(kind, "reads_verdicts", False)]
     if judging and not verifies:
-        raise AssemblyError(f"reward: no part of it verifies, and {judging[0].__name__} judges values by verdicts")
+        raise AssemblyError(f"reward: none of its parts verifies, but {judging[0].__name__} judges values by verdicts")
     adding = [path for path in valuing if nodes[path].get("weight")]
     if adding and any(isinstance(advantage, TrustGate) for advantage in advantages):
         raise AssemblyError(

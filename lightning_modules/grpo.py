@@ -31,7 +31,7 @@ from contrastive_reasoning.distributed import (
     over_ranks,
     require_finite,
 )
-from contrastive_reasoning.evaluation.suite import named
+from contrastive_reasoning.evaluation.suite import prefix_names
 from contrastive_reasoning.objectives import Correction, Objective, needs_full_kl
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy, log_probs_and_full_kl
 from contrastive_reasoning.policies.pass_cost import NO_WORK
@@ -304,7 +304,7 @@ class GRPO(LightningModule):
     def validation_step(self, batch: Any, batch_idx: int) -> None:
         """Greedy completions are in ``batch.rollouts``; sampled ones, if drawn, in ``batch.sampled``."""
         metrics = validation_metrics(self.task, rollouts_of(batch), batch.sampled, count=max(batch.counted, 1))
-        metrics = {f"val/{name}": value for name, value in named(batch.setting, metrics).items()}
+        metrics = {f"val/{name}": value for name, value in prefix_names(batch.setting, metrics).items()}
         means, batch_size = mean_over_ranks(metrics, batch.counted)
         # every rank logs the same value: Lightning's own mean over ranks ignores how many problems each has
         self.log_dict(means, batch_size=batch_size)

@@ -26,7 +26,7 @@ register()
 def composed(*overrides: str, config: str = "config") -> DictConfig:
     """For reading only. As studies compose: equal to Hydra's, by config/test_composition.py, and faster for values."""
     with initialize_config_module("conf", version_base="1.3"):
-        return composition.composed(*overrides) if config == "config" else compose(config, list(overrides))
+        return composition.compose_lines(*overrides) if config == "config" else compose(config, list(overrides))
 
 
 def nodes(config: Any, path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:

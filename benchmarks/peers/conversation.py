@@ -79,7 +79,7 @@ def now() -> float:
     return perf_counter()
 
 
-def timed(function: Callable[[], object]) -> float:
+def time_call(function: Callable[[], object]) -> float:
     """Returns the seconds of one call."""
     start = now()
     function()

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from benchmarks.peers.conversation import Conversation, processors, read_work, timed
+from benchmarks.peers.conversation import Conversation, processors, read_work, time_call
 
 # imported by name, because the peer's environment has its own version
 transformers: Any = import_module("transformers")
@@ -48,7 +48,7 @@ def main() -> None:
     conversation.ready(torch=torch.__version__, transformers=transformers.__version__)
     while True:
         conversation.until_step({})
-        seconds = timed(generate)
+        seconds = time_call(generate)
         count = int((written[0][:, width:] != tokenizer.pad_token_id).sum())
         prompt_count = int(inputs["attention_mask"].sum())
         conversation.answer({"generation": seconds}, {"prompt": prompt_count, "completion": count})

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from benchmarks.peers.conversation import Conversation, now, peak_memory, processors, read_work, timed
+from benchmarks.peers.conversation import Conversation, now, peak_memory, processors, read_work, time_call
 
 # imported by name, because the environment that checks our code does not have them all
 datasets: Any = import_module("datasets")
@@ -55,7 +55,7 @@ class AtEachStep(transformers.TrainerCallback):
         self.start = 0.0
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        self.conversation.until_step({"scoring": lambda: {"scoring": timed(self.trainer.score)}})
+        self.conversation.until_step({"scoring": lambda: {"scoring": time_call(self.trainer.score)}})
         self.start = now()
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:

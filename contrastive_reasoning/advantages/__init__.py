@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from contrastive_reasoning.lazy import lazily
+from contrastive_reasoning.lazy import lazy_getattr
 
 if TYPE_CHECKING:
     from contrastive_reasoning.advantages.base import Advantage, StatefulAdvantage
@@ -15,4 +15,4 @@ if TYPE_CHECKING:
     from contrastive_reasoning.advantages.trust_gate import TrustGate
     from contrastive_reasoning.advantages.vineppo import VinePPO
 
-__getattr__ = lazily(__name__)
+__getattr__ = lazy_getattr(__name__)

@@ -62,7 +62,7 @@ def by_group(values: Float[Tensor, " B"], group_size: int) -> Float[Tensor, "P G
     return values.view(-1, group_size)
 
 
-def among_rewarded(
+def apply_per_group(
     credit: Credit, group_size: int, formula: Callable[[Float[Tensor, "P G"]], Float[Tensor, "P G"]]
 ) -> Float[Tensor, "P G"]:
     """Applies ``formula`` to the outcomes of each group, without the rollouts on which the reward failed.
@@ -83,7 +83,7 @@ def among_rewarded(
     return relative
 
 
-def centred(groups: Float[Tensor, "P G"]) -> Float[Tensor, "P G"]:
+def centre(groups: Float[Tensor, "P G"]) -> Float[Tensor, "P G"]:
     """Subtracts each group's mean; exactly 0 if a group's values are equal (a rounded mean may differ from them)."""
     varied = groups.amax(dim=1, keepdim=True) != groups.amin(dim=1, keepdim=True)
     return (groups - groups.mean(dim=1, keepdim=True)) * varied

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from contrastive_reasoning.advantages.base import among_rewarded, centred, on_tokens
+from contrastive_reasoning.advantages.base import apply_per_group, centre, on_tokens
 from contrastive_reasoning.rewards.base import Credit
 
 
@@ -32,11 +32,11 @@ class GroupRelative:
             raise ValueError(f"epsilon must not be negative, got {self.epsilon}")
 
     def __call__(self, credit: Credit, mask: Bool[Tensor, "B T"], group_size: int) -> Float[Tensor, "B T"]:
-        return on_tokens(among_rewarded(credit, group_size, self.relative), mask)
+        return on_tokens(apply_per_group(credit, group_size, self.relative), mask)
 
     def relative(self, rewards: Float[Tensor, "P G"]) -> Float[Tensor, "P G"]:
         """Returns the advantages of whole groups."""
-        advantages = centred(rewards)
+        advantages = centre(rewards)
         if not self.normalise_std:
             return advantages
         spread = rewards.std(dim=1, keepdim=True) + self.epsilon
@@ -51,12 +51,12 @@ class LeaveOneOut:
     """
 
     def __call__(self, credit: Credit, mask: Bool[Tensor, "B T"], group_size: int) -> Float[Tensor, "B T"]:
-        return on_tokens(among_rewarded(credit, group_size, self.relative), mask)
+        return on_tokens(apply_per_group(credit, group_size, self.relative), mask)
 
     def relative(self, rewards: Float[Tensor, "P G"]) -> Float[Tensor, "P G"]:
         """Returns the advantages of whole groups."""
         size = rewards.shape[1]
-        return centred(rewards) * (size / (size - 1))
+        return centre(rewards) * (size / (size - 1))
 
 
 @dataclass(frozen=True, kw_only=True)

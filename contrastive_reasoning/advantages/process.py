@@ -47,7 +47,7 @@ class Process:
         values = credit.outcome.new_tensor([step.value for row in steps for step in row])
         relative = torch.zeros_like(values)
         for indices in peers([[step.depth for step in row] for row in steps], group_size):
-            relative[indices] = normalised(values[indices], epsilon=self.epsilon)
+            relative[indices] = normalise(values[indices], epsilon=self.epsilon)
         return outcome + self.weight * on_step_tokens(steps, relative, mask)
 
 
@@ -61,7 +61,7 @@ def peers(depths: Sequence[Sequence[int | None]], group_size: int) -> list[list[
     return list(found.values())
 
 
-def normalised(values: Float[Tensor, " N"], *, epsilon: float) -> Float[Tensor, " N"]:
+def normalise(values: Float[Tensor, " N"], *, epsilon: float) -> Float[Tensor, " N"]:
     """Returns (v − mean) / (std + ε); exactly 0 if all are equal (a rounded mean may differ from its terms)."""
     if values.min() == values.max():
         return torch.zeros_like(values)

@@ -107,12 +107,12 @@ def survival(changes: Sequence[Sequence[Change | None]], group_size: int, *, eps
     depths = [[None if change is None else change[0] for change in changed] for changed in changes]
     for indices in peers(depths, group_size):
         pairs = [(change[1], change[2]) for index in indices if (change := flat[index]) is not None]
-        for index, value in zip(indices, centred_by_survival(pairs, epsilon=epsilon), strict=True):
+        for index, value in zip(indices, centre_by_survival(pairs, epsilon=epsilon), strict=True):
             relative[index] = value
     return relative
 
 
-def centred_by_survival(pairs: Sequence[tuple[float, float]], *, epsilon: float) -> list[float]:
+def centre_by_survival(pairs: Sequence[tuple[float, float]], *, epsilon: float) -> list[float]:
     """Returns δ / (σ + ε) of (Φ(s), Φ(s′)) pairs; exactly 0 if all pairs are equal, all Φ(s) are 0 or all δ are 0."""
     before, after = sum(pair[0] for pair in pairs), sum(pair[1] for pair in pairs)
     if before <= 0 or len(set(pairs)) == 1:

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from contrastive_reasoning.lazy import lazily
+from contrastive_reasoning.lazy import lazy_getattr
 
 if TYPE_CHECKING:
     from contrastive_reasoning.critics.base import (
@@ -26,4 +26,4 @@ if TYPE_CHECKING:
     from contrastive_reasoning.critics.preference import PreferenceBatch, PreferenceCritic
     from contrastive_reasoning.critics.text import TextCritic
 
-__getattr__ = lazily(__name__)
+__getattr__ = lazy_getattr(__name__)

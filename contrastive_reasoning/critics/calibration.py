@@ -207,7 +207,7 @@ def reliability_bins(probability: Float[Tensor, " N"], label: Bool[Tensor, " N"]
     if bins < 1:
         raise ValueError(f"bins must be at least 1, got {bins}")
     if not len(probability):
-        raise ValueError("there are no predictions to judge")
+        raise ValueError("there are no predictions to evaluate")
     if not bool(((probability >= 0) & (probability <= 1)).all()):
         raise ValueError("probabilities must lie in [0, 1]")
     place = (probability * bins).long().clamp(0, bins - 1)

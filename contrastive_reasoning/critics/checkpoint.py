@@ -53,7 +53,7 @@ def load_critic_weights(critic: nn.Module, folder: str | Path) -> None:
     if missing := sorted(own.keys() - weights.keys() - frozen):
         raise ValueError(f"the critic in {folder} has no weights for {missing[0]} ({len(missing)} missing)")
     if unknown := sorted((weights.keys() | frozen) - own.keys()):
-        raise ValueError(f"the critic in {folder} has weights that this one has not: {unknown[0]} (of {len(unknown)})")
+        raise ValueError(f"the critic in {folder} has {len(unknown)} weights that this one does not have: {unknown[0]}")
     for name, tensor in weights.items():
         if tensor.shape != own[name].shape:
             shapes = f"{tuple(tensor.shape)}, expected {tuple(own[name].shape)}"
@@ -69,7 +69,7 @@ def read_description(folder: Path) -> dict[str, Any]:
     try:
         description = json.loads((folder / DESCRIPTION).read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"the critic in {folder} cannot be read: {DESCRIPTION} is no JSON ({error})") from error
+        raise ValueError(f"the critic in {folder} cannot be read: {DESCRIPTION} is not JSON ({error})") from error
     known = isinstance(description, dict) and isinstance(description.get("class"), str)
     frozen = description.get("frozen") if known else None
     if not isinstance(frozen, list) or not all(isinstance(name, str) for name in frozen):

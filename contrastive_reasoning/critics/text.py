@@ -67,10 +67,10 @@ class TextCritic(TwoTowerCritic):
         return tokenize(self.tokenizer, texts, max_length=self.max_length)
 
     def encode_state_action(self, state_actions: Tokens) -> Float[Tensor, "N D"]:
-        return self.state_action_projection(self._pooled(state_actions))
+        return self.state_action_projection(self._pool(state_actions))
 
     def encode_goal(self, goals: Tokens) -> Float[Tensor, "N D"]:
-        return self.goal_projection(self._pooled(goals))
+        return self.goal_projection(self._pool(goals))
 
     def encode_steps(self, problem: Problem, completion: str, steps: Sequence[Step]) -> tuple[Tokens, Tokens]:
         """Encodes the trace up to each legal step, as in training, with the problem's goal text; at least one step."""
@@ -85,7 +85,7 @@ class TextCritic(TwoTowerCritic):
     def encode_goals(self, goals: Sequence[str]) -> Tokens:
         return self.tokenize(goals)
 
-    def _pooled(self, tokens: Tokens) -> Float[Tensor, "N H"]:
+    def _pool(self, tokens: Tokens) -> Float[Tensor, "N H"]:
         mask: Bool[Tensor, "N S"] = tokens["attention_mask"].bool()
         states = self.backbone(input_ids=tokens["input_ids"], attention_mask=tokens["attention_mask"])
         return self.pooling(states.last_hidden_state, mask).to(self.goal_projection.weight.dtype)

@@ -100,10 +100,10 @@ def nested_difference(
     """
     _check(ours, baseline, same_seeds=same_seeds)
     generator = torch.Generator().manual_seed(seed)
-    drawn = _drawn(len(ours), resamples, generator)
-    drawn_of_baseline = drawn if same_seeds else _drawn(len(baseline), resamples, generator)
+    drawn = _draw_counts(len(ours), resamples, generator)
+    drawn_of_baseline = drawn if same_seeds else _draw_counts(len(baseline), resamples, generator)
     by_problem = drawn @ ours.double() / len(ours) - drawn_of_baseline @ baseline.double() / len(baseline)
-    problems = _drawn(ours.shape[1], resamples, generator)
+    problems = _draw_counts(ours.shape[1], resamples, generator)
     value = (ours.double().mean() - baseline.double().mean()).item()
     return _middle(value, (by_problem * problems).sum(1) / ours.shape[1])
 
@@ -115,7 +115,7 @@ def interquartile_mean(values: Float[Tensor, "seed problem"], *, resamples: int,
     run belong to one policy, and rise and fall together.
     """
     generator = torch.Generator().manual_seed(seed)
-    seeds, problems = (_drawn(count, resamples, generator) for count in values.shape)
+    seeds, problems = (_draw_counts(count, resamples, generator) for count in values.shape)
     scores, order = values.double().flatten().sort()
     means = [
         _trimmed_means(scores, (drawn[:, :, None] * of_problems[:, None]).flatten(1)[:, order])
@@ -135,11 +135,11 @@ def probability_of_improvement(
     x, y = ours.double()[:, None], baseline.double()[None]
     wins = ((x > y).double() + 0.5 * (x == y).double()).mean(2)
     generator = torch.Generator().manual_seed(seed)
-    left, right = (_drawn(count, resamples, generator) / count for count in wins.shape)
+    left, right = (_draw_counts(count, resamples, generator) / count for count in wins.shape)
     return _middle(wins.mean().item(), ((left @ wins) * right).sum(1))
 
 
-def _drawn(count: int, resamples: int, generator: torch.Generator) -> Float[Tensor, "resample item"]:
+def _draw_counts(count: int, resamples: int, generator: torch.Generator) -> Float[Tensor, "resample item"]:
     """How often each of ``count`` things is drawn in ``count`` draws with replacement."""
     picks = torch.randint(count, (resamples, count), generator=generator)
     ones = torch.ones(resamples, count, dtype=torch.float64)

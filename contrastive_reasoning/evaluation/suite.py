@@ -105,18 +105,18 @@ class Suite:
             )
             before += len(problems)
             seen = {SEEN: 1.0} if setting.split == "train" else {}
-            metrics |= named(name, {**found.metrics, **seen})
-            reasons |= named(name, found.reasons)
+            metrics |= prefix_names(name, {**found.metrics, **seen})
+            reasons |= prefix_names(name, found.reasons)
             rows += [{"setting": name, **row} for row in found.rows]
         return Evaluation(metrics=metrics, reasons=reasons, rows=rows)
 
 
 def _within(watch: Watch, setting: str, before: int) -> Watch:
     """The callback for one setting, after ``before`` problems of other settings are done."""
-    return lambda done, rates: watch(before + done, lambda: named(setting, rates()))
+    return lambda done, rates: watch(before + done, lambda: prefix_names(setting, rates()))
 
 
-def named(setting: str, values: Mapping[str, Value]) -> dict[str, Value]:
+def prefix_names(setting: str, values: Mapping[str, Value]) -> dict[str, Value]:
     """Values of a setting under the names by which they are logged."""
     return {name if setting == MAIN else f"{setting}/{name}": value for name, value in values.items()}
 

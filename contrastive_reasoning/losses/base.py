@@ -27,7 +27,7 @@ class ContrastiveLoss(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class LossAtTemperature(ABC):
-    """The class form of a formula: applies ``reduced`` to s/τ."""
+    """The class form of a formula: applies ``reduce`` to s/τ."""
 
     temperature: float
     """τ > 0; the scores are divided by it."""
@@ -38,11 +38,11 @@ class LossAtTemperature(ABC):
     def __call__(
         self, scores: Float[Tensor, "A C"], positive: Bool[Tensor, "A C"], candidate: Bool[Tensor, "A C"]
     ) -> Float[Tensor, ""]:
-        return self.reduced(scores / self.temperature, positive, candidate)
+        return self.reduce(scores / self.temperature, positive, candidate)
 
     @classmethod
     @abstractmethod
-    def reduced(cls, logits: Tensor, positive: Tensor, candidate: Tensor) -> Tensor:
+    def reduce(cls, logits: Tensor, positive: Tensor, candidate: Tensor) -> Tensor:
         """Returns the formula of logits and masks, each (A,C), reduced over the entries that count."""
 
 
@@ -53,7 +53,7 @@ class PerAnchorLoss(LossAtTemperature):
     """(logits, positive, candidate), each (A,C) → ℓ per anchor (A,)."""
 
     @classmethod
-    def reduced(cls, logits: Tensor, positive: Tensor, candidate: Tensor) -> Tensor:
+    def reduce(cls, logits: Tensor, positive: Tensor, candidate: Tensor) -> Tensor:
         return mean_over(cls.formula(logits, positive, candidate), positive.any(dim=1))
 
 

@@ -49,7 +49,7 @@ class BinaryNCE(LossAtTemperature):
     """Plain mean of ``binary_nce`` over all pairs that count."""
 
     @classmethod
-    def reduced(cls, logits: Tensor, positive: Tensor, candidate: Tensor) -> Tensor:
+    def reduce(cls, logits: Tensor, positive: Tensor, candidate: Tensor) -> Tensor:
         return mean_over(binary_nce(logits, positive, candidate), positive | candidate)
 
 
@@ -57,5 +57,5 @@ class BalancedBinaryNCE(LossAtTemperature):
     """``binary_nce_balanced`` at a temperature."""
 
     @classmethod
-    def reduced(cls, logits: Tensor, positive: Tensor, candidate: Tensor) -> Tensor:
+    def reduce(cls, logits: Tensor, positive: Tensor, candidate: Tensor) -> Tensor:
         return binary_nce_balanced(logits, positive, candidate)

@@ -68,7 +68,7 @@ class BackwardInfoNCE(LossAtTemperature):
     """Mean of ``info_nce_backward`` over the goals that have a positive."""
 
     @classmethod
-    def reduced(cls, logits: Tensor, positive: Tensor, candidate: Tensor) -> Tensor:
+    def reduce(cls, logits: Tensor, positive: Tensor, candidate: Tensor) -> Tensor:
         return mean_over(info_nce_backward(logits, positive, candidate), positive.any(dim=0))
 
 
@@ -76,5 +76,5 @@ class SymmetricInfoNCE(LossAtTemperature):
     """``info_nce_symmetric`` at a temperature."""
 
     @classmethod
-    def reduced(cls, logits: Tensor, positive: Tensor, candidate: Tensor) -> Tensor:
+    def reduce(cls, logits: Tensor, positive: Tensor, candidate: Tensor) -> Tensor:
         return info_nce_symmetric(logits, positive, candidate)

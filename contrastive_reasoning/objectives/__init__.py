@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from contrastive_reasoning.lazy import lazily
+from contrastive_reasoning.lazy import lazy_getattr
 
 if TYPE_CHECKING:
     from contrastive_reasoning.objectives.base import (
@@ -25,4 +25,4 @@ if TYPE_CHECKING:
     from contrastive_reasoning.objectives.kl import K1, K2, K3, KL, AbsoluteKL, FullKL
     from contrastive_reasoning.objectives.ratio import Correction, NoCorrection, SequenceCorrection, TokenCorrection
 
-__getattr__ = lazily(__name__)
+__getattr__ = lazy_getattr(__name__)

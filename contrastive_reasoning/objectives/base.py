@@ -144,15 +144,15 @@ def total(
     metrics: Mapping[str, Float[Tensor, ""]],
 ) -> ObjectiveOutputs:
     """Returns the objective's outputs; ``metrics`` contain ``kl`` if there is a KL term."""
-    loss = aggregated(losses, inputs, aggregation)
+    loss = aggregate(losses, inputs, aggregation)
     divergence = kl_per_token(kl, inputs)
     if divergence is None:
         return ObjectiveOutputs(loss=loss, metrics=metrics)
-    loss = loss + kl_weight * aggregated(divergence, inputs, aggregation)
+    loss = loss + kl_weight * aggregate(divergence, inputs, aggregation)
     return ObjectiveOutputs(loss=loss, metrics={**metrics, "kl": token_mean(divergence, inputs)})
 
 
-def aggregated(values: Float[Tensor, "B T"], inputs: ObjectiveInputs, aggregation: Aggregation) -> Float[Tensor, ""]:
+def aggregate(values: Float[Tensor, "B T"], inputs: ObjectiveInputs, aggregation: Aggregation) -> Float[Tensor, ""]:
     """Returns Σ w v with the weights of the whole update, or without them as if these rows were the whole update."""
     weights = inputs.weights
     if weights is None:

@@ -51,7 +51,7 @@ class GMPO:
     def __call__(self, inputs: ObjectiveInputs) -> ObjectiveOutputs:
         log_ratio = masked_log_ratio(inputs.log_probs, inputs.old_log_probs, inputs.mask)
         advantages = torch.where(inputs.mask, inputs.advantages, 0.0)
-        bounded = self.bounded(log_ratio, advantages)
+        bounded = self.bound(log_ratio, advantages)
         ratio = sequence_ratio(bounded, inputs.mask)
         return total(
             -ratio * advantages,
@@ -62,7 +62,7 @@ class GMPO:
             metrics=ratio_metrics(ratio, log_ratio, (bounded != log_ratio) & (advantages != 0), inputs),
         )
 
-    def bounded(self, log_ratio: Float[Tensor, "B T"], advantages: Float[Tensor, "B T"]) -> Float[Tensor, "B T"]:
+    def bound(self, log_ratio: Float[Tensor, "B T"], advantages: Float[Tensor, "B T"]) -> Float[Tensor, "B T"]:
         """Returns b of each token; 0 for a token without advantage, as if its ratio were 1."""
         risen = torch.where(advantages > 0, log_ratio.clamp(max=self.clip_high), 0.0)
         return torch.where(advantages < 0, log_ratio.clamp(min=-self.clip_low), risen)

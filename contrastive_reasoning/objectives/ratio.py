@@ -113,7 +113,7 @@ class TokenCorrection:
         _check(self.cap)
 
     def __call__(self, old_log_probs: Tensor, engine_log_probs: Tensor, mask: Tensor) -> Tensor:
-        return _truncated(masked_log_ratio(old_log_probs.detach(), engine_log_probs.detach(), mask), self.cap)
+        return _truncate(masked_log_ratio(old_log_probs.detach(), engine_log_probs.detach(), mask), self.cap)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,10 +127,10 @@ class SequenceCorrection:
 
     def __call__(self, old_log_probs: Tensor, engine_log_probs: Tensor, mask: Tensor) -> Tensor:
         log_ratio = masked_log_ratio(old_log_probs.detach(), engine_log_probs.detach(), mask)
-        return torch.where(mask, _truncated(log_ratio.sum(dim=1, keepdim=True), self.cap), 1.0)
+        return torch.where(mask, _truncate(log_ratio.sum(dim=1, keepdim=True), self.cap), 1.0)
 
 
-def _truncated(log_ratio: Float[Tensor, "B t"], cap: float) -> Float[Tensor, "B t"]:
+def _truncate(log_ratio: Float[Tensor, "B t"], cap: float) -> Float[Tensor, "B t"]:
     # truncated in log space, so that no ratio overflows; the second clamp is for exp(log C) rounding above C
     return log_ratio.clamp(max=math.log(cap)).exp().clamp(max=cap)
 

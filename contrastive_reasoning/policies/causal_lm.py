@@ -18,8 +18,8 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from contrastive_reasoning.policies.attention import can_plan, no_mask, plan_attention
 from contrastive_reasoning.policies.compiled import compiled_layers, require_compilable
-from contrastive_reasoning.policies.log_probs import full_kl, placed, token_log_probs
-from contrastive_reasoning.policies.packed import packed
+from contrastive_reasoning.policies.log_probs import full_kl, scatter_to_rows, token_log_probs
+from contrastive_reasoning.policies.packed import pack
 from contrastive_reasoning.policies.pass_cost import Lengths, Sizes, packing_pays
 from contrastive_reasoning.policies.pooling import mean_pool_rows
 from contrastive_reasoning.policies.prompting import NO_SYSTEM, check_system, prompt_ids, turn_end
@@ -67,8 +67,8 @@ class CausalLMPolicy(nn.Module):
             )
         check_system(tokenizer, chat_template=chat_template, system=system)
         if compiled:
-            require_compilable(unwrapped(model).base_model)
-        plan_attention(unwrapped(model))
+            require_compilable(unwrap(model).base_model)
+        plan_attention(unwrap(model))
         self.model = model
         self.tokenizer = tokenizer
         self.compute_dtype = compute_dtype
@@ -86,7 +86,7 @@ class CausalLMPolicy(nn.Module):
     @property
     def backbone(self) -> nn.Module:
         """The decoder without the projection to the vocabulary."""
-        return unwrapped(self.model).base_model
+        return unwrap(self.model).base_model
 
     @property
     def max_length(self) -> int:
@@ -96,7 +96,7 @@ class CausalLMPolicy(nn.Module):
     @property
     def plans_attention(self) -> bool:
         """Whether a pass may use an ``AttentionPlan``: the model attends to all earlier tokens."""
-        return can_plan(unwrapped(self.model))
+        return can_plan(unwrap(self.model))
 
     @property
     def pad_token_id(self) -> int:
@@ -176,7 +176,7 @@ class CausalLMPolicy(nn.Module):
             start = prompt_ids.shape[1]
             return CompletionStates(predicting=hidden[:, start - 1 : -1][mask], own=hidden[:, start:][mask])
         dtype = self.compute_dtype if self.compute_dtype != torch.float32 else next(self.model.parameters()).dtype
-        rows = packed(prompt_ids, prompt_mask, completion_ids, mask, owner, lengths, dtype=dtype)
+        rows = pack(prompt_ids, prompt_mask, completion_ids, mask, owner, lengths, dtype=dtype)
         hidden = self._pass(
             input_ids=rows.ids,
             attention_mask=no_mask(self.device),
@@ -196,7 +196,7 @@ class CausalLMPolicy(nn.Module):
         """Whether a pass over prompts and completions of these lengths is packed."""
         if not self.plans_attention or not all(lengths.prompts):
             return False
-        return packing_pays(lengths, Sizes.of(unwrapped(self.model).config))
+        return packing_pays(lengths, Sizes.of(unwrap(self.model).config))
 
     def pass_tokens(self, lengths: Lengths) -> int:
         """Tokens that go through the layers in such a pass, including padding if there is any."""
@@ -239,7 +239,7 @@ class CausalLMPolicy(nn.Module):
         shared: dict[str, Any] = {"temperature": temperature, "chunk": self.chunk, "bias": bias}
         with self.autocast():
             chosen = self.score(states.predicting, weight, completion_ids[mask], **shared)
-        return placed(chosen, mask)
+        return scatter_to_rows(chosen, mask)
 
     @property
     def head(self) -> tuple[Tensor, Tensor | None]:
@@ -249,7 +249,7 @@ class CausalLMPolicy(nn.Module):
 
     def without_weights(self) -> CausalLMPolicy:
         """The same policy, never compiled, with parameters on the meta device, which hold no data."""
-        own: Any = unwrapped(self.model)
+        own: Any = unwrap(self.model)
         with torch.device("meta"):
             model = type(own)(copy.deepcopy(own.config))
             model.generation_config = own.generation_config
@@ -274,7 +274,7 @@ class CausalLMPolicy(nn.Module):
         self.tokenizer.save_pretrained(folder)
 
 
-def unwrapped(model: PreTrainedModel | PeftModel) -> PreTrainedModel:
+def unwrap(model: PreTrainedModel | PeftModel) -> PreTrainedModel:
     """The base model, with any adapters in place."""
     return model.get_base_model() if isinstance(model, PeftModel) else model  # pyright: ignore[reportReturnType]
 
@@ -305,4 +305,4 @@ def log_probs_and_full_kl(
     with policy.autocast():
         chosen = policy.score(hidden, weight, completion_ids[mask], **shared)
         divergence = full_kl(hidden, weight, ref_hidden, ref_weight.detach(), ref_bias=ref_bias, **shared)
-    return placed(chosen, mask), placed(divergence, mask)
+    return scatter_to_rows(chosen, mask), scatter_to_rows(divergence, mask)

@@ -25,7 +25,7 @@ from transformers.models.llama import LlamaForCausalLM
 from transformers.models.qwen2 import Qwen2ForCausalLM
 
 from contrastive_reasoning.policies.attention import AttentionPlan
-from contrastive_reasoning.policies.causal_lm import CausalLMPolicy, unwrapped
+from contrastive_reasoning.policies.causal_lm import CausalLMPolicy, unwrap
 from contrastive_reasoning.policies.shape_bucketing import bucketed_linear
 
 Product = Callable[[Tensor], Tensor]
@@ -36,7 +36,7 @@ class Decoder:
     """Reads one token of each row. Later changes of the weights may not take effect."""
 
     def __init__(self, policy: CausalLMPolicy) -> None:
-        base: Any = unwrapped(policy.model)
+        base: Any = unwrap(policy.model)
         self.width = base.model.layers[0].self_attn.head_dim
         self.embedding = base.model.embed_tokens.weight
         self.rotary = base.model.rotary_emb
@@ -53,7 +53,7 @@ class Decoder:
             rotation = self._rotation(states, positions)
             for number, layer in enumerate(self.layers):
                 states = layer(number, states, rotation, self.width, plan)
-            states = _normed(states, self.norm)
+            states = _normalise(states, self.norm)
             return self.head(states), states
 
     def _rotation(self, states: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
@@ -79,12 +79,12 @@ class _Layer:
     def __call__(
         self, number: int, states: Tensor, rotation: tuple[Tensor, Tensor], width: int, plan: AttentionPlan
     ) -> Tensor:
-        heads = self.qkv(_normed(states, self.before)).view(len(states), -1, width)
+        heads = self.qkv(_normalise(states, self.before)).view(len(states), -1, width)
         turned, value = heads.split([self.queries + self.keys, self.keys], dim=1)
-        query, key = _rotated(turned, *rotation).split([self.queries, self.keys], dim=1)
+        query, key = _rotate(turned, *rotation).split([self.queries, self.keys], dim=1)
         seen = plan.attend(number, query[:, :, None], key[:, :, None], value[:, :, None], scaling=self.scaling)
         states = states + self.out(seen.reshape(len(states), -1))
-        gate, up = self.gate_up(_normed(states, self.between)).chunk(2, dim=-1)
+        gate, up = self.gate_up(_normalise(states, self.between)).chunk(2, dim=-1)
         return states + self.down(self.activation(gate) * up)
 
 
@@ -93,14 +93,14 @@ def decoder_of(policy: CausalLMPolicy) -> Decoder | None:
     model = policy.model
     adapted = isinstance(model, PeftModel)
     plain = not adapted or (isinstance(model.base_model, LoraModel) and not model.active_peft_config.is_prompt_learning)
-    shaped = type(unwrapped(policy.model)) in (LlamaForCausalLM, Qwen2ForCausalLM)
+    shaped = type(unwrap(policy.model)) in (LlamaForCausalLM, Qwen2ForCausalLM)
     return Decoder(policy) if shaped and plain and policy.plans_attention else None
 
 
 def _product(policy: CausalLMPolicy, modules: Sequence[nn.Module]) -> Product:
     """The concatenated outputs of the modules for one input."""
     if not all(type(module) is nn.Linear for module in modules):
-        return _called(policy, modules)
+        return _call_modules(policy, modules)
     layers: list[Any] = list(modules)
     dtype = layers[0].weight.dtype if policy.compute_dtype == torch.float32 else policy.compute_dtype
     if all(layer.weight.dtype == dtype for layer in layers):
@@ -118,7 +118,7 @@ def _product(policy: CausalLMPolicy, modules: Sequence[nn.Module]) -> Product:
     return separate
 
 
-def _called(policy: CausalLMPolicy, modules: Sequence[nn.Module]) -> Product:
+def _call_modules(policy: CausalLMPolicy, modules: Sequence[nn.Module]) -> Product:
     def product(x: Tensor) -> Tensor:
         with policy.autocast():
             return torch.cat([module(x) for module in modules], dim=-1)
@@ -133,10 +133,10 @@ def _biases(layers: Sequence[Any], dtype: torch.dtype) -> Tensor | None:
     return torch.cat(parts).to(dtype)
 
 
-def _normed(states: Tensor, norm: Any) -> Tensor:
+def _normalise(states: Tensor, norm: Any) -> Tensor:
     return rms_norm(states, norm.weight.shape, norm.weight, norm.variance_epsilon)
 
 
-def _rotated(heads: Float[Tensor, "b H d"], cos: Float[Tensor, "b 1 d"], sin: Float[Tensor, "b 1 d"]) -> Tensor:
+def _rotate(heads: Float[Tensor, "b H d"], cos: Float[Tensor, "b 1 d"], sin: Float[Tensor, "b 1 d"]) -> Tensor:
     first, second = heads.chunk(2, dim=-1)
     return torch.addcmul(heads * cos, torch.cat([second, first], dim=-1), sin)

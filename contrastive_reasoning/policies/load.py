@@ -176,7 +176,7 @@ def _tokenizer(path: str, *, trust_remote_code: bool) -> PreTrainedTokenizerBase
     try:
         tokenizer = AutoTokenizer.from_pretrained(path, trust_remote_code=trust_remote_code)
     except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
-        raise ValueError(f"policy.pretrained={path}: a file of the tokenizer is no JSON ({error})") from error
+        raise ValueError(f"policy.pretrained={path}: a file of the tokenizer is not JSON ({error})") from error
     if not tokenizer("1+1=2", add_special_tokens=False)["input_ids"]:
         raise ValueError(f"policy.pretrained={path}: the model has no tokenizer (tokenizer.json is missing)")
     if tokenizer.eos_token_id is None:
@@ -195,7 +195,7 @@ def resolve(pretrained: str) -> str:
         return str(_embedded(pretrained.removeprefix(EMBEDDED)))
     looks_local = pretrained.startswith((".", "/", "~")) or pretrained.count("/") > 1
     folder = Path(pretrained).expanduser()
-    folder = next((trained for trained in _trained(folder) if (trained / "config.json").is_file()), folder)
+    folder = next((trained for trained in _trained_policies(folder) if (trained / "config.json").is_file()), folder)
     if (folder / "adapter_config.json").is_file() and not (folder / "config.json").is_file():
         raise FileNotFoundError(
             f"policy.pretrained={pretrained}: an adapter without its base model (adapter_config.json, no config.json); "
@@ -206,7 +206,7 @@ def resolve(pretrained: str) -> str:
     return str(folder) if folder.is_dir() else pretrained
 
 
-def _trained(folder: Path) -> Iterator[Path]:
+def _trained_policies(folder: Path) -> Iterator[Path]:
     """Candidate folders for the policy of a stage, or of the last stage of a run that trained one."""
     yield folder / "policy"
     if (folder / "stages.json").is_file():

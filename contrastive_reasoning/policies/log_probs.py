@@ -50,7 +50,7 @@ def token_log_probs(
     return _ChunkedLogProbs.apply(hidden, weight, bias, targets, temperature, chunk)  # pyright: ignore
 
 
-def placed(values: Float[Tensor, " n"], mask: Bool[Tensor, "b t"]) -> Float[Tensor, "b t"]:
+def scatter_to_rows(values: Float[Tensor, " n"], mask: Bool[Tensor, "b t"]) -> Float[Tensor, "b t"]:
     """The values of the masked-in tokens, row by row, at their places; 0 elsewhere."""
     return torch.zeros(mask.shape, dtype=values.dtype, device=values.device).masked_scatter(mask, values)
 
@@ -205,13 +205,13 @@ def full_kl(
         raise ValueError(f"policy and reference must share a vocabulary: {len(weight)} tokens and {len(ref_weight)}")
     ref_head = _cast((ref_weight, ref_bias), _compute_dtype(ref_hidden))
     parts = [
-        _recomputed(_divergence, hidden[rows], weight, bias, ref_hidden[rows], *ref_head, temperature)
+        _recompute(_divergence, hidden[rows], weight, bias, ref_hidden[rows], *ref_head, temperature)
         for rows in _chunks(hidden, chunk)
     ]
     return torch.cat(parts)
 
 
-def _recomputed(function: Callable[..., Tensor], *arguments: Any) -> Tensor:
+def _recompute(function: Callable[..., Tensor], *arguments: Any) -> Tensor:
     if not torch.is_grad_enabled():
         return function(*arguments)
     return checkpoint(function, *arguments, use_reentrant=False, preserve_rng_state=False)  # pyright: ignore

@@ -42,7 +42,7 @@ class Packed:
     """For each completion token, row by row, the index of the token before it. The n tokens come last in ``ids``."""
 
 
-def packed(
+def pack(
     prompt_ids: Int[Tensor, "p s"],
     prompt_mask: Bool[Tensor, "p s"],
     completion_ids: Int[Tensor, "b t"],
@@ -150,7 +150,7 @@ class SharedPrompts:
         parts = zip(self.blocks, self.queries(q), self.keys(k), self.keys(v), strict=True)
         outputs = [block.attend(*tokens, scaling) for block, *tokens in parts]  # pyright: ignore
         output = torch.cat(outputs) if len(outputs) > 1 else outputs[0]
-        output = output if self.slots is None else _looked_up(output, self.slots)
+        output = output if self.slots is None else _look_up(output, self.slots)
         return output.transpose(0, 1)[None]
 
 
@@ -163,7 +163,7 @@ class _Laid:
         self.places = None if _in_order(whole) else whole
 
     def __call__(self, tokens: Float[Tensor, "N K d"]) -> Sequence[Float[Tensor, "_ K d"]]:
-        found = tokens if self.places is None else _looked_up(tokens, self.places)
+        found = tokens if self.places is None else _look_up(tokens, self.places)
         return found.split(self.sizes)
 
 
@@ -183,7 +183,7 @@ def _in_order(places: Int[Tensor, " n"]) -> bool:
     return torch.equal(places, torch.arange(len(places), device=places.device))
 
 
-def _looked_up(tokens: Float[Tensor, "N K d"], places: Int[Tensor, " n"]) -> Float[Tensor, "n K d"]:
+def _look_up(tokens: Float[Tensor, "N K d"], places: Int[Tensor, " n"]) -> Float[Tensor, "n K d"]:
     # an embedding look-up: its backward is fast in every dtype, that of index_select is slow in bf16
     return embedding(places, tokens.flatten(1)).view(-1, *tokens.shape[1:])
 
@@ -212,12 +212,12 @@ def continuing_block(
 ) -> Block:
     """Completions that also attend to all tokens of their prompt; the mask has dtype ``dtype``."""
     own, prompts = _places(starts, lengths), _places(prompt_starts, prompt_lengths)
-    allowed = _allowed(prompt_lengths, prompts.shape[1], own.shape[1])
+    allowed = _attention_mask(prompt_lengths, prompts.shape[1], own.shape[1])
     mask = torch.zeros(allowed.shape, dtype=dtype, device=own.device).masked_fill_(~allowed, float("-inf"))
     return Block(queries=own, keys=torch.cat([prompts, own], dim=1), mask=mask)
 
 
-def _allowed(prompt_lengths: Int[Tensor, " r"], width: int, queries: int) -> Bool[Tensor, "#r 1 q k"]:
+def _attention_mask(prompt_lengths: Int[Tensor, " r"], width: int, queries: int) -> Bool[Tensor, "#r 1 q k"]:
     """The mask pictured above; one for all rows if their prompts are equally long."""
     if bool((prompt_lengths == width).all()):
         prompt_lengths = prompt_lengths[:1]

@@ -43,15 +43,15 @@ def render(
         ValueError: if ``chat_template`` is true for a tokenizer that has none, or the template cannot be rendered
             (``transformers`` renders it in a sandbox, which rejects templates that access Python).
     """
-    return _rendered(tokenizer, prompt, {}, chat_template=chat_template, system=system)
+    return _render(tokenizer, prompt, {}, chat_template=chat_template, system=system)
 
 
 def prompt_ids(
     tokenizer: PreTrainedTokenizerBase, prompt: str, *, chat_template: bool | None, system: str = NO_SYSTEM
 ) -> list[int]:
     """Token ids of one prompt, with the beginning-of-text token if the tokenizer itself adds it."""
-    quoted = _quoted(tokenizer, _turns(prompt, system))
-    text = _rendered(tokenizer, prompt, quoted, chat_template=chat_template, system=system)
+    quoted = _quote_special_tokens(tokenizer, _turns(prompt, system))
+    text = _render(tokenizer, prompt, quoted, chat_template=chat_template, system=system)
     ids: list[int] = []
     for piece, literal in _pieces(text, quoted):
         encoded: Any = tokenizer(piece, add_special_tokens=False, split_special_tokens=literal)
@@ -102,7 +102,7 @@ def turn_end(tokenizer: PreTrainedTokenizerBase, *, chat_template: bool | None) 
     return next((token for token in ids if token in special), None) if _CONTENT in text else None
 
 
-def _rendered(
+def _render(
     tokenizer: PreTrainedTokenizerBase, prompt: str, quoted: dict[str, str], *, chat_template: bool | None, system: str
 ) -> str:
     """The rendered prompt with a private-use character for each special token that the prompt itself quotes."""
@@ -148,7 +148,7 @@ def _apply(tokenizer: PreTrainedTokenizerBase, messages: list[dict[str, str]], *
     )
 
 
-def _quoted(tokenizer: PreTrainedTokenizerBase, turns: Sequence[tuple[str, str]]) -> dict[str, str]:
+def _quote_special_tokens(tokenizer: PreTrainedTokenizerBase, turns: Sequence[tuple[str, str]]) -> dict[str, str]:
     """Private-use character → special token, for each special token in the text of a prompt."""
     added: Any = tokenizer.added_tokens_decoder
     special = sorted((token.content for token in added.values() if token.special), key=len, reverse=True)

@@ -160,7 +160,7 @@ def find_shape(pretrained: str) -> FoundShape:
         if name in PUBLISHED:
             return FoundShape(shape=PUBLISHED[name], source="the table of published shapes")
     raise ValueError(
-        f"policy.pretrained={pretrained}: its shape is not at hand; there is no config.json in that folder or in the "
+        f"policy.pretrained={pretrained}: its shape is unknown; there is no config.json in that folder or in the "
         f"hub's cache, and the table of published shapes holds {', '.join(PUBLISHED)}"
     )
 

@@ -87,10 +87,10 @@ def published_table(name: str) -> PublishedTable:
     content = json.loads((FOLDER / f"{name}.json").read_text(encoding="utf-8"))
     columns = content["columns"]
 
-    def named(figures: Sequence[float]) -> dict[str, float]:
+    def by_column(figures: Sequence[float]) -> dict[str, float]:
         return dict(zip(columns, figures, strict=True))
 
-    rows, deltas = ({method: named(row) for method, row in content[part].items()} for part in ("rows", "deltas"))
+    rows, deltas = ({method: by_column(row) for method, row in content[part].items()} for part in ("rows", "deltas"))
     own = [
         PublishedArm(
             source=content["source"],
@@ -109,8 +109,8 @@ def published_table(name: str) -> PublishedTable:
             method=arm["method"],
             model=arm.get("model", content["model"]),
             settings=arm["settings"],
-            figures=named(arm["figures"]),
-            deltas=named(arm["deltas"]) if "deltas" in arm else {},
+            figures=by_column(arm["figures"]),
+            deltas=by_column(arm["deltas"]) if "deltas" in arm else {},
             plain=arm.get("plain"),
             repeats=arm.get("repeats"),
         )

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from contrastive_reasoning.lazy import lazily
+from contrastive_reasoning.lazy import lazy_getattr
 
 if TYPE_CHECKING:
     from contrastive_reasoning.rewards.base import Credit, Reward, StepCredit
@@ -24,4 +24,4 @@ if TYPE_CHECKING:
     from contrastive_reasoning.rewards.trl import TRLReward
     from contrastive_reasoning.rewards.verifier import FormatReward, OverlongReward, VerifierReward
 
-__getattr__ = lazily(__name__)
+__getattr__ = lazy_getattr(__name__)

@@ -51,7 +51,8 @@ class Credit:
     steps: Sequence[Sequence[StepCredit]] | None = None
     """The legal steps of each rollout in order of writing; None if the reward does not value steps."""
     illegal: Sequence[Sequence[StepCredit]] | None = None
-    """The steps of each rollout that the rules forbid; None if the reward has no steps or the task no such depth."""
+    """The steps of each rollout that the rules forbid, none for tasks whose states are not numbers left; None if the
+    reward does not value steps."""
     starts: Sequence[float] | None = None
     """The value of the state before the first step of each rollout; None if the reward does not value it."""
     verdicts: Sequence[Verdict] | None = None
@@ -111,7 +112,7 @@ def refuse_learning(owner: str, *rewards: Reward) -> None:
 def refuse_adding(owner: str, reward: Reward) -> None:
     """Raises ValueError with the name of a part of ``reward`` that adds its step values to the outcome.
 
-    A reward that replaces step values cannot hold such a part.
+    A reward that replaces step values, or weights them itself, cannot hold such a part.
     """
     for part, own in _parts_that_add(reward):
         inner = type(part).__name__

@@ -261,7 +261,8 @@ def contrastive_reward(losses: Float[Tensor, " B"], *, weight: float, floor: flo
 
 
 SPREAD_ROWS = 256
-"""The number of evenly spaced completions whose spread is measured; the cost grows with its square."""
+"""The least number of evenly spaced completions whose spread is measured; a smaller batch is measured whole. The actual
+number stays below twice this one, because the cost grows with its square."""
 
 
 @torch.no_grad()

@@ -25,7 +25,8 @@ class WeightedSum:
     Step values are not weighted, because advantages compare them with the verdict, which is not scaled either. The
     weight of the advantage sets their influence.
 
-    Raises ValueError if the names of rewards and weights differ, or, when called, if two rewards share a part's name.
+    Raises ValueError if there are no rewards, if their names and those of the weights differ, or if a reward learns.
+    When called, raises ValueError if two rewards share a part's name or value steps.
     """
 
     def __init__(self, *, rewards: Mapping[str, Reward], weights: Mapping[str, float]) -> None:

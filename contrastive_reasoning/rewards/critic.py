@@ -25,10 +25,10 @@ from contrastive_reasoning.rewards.shaping import (
     Judged,
     Steps,
     StepValue,
+    add_step_credit,
     depth_of,
     legal_steps,
     read_steps,
-    shaped,
     start_of,
     start_steps,
     step_metrics,
@@ -112,10 +112,10 @@ class CriticReward:
     ) -> Credit:
         """See ``LogitSource``; for an ensemble the metrics contain its disagreement."""
         credit, illegal = self.outcome(rollouts), steps.illegal
-        credit = shaped(credit, rollouts, values, illegal=illegal, name="critic", weight=weight, starts=starts)
+        credit = add_step_credit(credit, rollouts, values, illegal=illegal, name="critic", weight=weight, starts=starts)
         if not isinstance(self.critic, EnsembleCritic):
             return credit
-        apart = disagreement(torch.cat(gather(_undecided(rollouts, logits, values)), dim=1))  # steps of all ranks
+        apart = disagreement(torch.cat(gather(_undecided_logits(rollouts, logits, values)), dim=1))  # all ranks
         return replace(credit, metrics={**credit.metrics, "critic/disagreement": apart})
 
     def step_values(self, rollouts: RolloutBatch, steps: Sequence[Sequence[Step]]) -> list[list[StepValue]]:
@@ -208,7 +208,7 @@ def on_steps(steps: Sequence[Sequence[Step]], values: Sequence[Sequence[float]])
     return [list(zip(legal, row, strict=True)) for legal, row in zip(steps, values, strict=True)]
 
 
-def _undecided(
+def _undecided_logits(
     rollouts: RolloutBatch, logits: Sequence[Float[Tensor, "M _"]], values: Sequence[Sequence[StepValue]]
 ) -> Float[Tensor, "M N"]:
     """Returns the logits of the steps after which a move is left; finished states need no critic."""

@@ -1,8 +1,8 @@
 """A user's function as the reward or the verifier: (problem, completion) → …, called in processes that may crash.
 
         the function                                     as the reward       as the verifier
-        returns a finite number, or true or false        the number          1 and true: ok; below 1 and false: wrong
-        returns a text                                   failed: error       wrong, for that reason
+        returns a finite number, or true or false        the number          1 and true: ok; 0 to < 1 and false: wrong
+        returns a text that is not empty                 failed: error       wrong, for that reason
         raises, or returns anything else                 failed: error       error
         exits, or exceeds its memory limit               failed: error       error; the process is replaced
         takes longer than its limit                      failed: timeout     timeout; the process is replaced

@@ -16,9 +16,9 @@ from contrastive_reasoning.rewards.base import Credit, Reward, refuse_learning
 from contrastive_reasoning.rewards.shaping import (
     Judged,
     StepValue,
+    add_step_credit,
     depth_of,
     read_steps,
-    shaped,
     start_steps,
     with_step_metrics,
 )
@@ -58,12 +58,14 @@ class MonteCarloReward:
             [(step, own if value is None else value) for step, value in zip(legal, drawn, strict=True)]
             for legal, drawn, own in zip(steps.legal, rollouts.prefix_values, correct, strict=True)
         ]
-        credit = shaped(credit, rollouts, values, illegal=steps.illegal, name="monte_carlo", weight=self.weight)
-        credit = with_step_metrics(credit, _judged(rollouts, values, rollouts.prefix_values), rollouts.group_size)
+        credit = add_step_credit(
+            credit, rollouts, values, illegal=steps.illegal, name="monte_carlo", weight=self.weight
+        )
+        credit = with_step_metrics(credit, _judge(rollouts, values, rollouts.prefix_values), rollouts.group_size)
         return replace(credit, starts=others_mean(correct, rollouts.group_size, credit.failures))
 
 
-def _judged(
+def _judge(
     rollouts: RolloutBatch, values: Sequence[Sequence[StepValue]], drawn: Sequence[Sequence[float | None]]
 ) -> list[list[Judged]]:
     """Returns the steps for the metrics; a step without a sampled value counts as finished in every task."""

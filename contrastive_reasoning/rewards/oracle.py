@@ -9,7 +9,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from contrastive_reasoning.rewards.base import Credit, Reward, refuse_learning
-from contrastive_reasoning.rewards.shaping import Steps, StepValue, read_steps, shape_by_states, shaped
+from contrastive_reasoning.rewards.shaping import Steps, StepValue, add_step_credit, read_steps, shape_by_states
 from contrastive_reasoning.rollout.batch import RolloutBatch
 from contrastive_reasoning.tasks.base import Problem, Step, Task
 from contrastive_reasoning.tasks.countdown import CountdownProblem, best_moves, reachable
@@ -50,7 +50,7 @@ class OracleReward:
     ) -> Credit:
         """See ``LogitSource``."""
         credit, illegal = self.outcome(rollouts), steps.illegal
-        return shaped(credit, rollouts, values, illegal=illegal, name=self.part, weight=weight, starts=starts)
+        return add_step_credit(credit, rollouts, values, illegal=illegal, name=self.part, weight=weight, starts=starts)
 
     def step_logits(self, rollouts: RolloutBatch, steps: Sequence[Sequence[Step]]) -> list[Float[Tensor, "1 _"]]:
         """Returns ±``CERTAIN`` for every step of every rollout."""
@@ -98,7 +98,7 @@ class PerfectMoveReward:
             for index, row in enumerate(steps.illegal)
         ]
         credit = self.outcome(rollouts)
-        return shaped(credit, rollouts, values, illegal=illegal, name="perfect_move", weight=self.weight)
+        return add_step_credit(credit, rollouts, values, illegal=illegal, name="perfect_move", weight=self.weight)
 
 
 def decisions(problem: Problem, steps: Sequence[Step]) -> list[StepValue]:

@@ -86,16 +86,18 @@ def shape_by_states(
     name: str,
     weight: float,
 ) -> Credit:
-    """Calls ``shaped`` with ``value(problem, state)`` of starts and of states after legal steps. Countdown only."""
+    """Calls ``add_step_credit`` on ``value(problem, state)`` of starts and of states after legal steps (Countdown)."""
     steps = read_steps(task, rollouts)
     values = [
         [(step, value(rollouts.problem_of(row), step.state)) for step in legal] for row, legal in enumerate(steps.legal)
     ]
     starts = [value(problem, problem.fields["numbers"]) for problem in rollouts.problems]
-    return shaped(outcome(rollouts), rollouts, values, illegal=steps.illegal, name=name, weight=weight, starts=starts)
+    return add_step_credit(
+        outcome(rollouts), rollouts, values, illegal=steps.illegal, name=name, weight=weight, starts=starts
+    )
 
 
-def shaped(
+def add_step_credit(
     credit: Credit,
     rollouts: RolloutBatch,
     values: Sequence[Sequence[StepValue]],
@@ -159,7 +161,7 @@ def _on_tokens(spans: Sequence[tuple[int, int]], values: Sequence[StepValue], st
                     value,
                     depth=depth_of(step, index, start),
                     again=state in seen,
-                    settled_token=_settled(spans, step),
+                    settled_token=_settling_token(spans, step),
                     lost=step.lost,
                 )
             )
@@ -176,7 +178,7 @@ def _forbidden(spans: Sequence[tuple[int, int]], steps: Sequence[Step]) -> list[
             0.0,
             depth=len(step.state) - 1,
             legal=False,
-            settled_token=_settled(spans, step),
+            settled_token=_settling_token(spans, step),
             lost=step.lost,
         )
         for step, tokens in placed
@@ -184,7 +186,7 @@ def _forbidden(spans: Sequence[tuple[int, int]], steps: Sequence[Step]) -> list[
     ]
 
 
-def _settled(spans: Sequence[tuple[int, int]], step: Step) -> int:
+def _settling_token(spans: Sequence[tuple[int, int]], step: Step) -> int:
     return token_of_character(spans, (step.end if step.settled is None else step.settled) - 1)
 
 
@@ -230,7 +232,7 @@ def step_metrics(
     of_ranks = gather((known, again, right, len(judged) - len(failed)))
     judged = [row for rows, _, _, _ in of_ranks for row in rows]
     visits = [step for _, steps, _, _ in of_ranks for step in steps]
-    means, counted = [_undecided(row) for row in judged], sum(count for _, _, _, count in of_ranks)
+    means, counted = [_mean_undecided(row) for row in judged], sum(count for _, _, _, count in of_ranks)
     metrics = {"steps/return": sum(mean or 0.0 for mean in means) / counted} if counted else {}
     metrics |= {"steps/repeated": sum(visits) / len(visits)} if visits else {}
     if right is None:
@@ -254,7 +256,7 @@ def with_step_metrics(credit: Credit, judged: Sequence[Sequence[Judged]], group_
     return replace(credit, metrics={**kept, **seen})
 
 
-def _undecided(steps: Sequence[Judged]) -> float | None:
+def _mean_undecided(steps: Sequence[Judged]) -> float | None:
     """Returns the mean value of the steps after which a move is left; None without any."""
     values = [step.value for step in steps if not step.finished]
     return sum(values) / len(values) if values else None

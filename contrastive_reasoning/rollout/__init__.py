@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from contrastive_reasoning.lazy import lazily
+from contrastive_reasoning.lazy import lazy_getattr
 
 if TYPE_CHECKING:
     from contrastive_reasoning.rollout.batch import FinishReason, RolloutBatch
@@ -12,4 +12,4 @@ if TYPE_CHECKING:
     from contrastive_reasoning.rollout.sampling import Sampling, Seed
     from contrastive_reasoning.rollout.spans import token_bytes, token_spans, tokens_of_span
 
-__getattr__ = lazily(__name__)
+__getattr__ = lazy_getattr(__name__)

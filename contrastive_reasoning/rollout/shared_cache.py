@@ -210,7 +210,7 @@ class SharedCache:
         with torch.autocast(query.device.type, enabled=False):
             keys, values = self._write(layer, key, value)
             grouped = (query * scaling).to(keys.dtype).reshape(len(query), key.shape[1], -1, query.shape[-1])
-            own, own_weight = _attended(grouped, keys, values, self.own_bias)
+            own, own_weight = _attend(grouped, keys, values, self.own_bias)
             seen = self._with_prompt(layer, grouped, own, own_weight)
         return seen.reshape(query.shape).to(query.dtype)
 
@@ -240,7 +240,7 @@ class SharedCache:
         return torch.addcmul(prompt, self.layout.scatter(weights[..., -1:]).to(own.dtype), own)
 
 
-def _attended(
+def _attend(
     query: Float[Tensor, "b K r d"],
     keys: Float[Tensor, "b K t d"],
     values: Float[Tensor, "b K t d"],

@@ -165,7 +165,8 @@ def visible_tokens(tokenizer: PreTrainedTokenizerBase, ids: Sequence[int]) -> li
     table = token_bytes(tokenizer)
     pieces = [table[i].decode("utf-8", "surrogateescape") if i < len(table) else "" for i in ids]
     return [
-        "".join(map(_character, piece)) if piece else _named(tokenizer, i) for piece, i in zip(pieces, ids, strict=True)
+        "".join(map(_character, piece)) if piece else _token_name(tokenizer, i)
+        for piece, i in zip(pieces, ids, strict=True)
     ]
 
 
@@ -178,6 +179,6 @@ def _character(character: str) -> str:
     return f"⟨U+{number:04X}⟩" if unicodedata.category(character) in UNSEEN else character
 
 
-def _named(tokenizer: PreTrainedTokenizerBase, token: int) -> str:
+def _token_name(tokenizer: PreTrainedTokenizerBase, token: int) -> str:
     name = tokenizer.convert_ids_to_tokens(token) if token < len(tokenizer) else None
     return f"⟨{''.join(map(_character, str(name)))}⟩" if name else f"⟨token {token}⟩"

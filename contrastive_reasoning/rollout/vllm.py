@@ -97,7 +97,7 @@ class VLLMEngine:
         check_log_probs(report.logprobs_mode, sampling)
         drawn = on_every_rank(lambda: self._draw(policy, problems, requests, sampling, seed, written))
         on_first_rank(self._done)
-        rollouts = _filled(drawn, requests, policy).batch(policy, problems, requests, sampling)
+        rollouts = _fill_rows(drawn, requests, policy).batch(policy, problems, requests, sampling)
         if not pooled:
             return rollouts
         states = pooled_states(policy, requests, rollouts, max_batch_tokens=self.max_batch_tokens)
@@ -188,7 +188,7 @@ def request_body(
     }
 
 
-def _filled(drawn: Sequence[Drawn], requests: Requests, policy: CausalLMPolicy) -> Completions:
+def _fill_rows(drawn: Sequence[Drawn], requests: Requests, policy: CausalLMPolicy) -> Completions:
     completions = Completions(len(requests), int(requests.limits.max()), policy.device)
     for row, completion in enumerate(drawn):
         length = len(completion.ids)
@@ -236,7 +236,7 @@ class AnswerReader:
         if not isinstance(choices, list) or not all(isinstance(choice, Mapping) for choice in choices):
             raise ServerError(f"the server's answer has no list of choices: {str(answer)[:200]}")
         if sorted(str(choice.get("index")) for choice in choices) != sorted(map(str, range(group_size))):
-            raise ServerError(f"{group_size} completions were asked for, the server answered with {len(choices)}")
+            raise ServerError(f"{group_size} completions were requested, the server returned {len(choices)}")
         in_order = sorted(choices, key=lambda choice: choice["index"])
         return [self._drawn(choice, prompt, limit, begun) for choice in in_order]
 

@@ -205,7 +205,7 @@ class JSONServer:
         try:
             return json.loads(content) if content else None
         except ValueError as error:
-            raise ServerError(f"{self.url}{path} answered what is no JSON: {shown!r}") from error
+            raise ServerError(f"{self.url}{path} returned text that is not JSON: {shown!r}") from error
 
 
 Outcome = TypeVar("Outcome")

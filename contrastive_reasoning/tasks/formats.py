@@ -261,7 +261,7 @@ def _messages_in(row: Row, column: str) -> tuple[Sequence[Mapping[str, Any]], li
     """Returns the messages of a column, and their roles."""
     messages = value_at(row, column)
     if not isinstance(messages, list | tuple) or not all(isinstance(message, dict) for message in messages):
-        raise BadRow("the messages are no list of {role, content}")
+        raise BadRow("the messages are not a list of {role, content}")
     return messages, [message.get("role") for message in messages]
 
 

@@ -94,7 +94,7 @@ def verdict(function: Callable[..., Any], line: str) -> tuple[str, str]:
     value = as_python(function(*unpack(line)))
     if isinstance(value, str):
         reason = first_words(value)
-        return (WRONG, reason) if reason else (ERROR, "returned an empty text, which is no reason")
+        return (WRONG, reason) if reason else (ERROR, "returned an empty text, which is not a reason")
     if not isinstance(value, Real):
         return ERROR, f"returned {type(value).__name__}, not true, false, a number from 0 to 1, or a reason"
     if not 0 <= float(value) <= 1:

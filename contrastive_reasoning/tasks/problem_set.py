@@ -241,16 +241,16 @@ def _problems(problem_set: ProblemSet, split: Split) -> tuple[Problem, ...]:
     if split == "test" and problem_set.own_rows("test"):
         return _read(problem_set, "test").problems
     if split == "validation" and problem_set.own_rows("validation"):
-        return _unreserved(problem_set, "validation", by=("test",))
+        return _drop_reserved(problem_set, "validation", by=("test",))
     if not problem_set.own_rows("train"):
         return ()
-    pool = _unreserved(problem_set, "train", by=("test", "validation"))
+    pool = _drop_reserved(problem_set, "train", by=("test", "validation"))
     parts = _split_off(problem_set, frozenset(map(question_key, pool)))
     return tuple([problem for problem in pool if parts.get(question_key(problem), "train") == split])
 
 
 @lru_cache(maxsize=64)
-def _unreserved(problem_set: ProblemSet, split: Split, *, by: tuple[Split, ...]) -> tuple[Problem, ...]:
+def _drop_reserved(problem_set: ProblemSet, split: Split, *, by: tuple[Split, ...]) -> tuple[Problem, ...]:
     """The problems of a split whose questions do not occur in the rows of the splits ``by``.
 
     Raises:

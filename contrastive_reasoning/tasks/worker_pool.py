@@ -147,7 +147,7 @@ class WorkerPool:
         except WorkerGone as gone:
             return self._lose(worker, Reply(ERROR, f"worker ended with {gone}"))
         except (ValueError, TypeError):
-            return self._lose(worker, Reply(ERROR, "worker sent what is no reply"))
+            return self._lose(worker, Reply(ERROR, "worker sent something that is not a reply"))
         if reply is None:
             return {}
         if not worker.ready and reply.status != READY:

@@ -7,7 +7,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from contrastive_reasoning.objectives import Aggregation, ObjectiveInputs, ObjectiveOutputs
-from contrastive_reasoning.objectives.base import aggregated
+from contrastive_reasoning.objectives.base import aggregate
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,4 +21,4 @@ class Reinforce:
 
     def __call__(self, inputs: ObjectiveInputs) -> ObjectiveOutputs:
         losses = torch.where(inputs.mask, -inputs.advantages * inputs.log_probs, 0.0)
-        return ObjectiveOutputs(loss=aggregated(losses, inputs, self.aggregation))
+        return ObjectiveOutputs(loss=aggregate(losses, inputs, self.aggregation))

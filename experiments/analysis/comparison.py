@@ -56,7 +56,7 @@ class Request:
     sets: Sequence[str] | None = None
     """The columns; None: all sets that the runs have."""
     by: Sequence[str] | None = None
-    """Tags and parameters that define an arm; None: as many as separate runs with different settings."""
+    """Tags and parameters that define an arm; None: those needed to separate runs with different settings."""
     baseline: str | None = None
     """An arm's label, or a value that only one arm has; None: chosen by :func:`baselines_of`."""
     curve: str | None = None
@@ -107,13 +107,13 @@ def preregistration(tracker: Tracker, studies: Sequence[Study], *, alone: bool) 
         return NOTHING_FIXED
     from experiments.analysis.study_notes import notes_on_left_out  # slow: they compose today's configurations
     from experiments.schema import register
-    from experiments.studies.finished import counted, today
+    from experiments.studies.finished import counted_runs, today
 
     register()
     run_ids, notes = list[str](), list[str]()
     for study in studies:
         marks, missing = today(tracker, study)
-        runs, others = counted(tracker, study, marks, missing)
+        runs, others = counted_runs(tracker, study, marks, missing)
         run_ids += [run.run_id for run in runs]
         report = command_line("compare", study.called or study.name)
         notes.append(f"Of the study {study.name} the runs of today's configuration count; {report} shows its report.")
@@ -184,7 +184,7 @@ def baselines_of(arms: Sequence[ArmRuns], request: str | None) -> list[int | Non
 
 
 def possible_baselines(arms: Sequence[ArmRuns]) -> list[int]:
-    """The indices of arms with ``baseline`` in their label; if there are none, of arms whose reward is the verifier."""
+    """The indices of arms with ``baseline`` in their label; if there are none, those with the reward ``verifier``."""
     named = [place for place, arm in enumerate(arms) if "baseline" in arm.label]
     rewards = [{value_of(run, "reward") for run in arm.runs.values()} for arm in arms]
     verified = [place for place, reward in enumerate(rewards) if reward == {"verifier"}]

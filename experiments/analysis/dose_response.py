@@ -1,9 +1,9 @@
 """Dose and response: how well each arm's values ranked sibling steps in its own runs, and the arm's gain.
 
 The dose is the metric train/steps/auroc_siblings (contrastive_reasoning/rewards/shaping.py), averaged over a run's
-rollout batches and then over seeds. Its labels are the verifier's verdicts for every kind of value, so an oracle does
-not reach 1. The response is the gain over the baseline in the primary metric. Arms that value no steps have no dose. An
-arm or seed has no point if its dose or gain is not finite.
+rollout batches and then over seeds. Its labels are the verifier's verdicts for every kind of value, so even an oracle
+need not reach 1. The response is the gain over the baseline in the primary metric. Arms that value no steps have no
+dose. An arm or seed has no point if its dose or gain is not finite.
 
 In the picture, large points are arms, numbered from left to right as in the legend. Small points are single seeds.
 """

@@ -43,7 +43,7 @@ class CostCurve:
     def at(self, cost: float) -> float:
         """The value at ``cost``; raises ValueError for a cost that the run did not reach."""
         if cost > self.costs[-1]:
-            raise ValueError(f"the curve ends at {self.costs[-1]:g}, asked at {cost:g}")
+            raise ValueError(f"the curve ends at {self.costs[-1]:g}, requested at {cost:g}")
         after = bisect_left(self.costs, cost)
         if after == 0 or self.costs[after] == cost:
             return self.values[after]
@@ -83,7 +83,7 @@ def curve_of(values: Mapping[int, float], spent: Mapping[int, float], *, before:
 
 
 class MeanCurves:
-    """Computes means of chosen curves, each of which is evaluated only once, at the costs of all curves."""
+    """Computes means of chosen curves. Each curve is evaluated only once, at the costs of all curves."""
 
     def __init__(self, curves: Sequence[CostCurve]) -> None:
         self.costs = np.array(sorted({cost for curve in curves for cost in curve.costs}))
@@ -121,8 +121,8 @@ def time_to_target(
         c* = the least cost at which the mean curve of the arm's drawn seeds reaches the last value of the mean curve
              of the baseline's drawn seeds; ∞ if it never does
 
-    With few seeds it is too narrow, like every bootstrap (see :func:`nested_difference`). There is one curve per seed.
-    With ``same_seeds`` curve i of both sides has the same seed, and both are drawn together.
+    With few seeds the interval is too narrow, as for every bootstrap (see :func:`nested_difference`). There is one
+    curve per seed. With ``same_seeds``, curve i of both sides has the same seed, and both are drawn together.
     """
     generator, means, targets = np.random.default_rng(seed), MeanCurves(ours), MeanCurves(baseline)
     costs = np.full(resamples, np.inf)
@@ -136,7 +136,7 @@ def time_to_target(
 
 @dataclass(frozen=True, kw_only=True)
 class AtCost:
-    """The validation curve at equal cost, as the mean over seeds; for the baseline itself the comparisons are None."""
+    """The validation curve at equal cost, as the mean over seeds. The baseline itself has no gains and no interval."""
 
     cost: float
     """The cost that the arm and the baseline reached in every seed; it does not depend on other arms."""

@@ -17,7 +17,7 @@ from experiments.mlflow_sync import TrackedRun
 TEST, START = "test/", "start/"
 AVERAGE = f"{TEST}average/"
 MAIN = "main"
-"""The set whose metric names contain no set name."""
+"""The main set: the names of its metrics contain no set name."""
 SAMPLED, GREEDY = "test/verifier/accuracy_sampled", "test/verifier/accuracy"
 
 
@@ -68,7 +68,7 @@ def columns_of(
 
 
 def default_metric(runs: Sequence[TrackedRun]) -> str:
-    """The metric of the published figures that the runs' suite names, if a run has it, so that they can be compared.
+    """The metric of the published figures for the runs' suite, if a run has it, so that the two can be compared.
 
     Else success of sampled completions, or of greedy ones if only they were tested.
     """
@@ -85,7 +85,7 @@ def has_metric(runs: Sequence[TrackedRun], metric: str) -> bool:
 
 
 def published_beside(runs: Sequence[TrackedRun], metric: str) -> PublishedTable | None:
-    """The table that the suite of all these runs names; None if there is none, or if its metric is another."""
+    """The published table of all these runs' suite; None if there is no common table, or if it has another metric."""
     name, printed = _published_of(runs)
     return published_table(name) if printed == metric else None
 

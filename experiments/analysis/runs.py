@@ -20,7 +20,7 @@ BEGUN_FROM = ("policy.pretrained", "reference.pretrained")
 """Parameters that name the policy from which a run begins; the reference of a KL penalty is the same policy."""
 FIRST_AXES = ("experiment", "arm", "scale", "family", "task", "objective", "advantage", "reward", "critic", "loss")
 NO_AXES = ("seed", "git_sha", "key", "kind", "sweep", "method", "problems")
-"""Tags that never define an arm, unless requested."""
+"""Tags that define an arm only if requested."""
 TRAINING_STAGES = ("grpo", "critic", "warm_start")
 """Stages in the order in which a metric is looked up."""
 Stages = Mapping[str, TrackedRun]
@@ -57,7 +57,7 @@ def finished_runs(tracker: Tracker, names: Sequence[str]) -> list[TrackedRun]:
     """The finished runs of these experiments, oldest first, with the evaluation metrics of their stages.
 
     Raises:
-        Refused: for an experiment that MLflow does not have, or of which no run has finished.
+        Refused: if MLflow does not have an experiment, or if an experiment has no finished run.
     """
     known = tracker.experiments()
     for name in names:

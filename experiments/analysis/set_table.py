@@ -203,7 +203,7 @@ class SetTable:
                 yield [f"published: {what}", "", *(f"{printed[n]:{form}}" if n in printed else "" for n in names)]
 
     def _line(self, label: str, estimates: Mapping[str, SeedEstimate], *, seeds: int | None = None) -> list[str]:
-        """A line with a cell for each column; ``seeds``: the number of the arm's line, if this one does not show it."""
+        """A line with a cell for each column; ``seeds``: the arm's number of seeds, if the line does not show it."""
         most = max((estimate.n for estimate in estimates.values()), default=0) if seeds is None else seeds
         found = [estimates.get(column.name) for column in self.columns]
         cells = ["" if estimate is None else self._written(estimate, seeds=most) for estimate in found]

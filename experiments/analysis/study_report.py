@@ -46,8 +46,8 @@ def report(
 ) -> list[str]:
     """Writes the report into a folder below ``output``, logs it and prints its table.
 
-    Returns the verdict, the caption and the notes. ``marks`` are those of the runs that count, and ``missing`` is as in
-    :class:`experiments.studies.finished.Today`.
+    Returns the verdict, the caption, the notes and where the report was written. ``marks`` are those of the runs that
+    count. ``missing`` is as in :class:`experiments.studies.finished.Today`.
 
     Raises:
         StudyError: if there is nothing to compare.

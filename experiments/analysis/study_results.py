@@ -18,7 +18,7 @@ from experiments.analysis.evaluation_sets import GREEDY
 from experiments.analysis.runs import Stages, stages_below, value_of, with_measured
 from experiments.config.hints import did_you_mean
 from experiments.mlflow_sync import TrackedRun, Tracker
-from experiments.studies.finished import Mark, counted
+from experiments.studies.finished import Mark, counted_runs
 from experiments.studies.plan import SETTING, Study, StudyError
 
 Cost = Literal["tokens", "seconds"]
@@ -104,10 +104,10 @@ def read_results(
     in :class:`experiments.studies.finished.Today`.
 
     Raises:
-        StudyError: if the baseline has no such run, if a run lacks its stages, its test problems or the study's curve,
-            or if runs were tested on different problems.
+        StudyError: if the baseline has no such run, or if runs were tested on different problems. Also if a run lacks
+            its stages, its test problems or the study's curve.
     """
-    runs, _ = counted(tracker, study, marks, missing or {})
+    runs, _ = counted_runs(tracker, study, marks, missing or {})
     newest = {(run.tags["arm"], run.tags["seed"]): run for run in runs}
     stages, baseline = stages_below(tracker, [study.name]), study.primary.baseline
     arms = []
@@ -155,12 +155,12 @@ def _read(tracker: Tracker, study: Study, run: TrackedRun, stages: Stages) -> Se
     trained = [stages[name] for name in ("critic", "grpo") if name in stages]
     return SeedResult(
         run=run,
-        threads=_recorded(trained, "threads"),
-        processors=_recorded(trained, "processor"),
-        commits=_recorded(stages.values(), "git_sha") or [value_of(run, "git_sha")],
+        threads=_recorded_values(trained, "threads"),
+        processors=_recorded_values(trained, "processor"),
+        commits=_recorded_values(stages.values(), "git_sha") or [value_of(run, "git_sha")],
         problems=[row["problem"] for row in rows],
         greedy=[float(row["status"] == "ok") for row in rows],
-        drawn=_drawn(rows),
+        drawn=_sample_counts(rows),
         curves=curves,
         spent=spent,
         critic_seconds=critic_seconds,
@@ -168,7 +168,7 @@ def _read(tracker: Tracker, study: Study, run: TrackedRun, stages: Stages) -> Se
     )
 
 
-def _recorded(stages: Iterable[TrackedRun], name: str) -> list[str]:
+def _recorded_values(stages: Iterable[TrackedRun], name: str) -> list[str]:
     """Values of a parameter that the stages recorded when they ran, perhaps as part of another run."""
     return sorted({stage.params.get(name, "") for stage in stages} - {""})
 
@@ -187,7 +187,7 @@ def _critic_seconds(run: TrackedRun, stage: TrackedRun | None) -> float | None:
     return 0.0 if stage is None else stage.metrics.get(f"{SPENT}seconds")
 
 
-def _drawn(rows: Sequence[Mapping[str, Any]]) -> list[tuple[int, int]] | None:
+def _sample_counts(rows: Sequence[Mapping[str, Any]]) -> list[tuple[int, int]] | None:
     """Parses ``3/8`` as (3, 8). The column is empty here if it exists only for another setting; returns None then."""
     written = [row.get("samples_correct") for row in rows]
     if None in written:

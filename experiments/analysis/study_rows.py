@@ -75,7 +75,7 @@ class ArmRow:
     auroc_siblings: Mapping[str, float]
     """Seed → how well the step values ranked siblings; empty for an arm that values no steps."""
     other_settings: Mapping[str, Mapping[str, float]]
-    """Setting → seed → greedy success, in the suite's settings beside ``main`` in which all runs were tested."""
+    """Setting → seed → greedy success, in the suite's settings other than ``main`` in which all runs were tested."""
     run_ids: Sequence[str]
 
 

@@ -70,14 +70,14 @@ def cost_to_baseline(at: AtCost | None, *, brief: bool) -> str:
     """``5,000 [3,200, not reached] (12% of draws never)``"""
     if at is None:
         return ABSENT
-    value, interval = _reached(at.to_baseline), at.time_to_target
+    value, interval = _format_cost(at.to_baseline), at.time_to_target
     if brief or interval is None:
         return value
     never = f" ({100 * interval.never:.0f}% of draws never)" if interval.never else ""
-    return f"{value} [{_reached(interval.low)}, {_reached(interval.high)}]{never}"
+    return f"{value} [{_format_cost(interval.low)}, {_format_cost(interval.high)}]{never}"
 
 
-def _reached(cost: float) -> str:
+def _format_cost(cost: float) -> str:
     return "not reached" if math.isinf(cost) else f"{cost:,.0f}"
 
 
@@ -109,7 +109,7 @@ def caption_of(study: Study, rows: Sequence[ArmRow]) -> str:
 
 
 def other_settings_table(study: Study, rows: Sequence[ArmRow]) -> Table | None:
-    """Greedy success in the suite's settings beside ``main``; None if the baseline was tested in no other.
+    """Greedy success in the suite's settings other than ``main``; None if the baseline was tested only in ``main``.
 
     It is not part of the verdict: the primary metric is of ``main``.
     """
@@ -151,9 +151,9 @@ def _record(study: Study, row: ArmRow) -> dict[str, object]:
         "auroc_siblings": fmean(aurocs) if aurocs else None,
         "auroc_siblings_min": min(aurocs, default=None),
         "auroc_siblings_max": max(aurocs, default=None),
-        "pass_at": _listed(row.pass_at),
-        **{f"pass_at_delta{end}": _listed(found) for end, found in pass_gain.items()},
-        "elsewhere": _listed({name: fmean(by_seed.values()) for name, by_seed in row.other_settings.items()}),
+        "pass_at": _format_list(row.pass_at),
+        **{f"pass_at_delta{end}": _format_list(found) for end, found in pass_gain.items()},
+        "elsewhere": _format_list({name: fmean(by_seed.values()) for name, by_seed in row.other_settings.items()}),
         "run_ids": " ".join(row.run_ids),
     }
 
@@ -162,7 +162,7 @@ def _ends(name: str, estimate: Estimate | None) -> dict[str, float | None]:
     return {name + end: estimate and estimate[place] for place, end in enumerate(ENDS)}
 
 
-def _listed(found: Mapping[str, float]) -> str:
+def _format_list(found: Mapping[str, float]) -> str:
     return " ".join(f"{name}:{value}" for name, value in found.items())
 
 

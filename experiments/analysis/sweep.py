@@ -52,7 +52,7 @@ def summarise_points(
         return [f"no job left any of {', '.join(primary)}: no table"] if metrics else []
     metric = max(primary, key=lambda name: counts[name])
     points = points_of(values, metrics, metric)
-    charted = _charted(values, metrics)
+    charted = _points_by_metric(values, metrics)
     keys = list(dict.fromkeys(key for swept in values.values() for key in swept if key != SEED))
     write_text(folder / CSV, as_csv(_records(keys, metric, points)))
     table = _table(keys, metric, points, charted.get(TOKENS, ()))
@@ -65,7 +65,9 @@ def summarise_points(
     return [f"Written: {path}" for path in (*written, *_draw_all(folder, points, metric, charted))]
 
 
-def _charted(values: Mapping[int, Values], metrics: Mapping[int, Mapping[str, float]]) -> dict[str, list[Point]]:
+def _points_by_metric(
+    values: Mapping[int, Values], metrics: Mapping[int, Mapping[str, float]]
+) -> dict[str, list[Point]]:
     """The points of each metric of ``CHARTED``, in its order, if it has at least two distinct finite values."""
     logged = dict.fromkeys(name for found in metrics.values() for name in found)
     names = dict.fromkeys(name for pattern in CHARTED for name in sorted(logged) if fnmatchcase(name, pattern))

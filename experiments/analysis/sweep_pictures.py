@@ -107,9 +107,9 @@ def _draw_line(axes: Axes, line: Mapping[float, Sequence[float]], label: str, in
 def draw_heat_map(points: Sequence[Point], *, metric: str) -> Figure | None:
     """Draws the mean at each point.
 
-    The columns are the values of one key: a numeric one if there is any, and then the one with the most values. The
-    rows are the combinations of the others. A point that lacks a key, for example a temperature, has its own row. None
-    if fewer than two keys vary, no mean is finite, or there are more than ``MOST_ROWS`` rows.
+    The columns are the values of one key: of the numeric keys, or else of all, the one with the most values. The rows
+    are the combinations of the others. A point that lacks a key, for example a temperature, has its own row. Returns
+    None if fewer than two keys vary, no mean is finite, or there are more than ``MOST_ROWS`` rows.
     """
     keys = dict.fromkeys(key for point in points for key in point.values)
     values = {key: {point.values.get(key, "") for point in points} for key in keys}

@@ -46,7 +46,7 @@ def parse(lines: Sequence[str]) -> list[Override]:
 
 
 @lru_cache(maxsize=256)
-def composed(*lines: str) -> DictConfig:
+def compose_lines(*lines: str) -> DictConfig:
     """Composes the configuration of these overrides. It is read-only; Hydra must be initialised.
 
     Jobs of a sweep, seeds and many arms of a study share their choices of groups. Composing the groups takes most of
@@ -56,7 +56,7 @@ def composed(*lines: str) -> DictConfig:
     values = [override for override in overrides if _only_sets_a_value(override)]
     if not values:
         return compose("config", list(lines))
-    config = deepcopy(composed(*(override.input_line or "" for override in overrides if override not in values)))
+    config = deepcopy(compose_lines(*(override.input_line or "" for override in overrides if override not in values)))
     for override in values:
         OmegaConf.update(config, override.key_or_group, override.value(), merge=True)
     return config
@@ -77,7 +77,7 @@ def options(group: str, kind: ObjectType = ObjectType.CONFIG) -> list[str]:
 
 def forget_compositions() -> None:
     """Clears both caches, because the search path may have changed."""
-    composed.cache_clear()
+    compose_lines.cache_clear()
     options.cache_clear()
 
 

@@ -16,8 +16,8 @@ from experiments.config.folders import EMBEDDED, EMBEDDED_FOLDER, experiment_nam
 from experiments.config.hints import did_you_mean
 from experiments.config.whole import flaws
 from experiments.schema import STAGES
-from experiments.system.files import name_flaw, quoted
-from experiments.system.launch import launched, world_size
+from experiments.system.files import name_flaw, quote_name
+from experiments.system.launch import is_launched, world_size
 from experiments.system.secrets import secret_finder
 
 SECRET = "holds the environment's"
@@ -88,7 +88,7 @@ def _contradictions(config: DictConfig) -> Iterator[str]:
         yield f"{found[0]}: {found[1]}"
     for key in ("name", "arm"):  # each names a folder of the outputs and of the tracker, and a log file
         if config[key] is not None and (flaw := name_flaw(config[key])):
-            yield f"{key}={quoted(config[key])} {flaw}"
+            yield f"{key}={quote_name(config[key])} {flaw}"
     if "\x00" in config.output_dir:
         yield "output_dir holds a NUL, which no path may"
     secret_in = secret_finder()
@@ -200,10 +200,10 @@ def _impossible_devices(config: DictConfig) -> Iterator[str]:
         yield f"trainer.num_nodes must be a whole number of at least 1, got {nodes}"
         return
     ranks = count * nodes
-    if launched() and world_size() != ranks:
+    if is_launched() and world_size() != ranks:
         wanted = f"trainer.devices={devices} and trainer.num_nodes={nodes} are {ranks}"
         yield f"{world_size()} ranks were started, but {wanted}"
-    if nodes > 1 and not launched():
+    if nodes > 1 and not is_launched():
         yield f"trainer.num_nodes={nodes}: start the run by torchrun on every node, see docs/gpus_and_clusters.md"
     if "grpo" not in config.stages:
         return

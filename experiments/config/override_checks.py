@@ -16,7 +16,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from experiments.config.composition import (
     JOB_MODE,
-    composed,
+    compose_lines,
     dotted_keys,
     forget_compositions,
     groups,
@@ -89,7 +89,7 @@ def _command_error(lines: Sequence[str], multirun: bool, loads: bool) -> str | N
         if override.is_sweep_override() and not multirun:
             return (
                 f"{line}: several values, and this is a single run; to run each of them use "
-                f"{command_line('sweep')}, for one value that holds a comma quote it: {_quoted(line)}"
+                f"{command_line('sweep')}, for one value that holds a comma quote it: {_quote(line)}"
             )
         if escape := next((escape for escape in ESCAPES if escape in line), None):
             return (
@@ -110,8 +110,8 @@ def _grammar_error(line: str, reason: str) -> str:
     refused = [c for c in dict.fromkeys(value) if not c.isalnum() or not c.isascii() if not _parses(f"{key}=a{c}b")]
     if equals and refused and _parses(_with_quotes(line)):
         named = " ".join("a line break" if c == "\n" else c for c in refused)
-        return f"{line}: the value holds {named}, which must be quoted: {_quoted(line)} (Hydra: {reason})"
-    return f"{line!r} is no valid override: write key=value (Hydra: {reason})"
+        return f"{line}: the value holds {named}, which must be quoted: {_quote(line)} (Hydra: {reason})"
+    return f"{line!r} is not a valid override: write key=value (Hydra: {reason})"
 
 
 def _parses(line: str) -> bool:
@@ -126,7 +126,7 @@ def _with_quotes(line: str) -> str:
     return f"{key}={QuotedString(text=value, quote=Quote.double).with_quotes()}"
 
 
-def _quoted(line: str) -> str:
+def _quote(line: str) -> str:
     """Quotes the value of an override for Hydra and the whole override for a shell."""
     return shlex.quote(_with_quotes(line))
 
@@ -167,10 +167,10 @@ def _run_error(overrides: Sequence[Override], loads: bool) -> str | None:
         wrong = _first(_mark_error(override) for override in ours) or _first(_choice_error(o) for o in chosen)
         if wrong is not None:
             return wrong
-        base = composed(*map(_line, chosen))
+        base = compose_lines(*map(_line, chosen))
         if (wrong := _first(_key_error(base, override) for override in keys)) is not None:
             return wrong
-        whole = composed(*map(_line, ours))
+        whole = compose_lines(*map(_line, ours))
         return _exchange_error(chosen, whole) or contradiction(whole) or (missing_model(whole) if loads else None)
     except yaml.YAMLError as error:
         return one_line(error)
@@ -208,7 +208,7 @@ def _composition_error(error: BaseException) -> str:
     reason = text.removeprefix(place)
     if key and f"Key '{key.rpartition('.')[2]}'" in reason:
         if not key.startswith("hydra"):
-            known = dotted_keys(composed())
+            known = dotted_keys(compose_lines())
             roots = {name for name in known if "." not in name}
             return f"{place}{key}: no such key; {did_you_mean(key, known, names=roots)}"
         near = nearest(key, dotted_keys(compose("config", return_hydra_config=True)))
@@ -222,7 +222,9 @@ def _exchange_error(chosen: Sequence[Override], whole: DictConfig) -> str | None
     experiment = next((_line(override) for override in chosen if override.key_or_group == "experiment"), None)
     for key in unread_keys(whole) if experiment is not None else ():
         for exchanged in (override for override in chosen if override.key_or_group == key.partition(".")[0]):
-            if key in dotted_keys(composed(*(_line(override) for override in chosen if override is not exchanged))):
+            if key in dotted_keys(
+                compose_lines(*(_line(override) for override in chosen if override is not exchanged))
+            ):
                 return (
                     f"{_line(exchanged)}: {experiment} sets {key}, which {_line(exchanged)} does not take; "
                     "choose an experiment that does not set it"

@@ -51,19 +51,19 @@ def _locate(target: str) -> tuple[str, Definition] | None:
     for end in range(len(parts) - 1, 0, -1):
         module = ".".join(parts[:end])
         if (source := _source(module)) is not None:
-            return _defined(module, source.body, parts[end:])
+            return _find_definition(module, source.body, parts[end:])
     return None
 
 
-def _defined(module: str, body: Sequence[ast.stmt], names: Sequence[str]) -> tuple[str, Definition] | None:
+def _find_definition(module: str, body: Sequence[ast.stmt], names: Sequence[str]) -> tuple[str, Definition] | None:
     """Finds a name that a module defines or re-exports, or a method of a class."""
     name, *inner = names
     for statement in reversed([*_statements(body)]):  # the last definition wins
         if isinstance(statement, Definition) and statement.name == name:
             if not inner:
                 return module, statement
-            return _defined(module, statement.body, inner) if isinstance(statement, ast.ClassDef) else None
-        if (dotted := _imported(module, statement, name)) is not None:
+            return _find_definition(module, statement.body, inner) if isinstance(statement, ast.ClassDef) else None
+        if (dotted := _import_target(module, statement, name)) is not None:
             return _locate(".".join([dotted, *inner]))
     return None
 
@@ -74,7 +74,7 @@ def _statements(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
         yield from _statements([*statement.body, *statement.orelse]) if isinstance(statement, ast.If) else [statement]
 
 
-def _imported(module: str, statement: ast.stmt, name: str) -> str | None:
+def _import_target(module: str, statement: ast.stmt, name: str) -> str | None:
     """Returns the dotted name that an import statement binds to ``name``; None if it binds none."""
     if isinstance(statement, ast.Import):
         return next((alias.name for alias in statement.names if (alias.asname or alias.name) == name), None)
@@ -123,7 +123,7 @@ def _of_class(module: str, definition: ast.ClassDef) -> Signature | None:
 def _of_base(module: str, base: ast.expr) -> Signature | None:
     source = _source(module)
     names = ast.unparse(base.value if isinstance(base, ast.Subscript) else base).split(".")
-    found = _defined(module, source.body, names) if source is not None else None
+    found = _find_definition(module, source.body, names) if source is not None else None
     if found is None:
         return NO_ARGUMENTS if names[-1] in NO_CONSTRUCTOR else None
     where, definition = found

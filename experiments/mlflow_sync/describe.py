@@ -106,7 +106,7 @@ def describe(folder: Path) -> list[RunDescription]:
 
 
 def _problems(stages: Sequence[tuple[str, Path, Mapping[str, Any]]]) -> dict[str, str]:
-    """Returns the tag ``problems``, as the evaluation recorded it: what ``test/…`` metrics without a set are of.
+    """Returns the tag ``problems``: what the evaluation recorded as the problems of ``test/…`` metrics without a set.
 
     For gsm8k these can be generated stories.
     """

@@ -107,7 +107,7 @@ class FolderSync:
             if status != sent.status:
                 if run.kind == "experiment" and status != "RUNNING":
                     self.tracker.log_metrics(sent.run_id, headline_metrics(self.folder))
-                self.tracker.set_status(sent.run_id, status, end=_ended(run))
+                self.tracker.set_status(sent.run_id, status, end=_end_time(run))
                 sent.status = status
             self._remember()
 
@@ -122,7 +122,7 @@ class FolderSync:
                     run_id = self.tracker.create_run(
                         experiment,
                         name=run.name,
-                        start=_started(run.folder),
+                        start=_start_time(run.folder),
                         tags={**run.tags, "key": run.key, "kind": run.kind},
                         parent=above and above.run_id,
                     )
@@ -143,7 +143,7 @@ class FolderSync:
             places += [(sweep, pattern) for pattern in SWEEP_RESULTS]
         for folder, pattern in places:
             for path in sorted(folder.glob(pattern)):
-                if _changed(path, folder, sent):
+                if _has_changed(path, folder, sent):
                     self.tracker.log_file(sent.run_id, path, _place(path, folder))
                     if run.kind == "sweep" and path.name == SWEEP_NOTE:
                         pictures = sorted(picture.name for picture in folder.glob("*.png"))
@@ -160,7 +160,7 @@ class FolderSync:
         """Sends each table as one, with the rows of all steps, so that MLflow's page can filter by step."""
         for folder in sorted({path.parent for path in run.folder.glob("tables/**/*.json")}):
             files = sorted(folder.glob("*.json"), key=lambda path: int(path.stem))
-            if any([_changed(path, run.folder, sent) for path in files]):
+            if any([_has_changed(path, run.folder, sent) for path in files]):
                 tables = ((int(path.stem), json.loads(path.read_text(encoding="utf-8"))) for path in files)
                 rows = [{"step": step, **row} for step, table in tables for row in table]
                 self.tracker.log_table(sent.run_id, folder.relative_to(run.folder / "tables").as_posix(), rows)
@@ -194,14 +194,14 @@ def _place(path: Path, folder: Path) -> str:
     return path.parent.relative_to(folder).as_posix().removeprefix(".")
 
 
-def _changed(path: Path, folder: Path, sent: Sent) -> bool:
+def _has_changed(path: Path, folder: Path, sent: Sent) -> bool:
     """Whether a file changed since it was last sent. Marks it as sent; a failed pass discards the mark."""
     name, now = path.relative_to(folder).as_posix(), path.stat().st_mtime_ns
     before, sent.files[name] = sent.files.get(name), now
     return before != now
 
 
-def _started(folder: Path) -> float:
+def _start_time(folder: Path) -> float:
     """Start of a run: the time of its first metric, else when its configuration was written, else now."""
     if (first := next(complete_lines(folder), None)) is not None:
         return first[0].time
@@ -209,7 +209,7 @@ def _started(folder: Path) -> float:
     return config.stat().st_mtime if config.exists() else time.time()
 
 
-def _ended(run: RunDescription) -> float:
+def _end_time(run: RunDescription) -> float:
     """End of a run: as its files record, else when its closing file was written, else its last metric, else now."""
     if run.ended is not None:
         return run.ended
@@ -344,4 +344,4 @@ def missing_from_mlflow(folders: Sequence[Path], log: Path) -> str:
     if failed:
         reason = failed[-1].partition(NOT_ALL)[2][1:-1] or failed[-1]
     command = shlex.join(["python", *COMMAND, *map(str, folders)])
-    return f"MLflow has not everything yet; to send the rest: {command}\n  {reason}"
+    return f"MLflow does not have everything yet; to send the rest: {command}\n  {reason}"

@@ -22,7 +22,7 @@ from rich.table import Table
 from contrastive_reasoning.policies.pass_cost import DecoderSize, learning_flops, reading_flops, work_of
 from experiments.plan.learner import MILD_TO_STRONG, Sharding, by_name, sharding_of
 from experiments.plan.rollouts import Rollouts
-from experiments.plan.stages import CONTEXT, SLACK, Experiment, Moment, experiment_of, uncounted
+from experiments.plan.stages import CONTEXT, SLACK, Experiment, Moment, assumptions, experiment_of
 from experiments.system.devices import host_memory
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ def _page(config: Any, trainer: str, node: Mapping[str, Any], options: Options) 
             yield _verdict(plan, sharding, options.gpu_memory)
     if "grpo" in config.stages:
         yield from _work_lines(plan, sharding, options)
-    yield from (f"note: {sentence}" for sentence in uncounted(plan))
+    yield from (f"note: {sentence}" for sentence in assumptions(plan))
 
 
 def _millions(parameters: int) -> str:

@@ -75,21 +75,21 @@ def fullest_microbatch(rollouts: Rollouts, shape: ModelShape, *, problems: int) 
     def tokens(lengths: Lengths) -> int:
         return lengths.packed if packing_pays(lengths, Sizes.of(shape)) else lengths.padded
 
-    def filled(groups: int, rows: int, completion: int) -> Lengths:
+    def full_rows(groups: int, rows: int, completion: int) -> Lengths:
         return even_lengths(groups, rows, prompt=rollouts.prompt_tokens, completion=completion)
 
     # counted in groups, each with its prompt, or in rows of one group, which share a prompt
-    whole = tokens(filled(1, size, longest)) <= budget
+    whole = tokens(full_rows(1, size, longest)) <= budget
     extents = [(count, size) if whole else (1, count) for count in range(1, (problems if whole else size) + 1)]
     count = 1
-    while count < len(extents) and tokens(filled(*extents[count], longest)) <= budget:
+    while count < len(extents) and tokens(full_rows(*extents[count], longest)) <= budget:
         count += 1
-    full = filled(*extents[count - 1], longest)
+    full = full_rows(*extents[count - 1], longest)
     if count == len(extents):
         return full
     groups, rows = extents[count]
     shorter = (budget - groups * rollouts.prompt_tokens) // (groups * rows)
-    if shorter < 1 or tokens(more := filled(groups, rows, shorter)) > budget:
+    if shorter < 1 or tokens(more := full_rows(groups, rows, shorter)) > budget:
         return full
     return max(full, more, key=tokens)
 

@@ -239,7 +239,7 @@ MOMENTS: dict[str, Callable[[Experiment, Sharding], list[Moment]]] = {
 }
 
 
-def uncounted(plan: Experiment) -> Iterator[str]:
+def assumptions(plan: Experiment) -> Iterator[str]:
     """Yields one sentence for each thing that the figures leave out or assume."""
     config = plan.config
     if plan.rollouts.assumed:

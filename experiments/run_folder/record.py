@@ -64,7 +64,7 @@ def _new_run(config: DictConfig, overrides: Sequence[str], about: Mapping[str, s
     resolved: Any = OmegaConf.to_container(config, resolve=True)
     write_yaml(folder / "config.yaml", {**resolved, "git_sha": git_sha()})
     write_json(folder / ENVIRONMENT, environment())
-    write_text(folder / INSTALLED, installed())
+    write_text(folder / INSTALLED, installed_packages())
     if HydraConfig.initialized():
         hydra = HydraConfig.get()
         choices = {
@@ -166,7 +166,7 @@ def processor() -> str:
     return next(iter(names), "") or platform.processor() or platform.machine()
 
 
-def installed() -> str:
+def installed_packages() -> str:
     """Returns a lock file for ``pip install -r``: one package per line, without this project.
 
     A local build is in a comment, because no index has it: ``torch==2.13.0  # 2.13.0+cpu``.

@@ -26,7 +26,7 @@ from contrastive_reasoning.tasks.base import Problem, Step, Task, Verdict
 from contrastive_reasoning.tasks.countdown import CountdownTask
 from experiments.assemble import build
 from experiments.cli.arguments import USAGE_ERROR, split_own_keys
-from experiments.config.composition import composed
+from experiments.config.composition import compose_lines
 from experiments.config.folders import take_config_dir
 from experiments.config.override_checks import override_error
 from experiments.schema import Root, register
@@ -155,7 +155,7 @@ def main(arguments: Sequence[str]) -> int:
         if (error := override_error([*BASE, *overrides], multirun=False, loads=True)) is not None:
             raise ValueError(error)
         with initialize_config_module("conf", version_base="1.3"):
-            config = composed(*BASE, *overrides)
+            config = compose_lines(*BASE, *overrides)
         asked = question(build(config, "task"), prompt=options.prompt, answer=options.answer, seed=config.seed)
         from experiments.sample.completions import draw_and_show  # slow import, after the checks
 

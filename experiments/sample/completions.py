@@ -125,7 +125,7 @@ def trained_critic(folder: Path, config: DictConfig) -> CriticReward:
         raise ValueError(f"critic={folder}: no critic there ({DESCRIPTION} is missing)")
     described = read_description(place).get("config")
     if foreign := next(foreign_parts(described), None):
-        raise ValueError(f"critic={folder}: {DESCRIPTION} names {foreign}, which is no part of a critic")
+        raise ValueError(f"critic={folder}: {DESCRIPTION} names {foreign}, which is not part of a critic")
     loss = read_config(place.parent).get("loss", config.loss)
     return CriticReward(
         outcome=VerifierReward(task=build(config, "task")),
@@ -172,14 +172,14 @@ def show(console: Console, problem: Problem, found: Sequence[Reading], *, start:
     if len(prompt) > MOST_CHARACTERS:
         prompt = f"{prompt[:MOST_CHARACTERS]} … {len(prompt)} characters in all"
     console.print(head)
-    console.print(_indented(Text(prompt, style=QUIET)))
+    console.print(_indent(Text(prompt, style=QUIET)))
     for number, reading in enumerate(found, start=1):
         ending = f"{reading.tokens} tokens, {'ended by itself' if reading.finished else 'cut off at its longest'}"
         console.print()
         console.print(Text(f"Completion {number} of {len(found)}", style="bold"), Text(ending, style=QUIET))
-        console.print(_indented(_text(reading)))
+        console.print(_indent(_text(reading)))
         if reading.steps:
-            console.print(_indented(_steps(reading)))
+            console.print(_indent(_steps(reading)))
         console.print(_verdict(reading.verdict))
     if legend := [*_legend(found)]:
         console.print()
@@ -255,7 +255,7 @@ def _legend(found: Sequence[Reading]) -> Iterator[Text]:
         yield Text("critic: its value of the step, σ(f/τ) in [0, 1]", style=QUIET)
 
 
-def _indented(what: RenderableType) -> Padding:
+def _indent(what: RenderableType) -> Padding:
     return Padding(what, (0, 0, 0, 2), expand=False)
 
 

@@ -26,7 +26,7 @@ CHECKPOINT, SEAL, PARTIAL = ".ckpt", ".seal", ".new"
 
 
 class CheckpointError(RuntimeError):
-    """Raised if a checkpoint cannot be written, or none is undamaged; the message is one sentence."""
+    """Raised if a checkpoint cannot be written or used, or a stage must not start; the message is one sentence."""
 
 
 class NotWritten(CheckpointError):
@@ -63,7 +63,7 @@ def seal(path: Path, *, step: int, metric: Metric | None) -> None:
     write_json(_seal(path), {"step": step, "files": files, "metric": None if metric is None else asdict(metric)})
 
 
-def kept(folder: Path) -> list[Kept]:
+def kept_checkpoints(folder: Path) -> list[Kept]:
     """Returns the sealed checkpoints, oldest first, without checking their files."""
     found: list[Kept] = []
     for path in folder.glob(f"*{CHECKPOINT}"):
@@ -75,7 +75,7 @@ def kept(folder: Path) -> list[Kept]:
 
 def newest(folder: Path) -> Path | None:
     """Returns the newest sealed checkpoint, without checking its files."""
-    found = kept(folder)
+    found = kept_checkpoints(folder)
     return found[-1].path if found else None
 
 
@@ -98,14 +98,14 @@ def newest_sound_of_first(folder: Path) -> tuple[Path | None, list[str]]:
 
 
 def newest_sound(folder: Path) -> tuple[Path | None, list[str]]:
-    """Returns the newest undamaged checkpoint (None if none is complete), and a sentence for each newer damaged one.
+    """Returns the newest undamaged checkpoint (None if none is complete), and a sentence for each newer other.
 
     Raises:
         CheckpointError: if there are complete checkpoints, but all are damaged.
     """
     passed_over: list[str] = []
     finished = 0
-    for path in sorted(_begun(folder), key=_step, reverse=True):
+    for path in sorted(_begun_checkpoints(folder), key=_step, reverse=True):
         if (sentence := damage(path)) is None:
             return path, passed_over
         passed_over.append(sentence)
@@ -117,7 +117,7 @@ def newest_sound(folder: Path) -> tuple[Path | None, list[str]]:
 
 def forget(folder: Path, *, after: Path | None) -> None:
     """Removes the seals of the damaged checkpoints later than ``after``, so that none counts as best or newest."""
-    for path in _begun(folder):
+    for path in _begun_checkpoints(folder):
         if after is None or _step(path) > _step(after):
             _seal(path).unlink(missing_ok=True)
 
@@ -133,7 +133,7 @@ def damage(path: Path) -> str | None:
 
 def clear(folder: Path, *, keep: Sequence[Path]) -> None:
     """Removes all checkpoints except these, and partial files."""
-    for path in [*_begun(folder), *folder.glob(f"*{PARTIAL}")]:
+    for path in [*_begun_checkpoints(folder), *folder.glob(f"*{PARTIAL}")]:
         if path not in keep:
             _seal(path).unlink(missing_ok=True)  # first, so that the checkpoint no longer counts
             remove(path)
@@ -144,7 +144,7 @@ def remove(path: Path) -> None:
     shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
 
 
-def _begun(folder: Path) -> set[Path]:
+def _begun_checkpoints(folder: Path) -> set[Path]:
     """Returns the paths of all checkpoints in the folder, including those of which only the seal exists."""
     sealed = {path.with_suffix("") for path in folder.glob(f"*{CHECKPOINT}{SEAL}")}
     return sealed.union(folder.glob(f"*{CHECKPOINT}"))

@@ -53,8 +53,8 @@ def code_hashes(config: Any, drivers: Iterable[str] = ()) -> dict[str, str]:
     while left:
         module = left.pop()
         used.add(module)
-        left |= {found for path in parsed(module).imports for found in defining(path)} - used
-    return {module: parsed(module).digest for module in sorted(used)}
+        left |= {found for path in parse_module(module).imports for found in defining(path)} - used
+    return {module: parse_module(module).digest for module in sorted(used)}
 
 
 def changed_modules(now: Mapping[str, str], then: Mapping[str, str]) -> list[str]:
@@ -74,7 +74,7 @@ def all_targets(config: Any) -> Iterator[str]:
 
 
 def defining(path: str) -> set[str]:
-    """Returns the modules that define a dotted path; empty for libraries and unknown names."""
+    """Returns the modules that define a dotted path; empty for libraries, unknown names and code without effect."""
     parts = path.split(".")
     lengths = (length for length in range(len(parts), 0, -1) if module_file(".".join(parts[:length])) is not None)
     length = next(lengths, 0)
@@ -83,11 +83,11 @@ def defining(path: str) -> set[str]:
         return set()
     if not _is_package(module):
         above, _, own = module.rpartition(".")
-        return {module} if names else {module} | _exported(above, own)  # a function may be named like its module
+        return {module} if names else {module} | _find_exports(above, own)  # a function may be named like its module
     name = names[0] if names else "*"
-    if exported := _exported(module, name):
+    if exported := _find_exports(module, name):
         return exported
-    return {module} if name in parsed(module).defines else _all_modules(module)
+    return {module} if name in parse_module(module).defines else _all_modules(module)
 
 
 def _decides_nothing(module: str) -> bool:
@@ -96,9 +96,9 @@ def _decides_nothing(module: str) -> bool:
     return any(f"{module}.".startswith(f"{package}.") for package in WATCHING)
 
 
-def _exported(package: str, name: str) -> set[str]:
+def _find_exports(package: str, name: str) -> set[str]:
     """Returns the modules that define a name re-exported by a package."""
-    if not package or not _is_package(package) or (path := parsed(package).exports.get(name)) is None:
+    if not package or not _is_package(package) or (path := parse_module(package).exports.get(name)) is None:
         return set()
     return {path} if path == f"{package}.{name}" else defining(path)
 
@@ -142,14 +142,14 @@ def _is_package(module: str) -> bool:
     return _file_of(module).name == "__init__.py"
 
 
-def parsed(module: str) -> Parsed:
+def parse_module(module: str) -> Parsed:
     """Returns the module's current code; cached until its file changes."""
     file = _file_of(module)
-    return _parsed(module, file, file.stat().st_mtime_ns)
+    return _parse(module, file, file.stat().st_mtime_ns)
 
 
 @cache
-def _parsed(module: str, file: Path, changed: int) -> Parsed:
+def _parse(module: str, file: Path, changed: int) -> Parsed:
     content = file.read_bytes()
     try:
         tree = ast.parse(content)

@@ -36,7 +36,7 @@ def evaluate(config: DictConfig, folder: Path, folders: Mapping[str, Path]) -> M
     ):
         for number, (split, wired) in enumerate(policies.items()):
             heart.beat("evaluation", f"of {split}", always=True)
-            watch = watched(phase, heart, split, before=number * suite.size)
+            watch = watch_progress(phase, heart, split, before=number * suite.size)
             policy = build(wired, "policy").to(device)
             results[split] = evaluate_one(suite, policy, split, logger, config.seed, watch)
             del policy  # frees memory before the next one is loaded
@@ -64,7 +64,7 @@ def evaluate_one(
     return found.metrics
 
 
-def watched(phase: Phase, heart: StackDump, split: str, *, before: int) -> Watch:
+def watch_progress(phase: Phase, heart: StackDump, split: str, *, before: int) -> Watch:
     """Returns a callback that reports progress and resets the watchdog; ``before``: problems of earlier policies."""
 
     def report(done: int, rates: Rates) -> None:

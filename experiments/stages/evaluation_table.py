@@ -22,7 +22,7 @@ PERCENT = 100.0
 Row = Mapping[str, Any]
 """``model`` and, by column, a percentage or None; the label of a difference starts with Δ."""
 Figures = Mapping[str, float]
-"""Percentages by set or average."""
+"""Set or average → percentage."""
 
 
 def summary_rows(suite: Any, results: Mapping[str, Mapping[str, float]], *, model: str | None) -> list[Row]:

@@ -23,14 +23,14 @@ from experiments.mlflow_sync.sync import LOG_FILE, missing_from_mlflow, start_sy
 from experiments.run_folder.reader import SWEEP_VARIABLE
 from experiments.run_folder.record import git_sha, new_run_folder, processor, write_failure, write_stages, write_summary
 from experiments.stages import evaluate, evaluation_table, train
-from experiments.stages.checkpoints import CHECKPOINTS, CheckpointError, kept
+from experiments.stages.checkpoints import CHECKPOINTS, CheckpointError, kept_checkpoints
 from experiments.stages.code_hash import all_targets
 from experiments.stages.plan import StagePlan, changed_since, needed, plan_stages, values_from_parents
 from experiments.stages.resume import accept_changed_code, begin, check_unfinished, reusable
 from experiments.stages.stage_checkpoint import Interrupted
 from experiments.stages.stage_manifest import LOCK, write_result
 from experiments.system.files import clear_partials, lock, write_yaml
-from experiments.system.launch import launched, report_cause
+from experiments.system.launch import is_launched, report_cause
 from experiments.system.terminal import first_line
 from experiments.validation import check_credit_fits, check_online, check_prompts_fit
 
@@ -59,7 +59,8 @@ def run_experiment(config: DictConfig) -> Path:
 
     Raises:
         AssemblyError: before the first stage runs, if a part rejects its arguments or the folder cannot be written.
-        CheckpointError: if the result or the checkpoints of a stage are damaged and cannot be restored.
+        CheckpointError: if results or checkpoints of a stage are damaged and cannot be restored, a checkpoint cannot be
+            written, an unfinished stage forbids a new one, or files or code have changed since planning.
         Interrupted: if the user stopped a stage; the same call resumes from its last checkpoint.
     """
     started = time.monotonic()
@@ -70,7 +71,7 @@ def run_experiment(config: DictConfig) -> Path:
     planned = plans(config)
     overrides = given_overrides()
     check_unfinished(
-        list(planned.values()), anew=config.checkpoints.begin_anew, compared=compared(config), overrides=overrides
+        list(planned.values()), anew=config.checkpoints.begin_anew, compared=is_compared(config), overrides=overrides
     )
     try:
         folder = new_run_folder(config, overrides=overrides or [], about=summaries("experiment"))
@@ -94,7 +95,7 @@ def run_experiment(config: DictConfig) -> Path:
                 evaluation_table.show(plan.folder)
         write_summary(folder, seconds=time.monotonic() - started)
     print(f"{config.name}: done, results in {folder}")
-    if config.baseline is not None and not compared(config):
+    if config.baseline is not None and not is_compared(config):
         print(comparing(config.baseline, config.name))
     return folder
 
@@ -157,7 +158,7 @@ def plans(config: DictConfig) -> dict[str, StagePlan]:
     return planned
 
 
-def compared(config: DictConfig) -> bool:
+def is_compared(config: DictConfig) -> bool:
     """Whether this is a job of a sweep or an arm of a study, whose runs may differ in devices on purpose."""
     return bool(config.get("arm")) or SWEEP_VARIABLE in os.environ
 
@@ -189,10 +190,10 @@ def run_stage(plan: StagePlan, config: DictConfig, planned: Mapping[str, StagePl
     """
     if changed := from_first(changed_since(plan) if this_rank() == 0 else []):
         raise CheckpointError(f"{plan.name}: {changed[0]} has changed since this run began; run it again")
-    if from_first(bool(kept(plan.folder / CHECKPOINTS))):
+    if from_first(bool(kept_checkpoints(plan.folder / CHECKPOINTS))):
         print(f"{plan.name}: going on in {plan.folder}")
     else:
-        begin(plan, list(planned.values()), overrides=None if compared(config) else given_overrides())
+        begin(plan, list(planned.values()), overrides=None if is_compared(config) else given_overrides())
         print(f"{plan.name}: running in {plan.folder}")
     if this_rank() == 0:
         clear_partials(plan.folder)
@@ -233,7 +234,7 @@ def synced_to_mlflow(config: DictConfig, folder: Path) -> Iterator[None]:
         raise
     except Exception as error:
         # other ranks wait for this one to exit, and the launcher for its cause
-        if launched():
+        if is_launched():
             report_cause(error)
             patience = min(patience, FAILED_PATIENCE)
         write_failure(folder, error)

@@ -57,7 +57,7 @@ class StagePlan:
     settings: str
     """Hash of configuration and files, including those of the parents, without code. Studies identify runs by it."""
     fingerprint: str
-    """Hash of all the above; it names the stage's folder."""
+    """Hash of ``config``, ``parents``, ``files`` and ``code``; it names the stage's folder."""
     folder: Path
 
 
@@ -109,7 +109,7 @@ def needed(stage: str, config: DictConfig) -> bool:
 
 
 def parents(stage: str, config: DictConfig) -> list[str]:
-    """The stages of this experiment whose results ``stage`` uses."""
+    """Returns the stages of this experiment whose results ``stage`` uses."""
     earlier = list(config.stages)[: list(config.stages).index(stage)]
     start = ("warm_start",) if teaches(config) else ()
     wanted = {

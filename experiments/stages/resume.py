@@ -28,10 +28,10 @@ from omegaconf import DictConfig
 from contrastive_reasoning.distributed import from_first, this_rank
 from experiments.mlflow_sync.describe import flatten
 from experiments.run_folder.reader import MANIFEST, RESULT
-from experiments.stages.checkpoints import CHECKPOINTS, CheckpointError, kept
+from experiments.stages.checkpoints import CHECKPOINTS, CheckpointError, kept_checkpoints
 from experiments.stages.code_hash import changed_modules
 from experiments.stages.plan import StagePlan, plan_stages
-from experiments.stages.stage_manifest import LOCK, damaged, read_manifest, record_of, write_manifest
+from experiments.stages.stage_manifest import LOCK, find_damage, read_manifest, record_of, write_manifest
 from experiments.system.files import lock
 
 DEVICES = "config.trainer."
@@ -133,9 +133,9 @@ def _go_on(plan: StagePlan, left: Left) -> None:
     plan.folder.mkdir(parents=True, exist_ok=True)
     with _locked(plan.folder, left.folder) as held:
         ended = any((folder / RESULT).exists() for folder in (left.folder, plan.folder))
-        if not held or ended or not kept(left.folder / CHECKPOINTS):
+        if not held or ended or not kept_checkpoints(left.folder / CHECKPOINTS):
             return
-        if left.folder != plan.folder and not _moved(left.folder, plan.folder):
+        if left.folder != plan.folder and not _move(left.folder, plan.folder):
             return
         manifest = read_manifest(plan.folder)
         earlier = manifest.get("earlier_code", [])
@@ -145,9 +145,9 @@ def _go_on(plan: StagePlan, left: Left) -> None:
     print(f"{plan.name}: code changed since {left.folder} was begun, in {left.code}; going on all the same")
 
 
-def _moved(source: Path, target: Path) -> bool:
+def _move(source: Path, target: Path) -> bool:
     """Renames an unfinished stage; False if the target has a checkpoint of its own. Both folders are locked."""
-    if kept(target / CHECKPOINTS):
+    if kept_checkpoints(target / CHECKPOINTS):
         return False
     for path in sorted(target.iterdir(), key=lambda path: path.name == LOCK):  # the lock last
         shutil.rmtree(path) if path.is_dir() else path.unlink()
@@ -186,7 +186,7 @@ def _refusal(
     if (plan.folder / RESULT).exists():
         return None
     found = [one for one in left_by_others(plan, plans) if one.step is not None]
-    goes_on = bool(kept(plan.folder / CHECKPOINTS))
+    goes_on = bool(kept_checkpoints(plan.folder / CHECKPOINTS))
     for one in sorted(found, key=lambda one: (-(one.step or 0), one.folder)):
         if one.by_code_alone and (one.folder == plan.folder or not goes_on):
             return (
@@ -244,10 +244,10 @@ def reusable(plan: StagePlan) -> bool:
         CheckpointError: if a result file is damaged and there is no checkpoint from which to restore it.
     """
     ended = (plan.folder / RESULT).is_file()
-    ended, sentence = from_first((ended, damaged(plan.folder)) if this_rank() == 0 else (False, None))
+    ended, sentence = from_first((ended, find_damage(plan.folder)) if this_rank() == 0 else (False, None))
     if sentence is None:
         return ended
-    if not kept(plan.folder / CHECKPOINTS):
+    if not kept_checkpoints(plan.folder / CHECKPOINTS):
         raise CheckpointError(
             f"{plan.name}: {sentence}; no checkpoint is left to make it again from: remove {plan.folder} to begin anew"
         )
@@ -262,7 +262,7 @@ def left_by_others(plan: StagePlan, plans: Iterable[StagePlan]) -> list[Left]:
     now = record_of(plan)
     found: list[Left] = []
     for folder in sorted(path.parent for path in plan.folder.parent.glob(f"*/{MANIFEST}")):
-        done, checkpoints = (folder / RESULT).exists(), kept(folder / CHECKPOINTS)
+        done, checkpoints = (folder / RESULT).exists(), kept_checkpoints(folder / CHECKPOINTS)
         if not (done or checkpoints):
             continue
         if not done and folder != plan.folder:
@@ -279,7 +279,7 @@ def left_by_others(plan: StagePlan, plans: Iterable[StagePlan]) -> list[Left]:
 
 
 def _settings_changed(then: Any, now: Any, stages: Path, known: Mapping[str, Any]) -> dict[str, str]:
-    before, today = (_named(record, stages, known) for record in (then, now))
+    before, today = (_named_values(record, stages, known) for record in (then, now))
     keys = before.keys() | today.keys()
     if then["settings"] is None:  # of an earlier version: keys in only one of them came or went with the code
         keys = before.keys() & today.keys()
@@ -304,13 +304,13 @@ def _modules_changed(then: Any, now: Any, stages: Path, known: Mapping[str, Any]
     return sorted(changed)
 
 
-def _named(record: Any, stages: Path, known: Mapping[str, Any]) -> dict[str, str]:
+def _named_values(record: Any, stages: Path, known: Mapping[str, Any]) -> dict[str, str]:
     """Returns dotted key → value of settings and data, with those of the parents in place of their fingerprints."""
     parts = {"config": record["config"], "files": record["files"]}
     named = flatten({name: part for name, part in parts.items() if part}, longest=None)
     for stage, mark in record["parents"].items():
         parent = known.get(mark) or read_manifest(stages / stage / mark)
-        of_parent = _named(parent, stages, known) if parent else {"parents": str(mark)}
+        of_parent = _named_values(parent, stages, known) if parent else {"parents": str(mark)}
         named |= {f"{stage}.{key}": value for key, value in of_parent.items()}
     return named
 

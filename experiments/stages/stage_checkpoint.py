@@ -1,7 +1,7 @@
-"""Saves checkpoints of a stage: every few steps and on a stop. Keeps the newest ones and the best.
+"""Saves checkpoints of a stage: every few steps, at a new best metric and on a stop. Keeps the newest and the best.
 
-A step is saved when the next one begins, before its rollouts are sampled. By then all logs and validations of the step
-are on disk. So after a kill, nothing of the steps in the checkpoint is lost.
+A step is saved when the next one begins, before anything is sampled for it. By then all logs and validations of the
+step are on disk. So after a kill, nothing of the steps in the checkpoint is lost.
 
     step k ──► callbacks ──► logged ──► validated ──► saved as k, stopped if asked ──► step k + 1
 
@@ -32,7 +32,7 @@ from experiments.stages.checkpoints import (
     Metric,
     NotWritten,
     clear,
-    kept,
+    kept_checkpoints,
     newest,
     path_of,
     remove,
@@ -44,7 +44,7 @@ SIGNALS = {signal.SIGINT: "Ctrl-C", signal.SIGTERM: "SIGTERM"}
 
 
 class Interrupted(Exception):
-    """Raised if a running stage is stopped; the message names the stage, the step and the checkpoint."""
+    """Raised if a running stage is stopped. Within a fit, the message names the step and the checkpoint."""
 
 
 class StopRequest:
@@ -168,7 +168,7 @@ class StageCheckpoint(L.Callback):
 
     def on_fit_end(self, trainer: L.Trainer, pl_module: Any) -> None:
         """Removes old checkpoints left by an earlier process that was killed right after saving the last step."""
-        if trainer.is_global_zero and kept(self.folder):
+        if trainer.is_global_zero and kept_checkpoints(self.folder):
             self._remove_older()
 
     def on_save_checkpoint(self, trainer: L.Trainer, pl_module: Any, checkpoint: dict[str, Any]) -> None:
@@ -207,7 +207,7 @@ class StageCheckpoint(L.Callback):
         """Whether it is the best so far. Rank 0 decides, because other nodes may not see the last checkpoint yet."""
         if metric is None:  # the same on every rank
             return False
-        of_kept = (self._goodness(one.metric) for one in kept(self.folder)) if this_rank() == 0 else ()
+        of_kept = (self._goodness(one.metric) for one in kept_checkpoints(self.folder)) if this_rank() == 0 else ()
         return from_first(self._goodness(metric) > max([-inf, *of_kept]))
 
     def save(self, trainer: L.Trainer, step: int, metric: Metric | None) -> None:
@@ -225,7 +225,7 @@ class StageCheckpoint(L.Callback):
         except (OSError, RuntimeError) as error:  # torch raises RuntimeError for a full disk
             with suppress(OSError):
                 remove(fresh)
-            before = kept(self.folder)
+            before = kept_checkpoints(self.folder)
             intact = f"the one before, {before[-1].path}, is intact" if before else "there is none before it"
             raise NotWritten(f"checkpoint {path} cannot be written ({first_line(error)}); {intact}") from error
         if trainer.is_global_zero:
@@ -234,13 +234,13 @@ class StageCheckpoint(L.Callback):
 
     def _remove_older(self) -> None:
         """Keeps the newest ``keep`` checkpoints and the best; of equally good ones, the first."""
-        found = kept(self.folder)
+        found = kept_checkpoints(self.folder)
         best = max(found, key=lambda one: self._goodness(one.metric))
         leader = [best.path] if self._goodness(best.metric) > -inf else []
         clear(self.folder, keep=[*leader, *(one.path for one in found[-self.keep :])])
 
     def _goodness(self, metric: Metric | None) -> float:
-        """Returns a value for which higher is better; −∞ for no metric or NaN."""
+        """Returns a value for which higher is better; −∞ without a finite value of the selecting metric."""
         mode = (self.best or {}).get(metric.name) if metric is not None else None
         if metric is None or mode is None or not isfinite(metric.value):
             return -inf

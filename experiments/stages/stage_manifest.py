@@ -67,12 +67,12 @@ def write_result(folder: Path, record: Mapping[str, Any]) -> None:
     write_json(folder / RESULT, {**record, "left": left, CONTENTS: contents})
 
 
-def finished(folder: Path) -> bool:
+def is_finished(folder: Path) -> bool:
     """Whether the stage is complete and its files are undamaged."""
-    return (folder / RESULT).is_file() and damaged(folder) is None
+    return (folder / RESULT).is_file() and find_damage(folder) is None
 
 
-def damaged(folder: Path) -> str | None:
+def find_damage(folder: Path) -> str | None:
     """Returns a sentence on the damage of a finished stage's files, or None.
 
     A result from before checksums were written is not checked.

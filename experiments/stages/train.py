@@ -35,7 +35,8 @@ PARTS = {
     "grpo": ("module", "prompts", "rollout", "online"),
     "evaluate": ("suite", "policy"),
 }
-"""Stage → configuration keys of its parts: the module, its data, and callbacks that take part in training."""
+"""Stage → configuration keys of its parts: the module, its data, and callbacks that take part in training. For
+``evaluate``: the suite and the policy."""
 
 
 def warm_start(config: DictConfig, folder: Path, folders: Mapping[str, Path]) -> Mapping[str, Any]:

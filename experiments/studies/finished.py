@@ -22,7 +22,7 @@ from experiments.run_folder.reader import POLICY, RESULT
 from experiments.stages.plan import NAMING, StagePlan
 from experiments.stages.resume import stages_taken
 from experiments.stages.stage_manifest import CONTENTS
-from experiments.studies.jobs import ArmJob, composed, jobs_of, start_jobs
+from experiments.studies.jobs import ArmJob, compose_job, jobs_of, start_jobs
 from experiments.studies.plan import START, Study, StudyError
 from experiments.system.checksums import content_hash
 
@@ -48,19 +48,19 @@ class Today(NamedTuple):
 
 
 @cache  # takes one or two seconds, and is needed before the jobs run and by the report
-def planned(job: ArmJob, elsewhere: Sequence[tuple[str, str]] = ()) -> list[StagePlan]:
+def plan_job(job: ArmJob, elsewhere: Sequence[tuple[str, str]] = ()) -> list[StagePlan]:
     """Plans the stages of a job; ``elsewhere``: (path, hash) of policies, used instead of local files."""
-    return list(stages_taken(composed(job), elsewhere=dict(elsewhere)).values())
+    return list(stages_taken(compose_job(job), elsewhere=dict(elsewhere)).values())
 
 
 def mark_of(job: ArmJob, elsewhere: Sequence[tuple[str, str]] = ()) -> Mark:
     """Returns the mark by which a report recognises a run of the job."""
-    return Mark(job.arm, str(job.seed), planned(job, elsewhere)[-1].settings)
+    return Mark(job.arm, str(job.seed), plan_job(job, elsewhere)[-1].settings)
 
 
 def start_policies(study: Study) -> dict[int, str]:
     """Returns seed → path of the policy of its warm start."""
-    return {seed: str(planned(job)[-1].folder / POLICY) for seed, job in start_jobs(study).items()}
+    return {seed: str(plan_job(job)[-1].folder / POLICY) for seed, job in start_jobs(study).items()}
 
 
 def todays_jobs(study: Study) -> list[ArmJob]:
@@ -85,16 +85,16 @@ def today(tracker: Tracker, study: Study) -> Today:
 def _start_contents(tracker: Tracker, study: Study) -> dict[str, list[str]]:
     """Returns path of each start's policy → known content hashes, from this machine or from MLflow."""
     known: dict[str, list[str]] = {}
-    for plan in (planned(job)[-1] for job in dict.fromkeys(start_jobs(study).values())):
+    for plan in (plan_job(job)[-1] for job in dict.fromkeys(start_jobs(study).values())):
         policy = plan.folder / POLICY
         here = [content_hash(policy)] if policy.exists() else []
         # falls back to other experiments, which may have trained the same start
-        tracked = _left(tracker, [study.name], plan) or _left(tracker, tracker.experiments(), plan)
+        tracked = _left_policies(tracker, [study.name], plan) or _left_policies(tracker, tracker.experiments(), plan)
         known[str(policy)] = list(dict.fromkeys([*here, *tracked]))
     return known
 
 
-def _left(tracker: Tracker, experiments: Sequence[str], plan: StagePlan) -> list[str]:
+def _left_policies(tracker: Tracker, experiments: Sequence[str], plan: StagePlan) -> list[str]:
     """Returns the policy hashes recorded by tracked runs of a stage; early versions did not record them."""
     runs = [run for run in tracker.runs(experiments, kind="stage") if _same_stage(run, plan)]
     results = [run for run in runs if RESULT in tracker.artifacts.files(run.run_id)]
@@ -129,7 +129,7 @@ def _marks_of_earlier_versions(tracker: Tracker, study: Study, jobs: Sequence[Ar
             by_run.setdefault(stage.tags["mlflow.parentRunId"], {})[stage.tags["stage"]] = stage
     marks: set[Mark] = set()
     for job in jobs if by_run else []:
-        plans = {plan.name: plan for plan in planned(job)}
+        plans = {plan.name: plan for plan in plan_job(job)}
         for stages in by_run.values():
             *_, last = stages.values()
             alike = all(name in plans and _same_stage(run, plans[name]) for name, run in stages.items())
@@ -146,7 +146,7 @@ def still_to_do(tracker: Tracker, study: Study, jobs: Sequence[ArmJob]) -> list[
         for stage in tracker.runs([study.name], kind="stage")
         if stage.tags["mlflow.parentRunId"] in ended and stage.status == "FINISHED"
     }
-    return [job for job in jobs if (job.arm, str(job.seed), planned(job)[-1].fingerprint) not in done]
+    return [job for job in jobs if (job.arm, str(job.seed), plan_job(job)[-1].fingerprint) not in done]
 
 
 def by_configuration(
@@ -159,13 +159,13 @@ def by_configuration(
     return [run for run in runs if run.run_id in of_today], [run for run in runs if run.run_id not in of_today]
 
 
-def counted(
+def counted_runs(
     tracker: Tracker, study: Study, marks: Collection[Mark], missing: Mapping[int, str]
 ) -> tuple[list[TrackedRun], list[TrackedRun]]:
-    """Calls ``by_configuration`` and checks that a run counts; ``missing``: see :class:`Today`.
+    """Calls ``by_configuration`` and checks that a finished run counts; ``missing``: see :class:`Today`.
 
     Raises:
-        StudyError: if MLflow has no run of the study, or only runs that do not count.
+        StudyError: if MLflow has no run of the study, or only finished runs that do not count.
     """
     if study.name not in tracker.experiments():
         raise StudyError(f"No run of {study.name} in MLflow at {tracker.address}: {study.command}")
@@ -174,7 +174,7 @@ def counted(
         raise StudyError(
             f"{study.name}: {len(others)} runs have finished, "
             + (
-                f"and whether they are of today's configuration cannot be told: {lacking_starts(missing)}; copy it here"
+                f"and it is unknown whether they have today's configuration: {lacking_starts(missing)}; copy it here"
                 if missing
                 else "none of today's configuration: since then a key, data or the policy they begin from has "
                 f"changed; {study.command} runs them anew"

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from hydra import initialize_config_module
 from omegaconf import DictConfig, OmegaConf
 
-from experiments.config.composition import composed as composed_lines
+from experiments.config.composition import compose_lines as composed_lines
 from experiments.config.override_checks import override_errors
 from experiments.studies.plan import BEGUN_FROM, CURVES, EACH, METRICS, SETTING, START, Study, StudyError
 
@@ -63,7 +63,7 @@ def _job(study: Study, arm: str, seed: int, overrides: Sequence[str]) -> ArmJob:
     return ArmJob(arm=arm, seed=seed, overrides=(*study.common, *overrides, *own))
 
 
-def composed(job: ArmJob) -> DictConfig:
+def compose_job(job: ArmJob) -> DictConfig:
     """Composes the configuration of a job, for reading only."""
     with initialize_config_module("conf", version_base="1.3"):
         return composed_lines(*job.overrides)
@@ -81,7 +81,7 @@ def check(study: Study) -> None:
         if sentence is not None:
             raise StudyError(f"arm {arm}: {sentence}")
     for arm in study.arms:
-        if (sentence := next(_lacking(study, composed(first[arm])), None)) is not None:
+        if (sentence := next(_lacking(study, compose_job(first[arm])), None)) is not None:
             raise StudyError(f"arm {arm}: {sentence}")
 
 

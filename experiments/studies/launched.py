@@ -39,7 +39,7 @@ def keep(tracker: Tracker, study: Study) -> None:
     tracker.set_status(run_id, "FINISHED", end=time.time())
 
 
-def launched(tracker: Tracker, names: Sequence[str]) -> list[Study]:
+def launched_studies(tracker: Tracker, names: Sequence[str]) -> list[Study]:
     """Returns the studies among these names as of their last launch."""
     return [
         read_study(run.experiment, yaml.safe_load(tracker.artifacts.read(run.run_id, file)))
@@ -51,7 +51,7 @@ def launched(tracker: Tracker, names: Sequence[str]) -> list[Study]:
 def with_launched(tracker: Tracker, studies: Sequence[Study], names: Sequence[str]) -> list[Study]:
     """Returns the studies with a local file, then those among ``names`` that exist only in MLflow."""
     here = {study.name for study in studies}
-    return [*studies, *launched(tracker, [name for name in names if name not in here])]
+    return [*studies, *launched_studies(tracker, [name for name in names if name not in here])]
 
 
 def notes_on_primary(tracker: Tracker, study: Study) -> list[str]:

@@ -35,7 +35,7 @@ FILE = ".yaml"
 METRICS = ("test/verifier/accuracy", "test/verifier/accuracy_sampled")
 """Allowed primary metrics, which are recorded per problem."""
 SETTING = "main"
-"""The suite's setting that decides: the task of training."""
+"""The setting of the suite that decides: the task as the policy was trained on it."""
 CURVES = ("val/verifier/accuracy", "val/verifier/accuracy_sampled")
 PASS_AT = r"val/verifier/pass_at_[1-9]\d*"
 """Validation curves that can be compared; ``PASS_AT`` matches pass@k with all samples of each problem."""
@@ -129,7 +129,7 @@ def find_study(name: str) -> Study:
     try:
         content = yaml.safe_load(path.read_text(encoding="utf-8"))
     except yaml.YAMLError as error:
-        raise StudyError(f"{path} is no YAML: {one_line(error)}") from error
+        raise StudyError(f"{path} is not YAML: {one_line(error)}") from error
     return read_study(path.stem, content, called=name, file=path)
 
 
@@ -179,7 +179,7 @@ def _flaws(name: str, content: Any) -> Iterator[str]:
     for where, overrides in {"common": content["common"], **of_start, **of_arms}.items():
         for override in overrides:
             if not isinstance(override, str) or "=" not in override:
-                yield f"{name}.{where}: {override!r} is no override: write 'key=value'"
+                yield f"{name}.{where}: {override!r} is not an override: write 'key=value'"
             if override.partition("=")[0] in SET_BY_THE_STUDY:
                 yield f"{name}.{where}: {override}: the study sets {', '.join(SET_BY_THE_STUDY)} itself"
             of_start_itself = where == "start.overrides" and override == f"{BEGUN_FROM}=null"

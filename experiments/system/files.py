@@ -123,7 +123,7 @@ def name_flaw(name: str) -> str | None:
 def plain_name(name: str, *, what: str) -> str:
     """Returns ``name``. Raises ValueError, which names the key ``what``, unless it is one plain part of a path."""
     if flaw := name_flaw(name):
-        raise ValueError(f"{what}={quoted(name)} {flaw}")
+        raise ValueError(f"{what}={quote_name(name)} {flaw}")
     return name
 
 
@@ -131,7 +131,7 @@ def plain_path(name: str, *, what: str) -> str:
     """Like :func:`plain_name`, for names such as ``val/completions`` whose parts are all plain."""
     for part in name.split("/"):
         if flaw := name_flaw(part):
-            raise ValueError(f"{what}={quoted(name)}: {part!r} {flaw}")
+            raise ValueError(f"{what}={quote_name(name)}: {part!r} {flaw}")
     return name
 
 
@@ -145,6 +145,6 @@ def join_names(names: Sequence[str]) -> str:
     return whole.encode()[: LONGEST_JOINED - len(mark)].decode(errors="ignore") + mark
 
 
-def quoted(name: str) -> str:
+def quote_name(name: str) -> str:
     """Returns a name in quotes for a message, cut to ``LONGEST_NAME`` characters."""
     return repr(name) if len(name) <= LONGEST_NAME else f"{name[:LONGEST_NAME]!r}…"

@@ -41,7 +41,7 @@ CAUSES, PIPED = "CONTRASTIVE_REASONING_CAUSES", "CONTRASTIVE_REASONING_PIPED"
 with the launcher."""
 
 
-def launched() -> bool:
+def is_launched() -> bool:
     """Whether this process is one of several ranks."""
     return world_size() > 1 and "RANK" in os.environ
 
@@ -52,7 +52,7 @@ def world_size() -> int:
 
 def is_rank_zero() -> bool:
     """Whether this process is rank 0, or the only one."""
-    return not launched() or os.environ["RANK"] == "0"
+    return not is_launched() or os.environ["RANK"] == "0"
 
 
 def launcher_reports_cause() -> bool:
@@ -173,7 +173,7 @@ def process_group() -> Iterator[None]:
 
     Only rank 0 prints to stdout. A rank that fails reports the cause and exits without waiting for the others.
     """
-    if not launched():
+    if not is_launched():
         yield
         return
     import torch

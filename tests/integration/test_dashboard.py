@@ -18,7 +18,7 @@ from urllib.parse import parse_qs
 import pytest
 
 from experiments.analysis.runs import Refused
-from experiments.dashboard import command, pages, shown, side_by_side
+from experiments.dashboard import choose_experiments, command, pages, side_by_side
 from experiments.mlflow_sync import Tracker
 from experiments.mlflow_sync.sync import MEMORY_FILE, FolderSync
 from experiments.run_folder import read_json
@@ -62,10 +62,10 @@ def test_the_address_of_all_side_by_side_holds_their_ids_and_of_one_its_own() ->
 
 def test_names_choose_what_is_shown_else_the_newest_are() -> None:
     there = {f"name{number}": str(number) for number in range(12)}
-    assert list(shown(["name3", "name1"], there)) == ["name3", "name1"]
-    assert list(shown([], there)) == [f"name{number}" for number in range(8)]
+    assert list(choose_experiments(["name3", "name1"], there)) == ["name3", "name1"]
+    assert list(choose_experiments([], there)) == [f"name{number}" for number in range(8)]
     with pytest.raises(Refused, match=r"^No experiment 'llama_critc' in MLflow; did you mean 'llama_critic'\?"):
-        shown(["llama_critc"], {"llama_critic": "1"})
+        choose_experiments(["llama_critc"], {"llama_critic": "1"})
 
 
 class Dashboard(NamedTuple):

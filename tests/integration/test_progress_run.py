@@ -44,7 +44,7 @@ def objects(said: str) -> list[dict[str, Any]]:
     """The lines of JSON, which are those that begin with a brace, read strictly."""
 
     def refuse(constant: str) -> None:
-        raise AssertionError(f"{constant} is no JSON")
+        raise AssertionError(f"{constant} is not JSON")
 
     return [json.loads(line, parse_constant=refuse) for line in said.splitlines() if line.startswith("{")]
 

@@ -13,7 +13,7 @@ import pytest
 
 from experiments.mlflow_sync import Tracker
 from experiments.schema import register
-from experiments.studies.finished import planned
+from experiments.studies.finished import plan_job
 from experiments.studies.jobs import start_jobs
 from experiments.studies.plan import find_study
 
@@ -96,7 +96,7 @@ def test_a_seed_whose_warm_start_fails_stops_no_other(tmp_path: Path) -> None:
     register()
     outputs, file = tmp_path / "outputs", tmp_path / "tiny.yaml"
     file.write_text(STUDY.format(outputs=outputs, seed="each", steps=2))
-    blocked = planned(start_jobs(find_study(str(file)))[1])[-1].folder
+    blocked = plan_job(start_jobs(find_study(str(file)))[1])[-1].folder
     blocked.parent.mkdir(parents=True)
     blocked.write_text("a file where the folder of seed 1's warm start should be\n")
     said, _ = (study := start(tmp_path, "only=grpo")).communicate(timeout=LONGEST)

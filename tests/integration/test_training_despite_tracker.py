@@ -73,7 +73,7 @@ def test_a_run_is_as_without_a_tracker(
     address = f"sqlite:///{tmp_path}/damaged.db" if fault == "damaged" else door.address
     done = run(tmp_path, address, "logger.patience=1")
     assert done.returncode == 0, done.stderr
-    assert "MLflow has not everything yet; to send the rest: python -m experiments.track" in done.stdout
+    assert "MLflow does not have everything yet; to send the rest: python -m experiments.track" in done.stdout
     assert numbers(tmp_path) == expected
     assert fault in ("dead", "damaged") or door.requests > 0
 
@@ -88,7 +88,7 @@ def test_killed_while_it_trains_and_sent_afterwards(
     done = run(tmp_path, door.address, "logger.patience=1")
     killer.join()
     assert done.returncode == 0, done.stderr
-    assert "MLflow has not everything yet" in done.stdout, "it was killed in the middle"
+    assert "MLflow does not have everything yet" in done.stdout, "it was killed in the middle"
     assert numbers(tmp_path) == expected
     door.server.start()
     monkeypatch.setenv("MLFLOW_TRACKING_URI", door.address)
@@ -133,7 +133,7 @@ def test_its_disk_is_full_and_the_rest_is_sent_afterwards(
     if "unshare" in done.stderr or done.returncode == NO_NAMESPACE:
         pytest.skip("this system lets nobody make a disk of their own")
     assert done.returncode == 0, done.stderr
-    assert "MLflow has not everything yet; to send the rest: python -m experiments.track" in done.stdout
+    assert "MLflow does not have everything yet; to send the rest: python -m experiments.track" in done.stdout
     assert int((tmp_path / "left.txt").read_text()) < 64, "it was full"
     assert numbers(tmp_path) == expected
     address = f"sqlite:///{tmp_path}/kept.db"

@@ -97,10 +97,10 @@ def checksum(tensor: Tensor) -> tuple[int, int]:
     columns = table.sum(dim=0, dtype=torch.int64)
     columns[: len(rest)] += rest
     rows = torch.cat([table.sum(dim=1, dtype=torch.int64), rest.sum()[None]])
-    return _weighted(columns), _weighted(rows)
+    return _weighted_sum(columns), _weighted_sum(rows)
 
 
-def _weighted(sums: Tensor) -> int:
+def _weighted_sum(sums: Tensor) -> int:
     return int((sums * place_weights(len(sums), sums.device)).sum())
 
 

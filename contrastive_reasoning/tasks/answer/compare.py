@@ -24,8 +24,8 @@ from contrastive_reasoning.tasks.answer.relation import (
     is_relation,
     letters,
     order_signs,
-    ordered,
     read_value,
+    reorder,
     same_name,
     same_numeric_equation,
     sides,
@@ -86,7 +86,7 @@ def compare(gold: str, answer: str, formula: Formula, depth: int = 0, *, as_text
         if _far_apart(claims(answer)):
             return wrong("no approximation")
         return any_of(deeper(one, claims(answer)[0]) for one in golds)
-    return _one(ordered(gold), ordered(answer), formula, deeper)
+    return _one(reorder(gold), reorder(answer), formula, deeper)
 
 
 def _one(gold: str, answer: str, formula: Formula, deeper: Callable[[str, str], Verdict | None]) -> Verdict | None:
@@ -96,7 +96,7 @@ def _one(gold: str, answer: str, formula: Formula, deeper: Callable[[str, str], 
     plain_verdict = _times(gold, answer) or _numbers(gold, answer) or _words(gold, answer)
     if plain_verdict:
         return plain_verdict
-    if counted := _counted(gold, answer):
+    if counted := _counted_values(gold, answer):
         return every(deeper(*pair) for pair in counted)
     if split_unit(gold)[1] or split_unit(answer)[1]:
         return _without_units(gold, answer, deeper)
@@ -176,9 +176,9 @@ def _and_or(text: str) -> set[str]:
     return set(re.findall(r" (and|or) ", text)) if order_signs(text) > 1 else set()
 
 
-def _counted(gold: str, answer: str) -> list[tuple[str, str]]:
+def _counted_values(gold: str, answer: str) -> list[tuple[str, str]]:
     """Pairs the values of ``2 boys and 3 girls`` with those of the same words, in any order; empty for other texts."""
-    wanted, given = ([split_unit(item) for item in _listed(text)] for text in (gold, answer))
+    wanted, given = ([split_unit(item) for item in _plain_items(text)] for text in (gold, answer))
     units = [sorted(unit for _, unit in items) for items in (wanted, given)]
     if len(set(units[0])) != len(wanted) or units[0] != units[1] or len(wanted) < 2 or "" in units[0]:
         return []
@@ -186,7 +186,7 @@ def _counted(gold: str, answer: str) -> list[tuple[str, str]]:
     return [(value, values[unit]) for value, unit in wanted]
 
 
-def _listed(text: str) -> tuple[str, ...]:
+def _plain_items(text: str) -> tuple[str, ...]:
     items = read_collection(text)
     return items.items if items and not items.brackets else ()
 
@@ -280,10 +280,10 @@ def _without_units(gold: str, answer: str, deeper: Callable[[str, str], Verdict 
 
 def _other_power(gold: str, answer: str) -> bool:
     """Whether a unit has different powers in two texts, ``cm^2`` and ``cm``, and neither power is written in words."""
-    return _powered(gold) != _powered(answer) and not any(_SQUARE.search(text) for text in (gold, answer))
+    return _unit_power(gold) != _unit_power(answer) and not any(_SQUARE.search(text) for text in (gold, answer))
 
 
-def _powered(text: str) -> str:
+def _unit_power(text: str) -> str:
     """The power at the end of a unit, ``2`` of ``cm^2``."""
     found = re.search(r"[A-Za-z] ?\^ ?\{? ?([23]) ?\}?$", text)
     return found[1] if found else ""

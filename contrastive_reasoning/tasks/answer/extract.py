@@ -94,10 +94,10 @@ def extract(completion: str) -> Extraction:
     text = without_thoughts(completion)
     inside = last_box(text)
     if inside is not None:
-        return _checked(inside, missing="empty box", boxed=True)
+        return _check_length(inside, missing="empty box", boxed=True)
     if _BOX.search(text):
         return Extraction(None, "box not closed", True)
-    return _checked(stated(text), missing=NO_BOX if text.strip() else "empty completion", boxed=False)
+    return _check_length(stated_answer(text), missing=NO_BOX if text.strip() else "empty completion", boxed=False)
 
 
 def without_thoughts(completion: str, ends: Sequence[str] = THOUGHT_ENDS) -> str:
@@ -109,7 +109,7 @@ def without_thoughts(completion: str, ends: Sequence[str] = THOUGHT_ENDS) -> str
     return completion[max(places, default=0) :]
 
 
-def _checked(answer: str, *, missing: str, boxed: bool) -> Extraction:
+def _check_length(answer: str, *, missing: str, boxed: bool) -> Extraction:
     if not answer.strip():
         return Extraction(None, missing, boxed)
     if len(answer) > MAX_ANSWER:
@@ -189,7 +189,7 @@ def closing_brace(text: str) -> int:
     return -1
 
 
-def stated(text: str) -> str:
+def stated_answer(text: str) -> str:
     """The answer that a text states without a box: in tags, in its last line, else after ``####``; else empty."""
     tail = text[-8 * MAX_ANSWER :].rstrip()
     if tagged := _TAGGED.findall(tail):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 
-from contrastive_reasoning.tasks.answer.extract import last_box, stated
+from contrastive_reasoning.tasks.answer.extract import last_box, stated_answer
 
 _LOST = {
     "\f": ("frac", "forall"),
@@ -35,15 +35,15 @@ MISSING = frozenset(("nan", "null", "n/a", "<na>"))
 
 def gold_text(gold: str) -> str:
     """The answer in a gold text, repaired: the last box of a solution, else its stated answer, else the whole text."""
-    gold = repaired(gold)
+    gold = repair(gold)
     inside = last_box(gold)
     if inside is None:
-        said = stated(gold).lstrip("} ")
+        said = stated_answer(gold).lstrip("} ")
         inside = said if said and said.count("{") == said.count("}") and not said.startswith("not") else gold
     return _from_json(inside.strip())
 
 
-def repaired(text: str) -> str:
+def repair(text: str) -> str:
     r"""Restores lost backslashes (a form feed and ``rac{1}{2}`` become ``\frac{1}{2}``) and one missing closing brace.
 
     Also removes superfluous backslashes, control characters and one superfluous closing brace.

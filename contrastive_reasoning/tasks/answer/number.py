@@ -126,23 +126,23 @@ def _read(text: str) -> Fraction | None:
     if decimal:
         groups = decimal.groupdict()
         power = int((groups["power"] or groups.get("exponent") or "0").strip("{ }"))
-        value = _signed(decimal, _decimal(groups.get("decimal", "1")))
+        value = _apply_sign(decimal, _decimal(groups.get("decimal", "1")))
         return value * Fraction(10) ** power if abs(power) <= MAX_POWER else None
     repeating = _REPEATING.fullmatch(text)
     if repeating:
         whole, once, again = repeating["whole"], repeating["once"], repeating["again"]
         tail = Fraction(int(again), (10 ** len(again) - 1) * 10 ** len(once))
-        return _signed(repeating, Fraction(int(whole + once or "0"), 10 ** len(once)) + tail)
+        return _apply_sign(repeating, Fraction(int(whole + once or "0"), 10 ** len(once)) + tail)
     fraction = _FRACTION.fullmatch(text) or _SLASHED.fullmatch(text)
     if fraction is None:
         return None
     top, bottom = _decimal(fraction["top"]), _decimal(fraction["bottom"])
     if bottom == 0 or (fraction["whole"] and min(top, bottom) < 0):
         return None
-    return _signed(fraction, int(fraction["whole"] or 0) + top / bottom)
+    return _apply_sign(fraction, int(fraction["whole"] or 0) + top / bottom)
 
 
-def _signed(match: re.Match[str], value: Fraction) -> Fraction:
+def _apply_sign(match: re.Match[str], value: Fraction) -> Fraction:
     return -value if match["sign"] == "-" else value
 
 

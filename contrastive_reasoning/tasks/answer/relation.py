@@ -184,12 +184,12 @@ def same_numeric_equation(gold: str, answer: str) -> bool | None:
         return None
     if all(read_number(side) for side in wanted):
         return None  # 0.56 = 56% gives a number in two ways
-    return sorted(map(_squeezed, wanted)) == sorted(map(_squeezed, given))
+    return sorted(map(_squeeze, wanted)) == sorted(map(_squeeze, given))
 
 
 def same_name(gold: str, answer: str) -> bool:
     """Whether the first sides of two equations are the same up to blanks, braces and parentheses."""
-    return _squeezed(sides(gold)[0]) == _squeezed(sides(answer)[0])
+    return _squeeze(sides(gold)[0]) == _squeeze(sides(answer)[0])
 
 
 def in_variable_of(gold: str, answer: str) -> str:
@@ -200,7 +200,7 @@ def in_variable_of(gold: str, answer: str) -> str:
     return re.sub(rf"(?<![A-Za-z\\]){given['variable']}(?![A-Za-z])", wanted["variable"], answer)
 
 
-def ordered(text: str) -> str:
+def reorder(text: str) -> str:
     """Rewrites ``3 > x > -1`` as ``-1 < x < 3``; any other text is unchanged."""
     if _LESS.search(text) or not _GREATER.search(text):
         return text
@@ -210,7 +210,7 @@ def ordered(text: str) -> str:
 
 def as_interval(text: str) -> str | None:
     r"""The interval of the one variable of an inequality, ``[-1, 3)`` for ``-1 \le x < 3``; None for another text."""
-    parts = [part.strip() for part in re.split(rf"({_LESS.pattern})", ordered(text))]
+    parts = [part.strip() for part in re.split(rf"({_LESS.pattern})", reorder(text))]
     if len(parts) == 3:
         parts = [r"-\infty", "<", *parts] if letters(parts[0]) else [*parts, "<", r"\infty"]
     if len(parts) != 5 or not is_name(parts[2]) or letters(parts[0] + parts[4]):
@@ -253,7 +253,7 @@ def _without_condition(text: str) -> tuple[str, str]:
     return found["value"].strip(), domain[1] if domain else ""
 
 
-def _squeezed(text: str) -> str:
+def _squeeze(text: str) -> str:
     return re.sub(r"[ {}()]", "", text)
 
 

@@ -113,7 +113,7 @@ def plain(text: str) -> str:
     text = _BEHIND_EQUALS.sub(lambda number: number[0].replace(",", ""), text)
     for pattern, words in _SYNONYM:
         text = pattern.sub(words, text)
-    text = _braced(_without_fonts(_BLANK.sub(" ", _NOTHING.sub("", _DELIMITERS.sub("", text)))))
+    text = _add_braces(_without_fonts(_BLANK.sub(" ", _NOTHING.sub("", _DELIMITERS.sub("", text)))))
     text = _FUNCTION.sub(r"\\\g<0>", _ORDINAL.sub("", text))
     return _trim(_CLOCK.sub(lambda clock: f" {clock[1].lower()}m", text))
 
@@ -164,7 +164,7 @@ def bare(text: str) -> str:
     return text
 
 
-def respelled(text: str) -> str:
+def respell(text: str) -> str:
     r"""Writes a text in another way: blanks around signs, ``1/2`` for ``\frac{1}{2}``, a set in reversed order."""
     if _PLAIN_FRACTION.match(text):
         return _PLAIN_FRACTION.sub(r"\1/\2", text)
@@ -216,7 +216,7 @@ def _without_fonts(text: str) -> str:
     return text
 
 
-def _braced(text: str) -> str:
+def _add_braces(text: str) -> str:
     r"""Adds the braces that TeX implies in ``\frac12`` and ``\sqrt2``: ``\frac{1}{2}``, ``\sqrt{2}``."""
     text = _INDEX.sub(r"_{\1}", _ROOT_OF.sub(r"\1{\2}", text))
     for fraction in reversed(list(_FRACTION.finditer(text))):

@@ -83,7 +83,7 @@ def same_formula(gold: str, answer: str) -> bool | None:
     from sympy.core.relational import Relational
     from sympy.logic.boolalg import Boolean
 
-    wanted, given = (parsed(text) for text in in_one_case(gold, answer))
+    wanted, given = (parse_formula(text) for text in in_one_case(gold, answer))
     if wanted is None:
         raise GoldUnread(gold)
     if given is None:
@@ -113,7 +113,7 @@ def in_one_case(*texts: str) -> tuple[str, ...]:
 
 
 @lru_cache(maxsize=2048)
-def parsed(text: str) -> Any | None:
+def parse_formula(text: str) -> Any | None:
     """The sympy object of a formula, or None if it cannot be read."""
     library = _library()
     config = library.LatexExtractionConfig(

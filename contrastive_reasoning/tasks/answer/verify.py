@@ -14,13 +14,13 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from contrastive_reasoning.tasks.answer.compare import compare
-from contrastive_reasoning.tasks.answer.extract import MAX_ANSWER, NO_BOX, extract, stated, without_thoughts
-from contrastive_reasoning.tasks.answer.golds import MISSING, gold_text, repaired
+from contrastive_reasoning.tasks.answer.extract import MAX_ANSWER, NO_BOX, extract, stated_answer, without_thoughts
+from contrastive_reasoning.tasks.answer.golds import MISSING, gold_text, repair
 from contrastive_reasoning.tasks.answer.limits import objection
 from contrastive_reasoning.tasks.answer.measure import in_asked_measure
 from contrastive_reasoning.tasks.answer.number import read_based
 from contrastive_reasoning.tasks.answer.relation import is_relation, letters
-from contrastive_reasoning.tasks.answer.spelling import plain, respelled
+from contrastive_reasoning.tasks.answer.spelling import plain, respell
 from contrastive_reasoning.tasks.answer.symbolic import GoldUnread, OutOfSteps, same_formula, within
 from contrastive_reasoning.tasks.base import OK, Verdict, unparsed, wrong
 
@@ -80,7 +80,7 @@ def pose(gold: str, completion: str) -> Verdict | Question:
     found = extract(completion)
     if found.answer is None:
         return unparsed(found.reason)
-    question = Question(plain(wanted), plain(repaired(found.answer)))
+    question = Question(plain(wanted), plain(repair(found.answer)))
     if not question.answer:
         return unparsed("empty answer")
     return compare(*question, _quick_look) or question
@@ -113,7 +113,7 @@ def verify_choice(gold_letter: str, completion: str, *, boxed_only: bool = False
     letter = None if found.answer is None else _read_letter(found.answer)
     if letter is None and found.boxed and not boxed_only:
         # the box may be part of the reasoning, and the last line may state the letter
-        letter = _read_letter(stated(without_thoughts(completion)))
+        letter = _read_letter(stated_answer(without_thoughts(completion)))
     if letter is None:
         return unparsed("no single letter" if found.answer else found.reason)
     return OK if letter == gold else wrong("another letter")
@@ -160,7 +160,7 @@ def _in_another_spelling(gold: str) -> Verdict:
     if gold.lower() in MISSING:
         return Verdict(status="error", reason="no gold answer")
     try:
-        verdict = within(STEPS, lambda: compare(gold, respelled(gold), _symbolic, as_text=False))
+        verdict = within(STEPS, lambda: compare(gold, respell(gold), _symbolic, as_text=False))
     except GoldUnread:
         return Verdict(status="error", reason=GOLD_UNREAD)
     except OutOfSteps:

@@ -61,7 +61,7 @@ def parse_steps(problem: Problem, completion: str) -> list[Step]:
     """Returns one step per equation; ``state`` holds the results of the true ones so far. No text makes it raise."""
     steps: list[Step] = []
     state: tuple[int, ...] = ()
-    for start, end, equation in _written(completion):
+    for start, end, equation in _find_equations(completion):
         state = (*state, equation.result) if equation.true else state
         more = 2 if completion[end : end + 1] in (" ", ".", ",") else 1  # 7 may become 70, 7.5 or 7 + 3
         steps.append(Step(start=start, end=end, state=state, legal=equation.true, settled=end + more))
@@ -75,13 +75,13 @@ def same_plan(equations: Iterable[Equation], plan: Iterable[Equation]) -> bool:
 
 def verify(problem: Problem, completion: str) -> Verdict:
     """Verifies a completion by its last box; no text makes it raise."""
-    return _judged(problem, completion, [equation for _, _, equation in _written(completion)])
+    return _judge(problem, completion, [equation for _, _, equation in _find_equations(completion)])
 
 
 def scores(problem: Problem, completion: str) -> Mapping[str, float]:
     """Scores in [0, 1]: the share of true equations; exactly the plan's equations; a right answer by another plan."""
-    equations = [equation for _, _, equation in _written(completion)]
-    verdict = _judged(problem, completion, equations)
+    equations = [equation for _, _, equation in _find_equations(completion)]
+    verdict = _judge(problem, completion, equations)
     right_plan = bool(verdict.fields["right_plan"])
     return {
         "arithmetic/legal_steps": mean([float(equation.true) for equation in equations] or [0.0]),
@@ -90,7 +90,7 @@ def scores(problem: Problem, completion: str) -> Mapping[str, float]:
     }
 
 
-def _written(completion: str) -> list[tuple[int, int, Equation]]:
+def _find_equations(completion: str) -> list[tuple[int, int, Equation]]:
     """The equations of a completion, each with its span: the first character and one past the last."""
     written = []
     for match in islice(_EQUATION.finditer(completion), MAX_STEPS):
@@ -99,7 +99,7 @@ def _written(completion: str) -> list[tuple[int, int, Equation]]:
     return written
 
 
-def _judged(problem: Problem, completion: str, equations: Iterable[Equation]) -> Verdict:
+def _judge(problem: Problem, completion: str, equations: Iterable[Equation]) -> Verdict:
     start = completion.rfind(r"\boxed{")
     inside = last_box(completion[start:])  # text after the box is ignored, even after an end-of-thoughts tag
     text = completion[start:] if inside is None else rf"\boxed{{{inside}}}"

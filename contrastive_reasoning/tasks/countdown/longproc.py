@@ -57,13 +57,13 @@ def read_longproc(files: Sequence[Path], *, on_bad: str) -> tuple[ReadProblem, .
     """
     rows: list[tuple[str, str, Any]] = []
     for file in files:
-        items = _decoded(file.read_text(encoding="utf-8-sig", errors="replace"))
+        items = _decode(file.read_text(encoding="utf-8-sig", errors="replace"))
         if isinstance(items, Exception):
             raise ValueError(f"{file.name} is not valid JSON: {items}") from items
         if not isinstance(items, list):
             raise ValueError(f"{file.name} must hold a list of problems, got {type(items).__name__}")
         rows += [(file.stem, f"{file.name}, item {index}", item) for index, item in enumerate(items)]
-    return _checked(rows, on_bad=on_bad, distinct=False)
+    return _check_rows(rows, on_bad=on_bad, distinct=False)
 
 
 def read_problem_lines(path: str | Path, *, on_bad: str) -> tuple[ReadProblem, ...]:
@@ -79,8 +79,8 @@ def read_problem_lines(path: str | Path, *, on_bad: str) -> tuple[ReadProblem, .
     if not path.is_file():
         raise FileNotFoundError(f"no file of problems at {str(path)!r}")
     lines = path.read_text(encoding="utf-8-sig", errors="replace").split("\n")
-    rows = [(path.stem, f"{path.name}, line {i}", _decoded(line)) for i, line in enumerate(lines, 1) if line.strip()]
-    return _checked(rows, on_bad=on_bad, distinct=True)
+    rows = [(path.stem, f"{path.name}, line {i}", _decode(line)) for i, line in enumerate(lines, 1) if line.strip()]
+    return _check_rows(rows, on_bad=on_bad, distinct=True)
 
 
 @lru_cache(maxsize=16)
@@ -97,14 +97,14 @@ def read_template(path: Path) -> str:
     return template
 
 
-def _decoded(text: str) -> Any:
+def _decode(text: str) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
         return error
 
 
-def _checked(rows: Iterable[tuple[str, str, Any]], *, on_bad: str, distinct: bool) -> tuple[ReadProblem, ...]:
+def _check_rows(rows: Iterable[tuple[str, str, Any]], *, on_bad: str, distinct: bool) -> tuple[ReadProblem, ...]:
     check_choice("on_bad", on_bad, get_args(OnBad))
     problems, bad = [], []
     first: dict[str, str] = {}

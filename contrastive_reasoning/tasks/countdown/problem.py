@@ -104,7 +104,7 @@ def problem_prompt(numbers: Sequence[int], target: int, *, style: str) -> str:
     check_choice("style", style, STYLES)
     if style == "direct":
         return f"{' '.join(map(str, numbers))} = {target}\n"  # few tokens, for small policies
-    examples, problem = worked_examples(EXAMPLES, style), _stated(numbers, target)
+    examples, problem = worked_examples(EXAMPLES, style), _statement(numbers, target)
     header = WORDINGS[style].header
     return _INSTRUCTIONS.format(limit=MAX_RESULT, examples=examples, header=header, problem=problem)
 
@@ -122,9 +122,9 @@ def fill_template(template: str, numbers: Sequence[int], target: int, *, style: 
 def worked_examples(examples: tuple[Example, ...], style: str) -> str:
     """The examples with their searches, as in LongProc's prompt."""
     return "\n\n".join(
-        [f"# Example\n{_stated(*example)}\n\n{search_trace(*example, style=style).text}" for example in examples]
+        [f"# Example\n{_statement(*example)}\n\n{search_trace(*example, style=style).text}" for example in examples]
     )
 
 
-def _stated(numbers: Sequence[int], target: int) -> str:
+def _statement(numbers: Sequence[int], target: int) -> str:
     return f"Numbers: {list(numbers)}\nTarget: {target}"

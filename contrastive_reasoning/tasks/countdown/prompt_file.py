@@ -28,7 +28,7 @@ def read_prompt_file(path: str) -> str:
     try:
         text = file.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
-        raise ValueError(f"prompt_file={path!r} is no UTF-8 text: {error}") from error
+        raise ValueError(f"prompt_file={path!r} is not UTF-8 text: {error}") from error
     template = user_prompt(text) if file.suffix in (".yaml", ".yml") else text.rstrip("\n")
     if missing := [name for name in NEEDED if name not in template]:
         raise ValueError(

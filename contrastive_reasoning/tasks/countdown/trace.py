@@ -120,7 +120,7 @@ def search_trace(numbers: Sequence[int], target: int, *, style: str = "longproc"
     """
     check_choice("style", style, STYLES)
     if style != "direct":
-        return _written(numbers, target, wording=wording_of(style), rng=None)
+        return _write_trace(numbers, target, wording=wording_of(style), rng=None)
     _check_solvable(numbers, target)
     moves = search(numbers, target).solution_moves()
     return Trace(";".join([move.equation for move in moves]), tuple([move.spaced for move in moves]))
@@ -133,7 +133,7 @@ def shuffled_trace(numbers: Sequence[int], target: int, *, style: str, rng: rand
         ValueError: if the style does not write the search, there are fewer than two numbers, or the target cannot be
             reached.
     """
-    return _written(numbers, target, wording=wording_of(style), rng=rng)
+    return _write_trace(numbers, target, wording=wording_of(style), rng=rng)
 
 
 def path_text(numbers: Sequence[int], target: int, moves: Sequence[Move], *, style: str) -> str:
@@ -198,7 +198,7 @@ def _check_solvable(numbers: Sequence[int], target: int) -> None:
         raise ValueError(unsolvable(numbers, target))
 
 
-def _written(numbers: Sequence[int], target: int, *, wording: Wording, rng: random.Random | None) -> Trace:
+def _write_trace(numbers: Sequence[int], target: int, *, wording: Wording, rng: random.Random | None) -> Trace:
     """Writes the search, then the trace back with the last equation first, then the answer."""
     _check_solvable(numbers, target)
     writer = _SearchWriter(target=target, wording=wording, rng=rng)

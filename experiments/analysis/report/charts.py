@@ -36,7 +36,7 @@ CRITIC = (
 MOST_POINTS = 60
 """The most points of a curve; if more were logged, each point is the mean of a range of steps."""
 MOST_ARMS = 14
-"""The most arms whose colours and line styles are easy to distinguish."""
+"""The most arms that are drawn; their colours and line styles are easy to distinguish."""
 SVG_DASHES = {"-": "none", "--": "7 3", "-.": "7 3 2 3", ":": "2 3"}
 TEXT_STAYS_TEXT: Any = {"svg.fonttype": "none", "svg.hashsalt": "report", "font.family": "sans-serif"}
 """Settings of matplotlib: text stays text, and equal pictures give equal files."""

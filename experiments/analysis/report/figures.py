@@ -31,7 +31,7 @@ FOLDER = "figures"
 FIRST = "similarity"
 """Pictures with this in their name come before the others of their stage."""
 START_TOO = ("clipo/completions",)
-"""Pictures of which the first step is shown beside the last, to show how training changed the space."""
+"""Pictures that are shown at the first step and the last, to show how training changed the space."""
 STAGES = ("critic", "grpo", "warm_start")
 """The order of the stages; others follow."""
 
@@ -103,13 +103,13 @@ def of_comparisons(found: Gathered) -> Chosen:
         for run in reversed(found.tracker.runs(found.names, kind=kind)):
             for path in found.tracker.artifacts.files(run.run_id):
                 if path.endswith(".png"):
-                    name, owner = path.removesuffix(".png"), f"{kind} {_called(run)}"
+                    name, owner = path.removesuffix(".png"), f"{kind} {_label(run)}"
                     logged = Logged(owner=owner, run_id=run.run_id, captions={path: f"{name}: {owner}"})
                     by_kind.setdefault(f"{kind} {name}", []).append(logged)
     return choose(found.tracker.artifacts, by_kind)
 
 
-def _called(run: TrackedRun) -> str:
+def _label(run: TrackedRun) -> str:
     """The name of a comparison, or the name and overrides of a sweep."""
     if "sweep" not in run.tags:
         return run.tags.get("key", "without a name").removeprefix("compare/")

@@ -20,7 +20,7 @@ from experiments.system.secrets import without_paths
 RUN = ("python", "-m", "experiments.run")
 SEED = re.compile(r"\+{0,2}seed=.*")
 SWEEP = re.compile(r"\+{0,2}sweep=.*")
-"""The override that turns a run into a multirun. A job's overrides contain it beside the job's own values."""
+"""The override that turns a run into a multirun. A job's overrides contain it in addition to the job's own values."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,7 +10,7 @@ import torch
 from torch.testing import assert_close
 
 from contrastive_reasoning.advantages import GroupRelative, Process, Survival
-from contrastive_reasoning.advantages.survival import centred_by_survival
+from contrastive_reasoning.advantages.survival import centre_by_survival
 from contrastive_reasoning.rewards import Credit, StepCredit
 from contrastive_reasoning.tasks.base import Verdict
 
@@ -104,13 +104,13 @@ def test_equals_the_slow_version_in_searches_with_revisits() -> None:
 
 @pytest.mark.parametrize("pairs", [[(0.1, 0.3)] * 7, [(0.0, 0.0), (0.0, 0.0)], [(0.7, 0.2)]])
 def test_equals_get_exactly_nothing(pairs: list[tuple[float, float]]) -> None:
-    assert centred_by_survival(pairs, epsilon=1e-6) == [0.0] * len(pairs)
+    assert centre_by_survival(pairs, epsilon=1e-6) == [0.0] * len(pairs)
 
 
 @pytest.mark.parametrize("kept", [1.0, 0.0])
 def test_where_all_of_it_is_kept_or_lost_nothing_was_decided(kept: float) -> None:
     pairs = [(1.0, kept), (0.0, 0.0), (1.0, kept)]
-    assert centred_by_survival(pairs, epsilon=0.0) == [0.0] * 3
+    assert centre_by_survival(pairs, epsilon=0.0) == [0.0] * 3
 
 
 @pytest.mark.parametrize("kept", [0.02, 0.98])
@@ -118,9 +118,9 @@ def test_a_critics_noise_is_no_decision(kept: float) -> None:
     """All steps of the group lose nearly everything, or all keep it: what differs in the fourth decimal is noise."""
     rng = random.Random(0)
     pairs = [(0.9, kept + rng.uniform(-5e-4, 5e-4)) for _ in range(8)]
-    assert max(map(abs, centred_by_survival(pairs, epsilon=0.05))) < 0.02
+    assert max(map(abs, centre_by_survival(pairs, epsilon=0.05))) < 0.02
     decided = [(0.9, 0.98 if k % 2 else 0.02) for k in range(8)]
-    assert min(map(abs, centred_by_survival(decided, epsilon=0.05))) > 0.8
+    assert min(map(abs, centre_by_survival(decided, epsilon=0.05))) > 0.8
 
 
 def test_a_forbidden_step_kept_nothing_and_left_the_state_as_it_was() -> None:

@@ -13,7 +13,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from callbacks.completions import Completions, Trace, TrainingCompletions, colour, credit_page, mixed
+from callbacks.completions import Completions, Trace, TrainingCompletions, colour, credit_page, mix_rows
 from contrastive_reasoning.rewards import Credit
 from contrastive_reasoning.rollout import RolloutBatch
 from contrastive_reasoning.rollout.spans import readable
@@ -154,7 +154,7 @@ def test_while_only_the_reward_learns_there_are_no_advantages_and_no_page(tmp_pa
     ],
 )
 def test_both_kinds_are_chosen_where_there_are_both(correct: list[bool], count: int, rows: list[int]) -> None:
-    assert mixed(correct, count) == rows
+    assert mix_rows(correct, count) == rows
 
 
 class Page(HTMLParser):

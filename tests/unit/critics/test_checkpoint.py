@@ -44,7 +44,7 @@ def test_frozen_weights_stay_where_they_are(tmp_path: Path) -> None:
     [
         ({"kind": NumericV1}, {}, r"is a contrastive_reasoning.*NumericV1, expected a .*NumericV2"),
         ({"hidden_layers": 1}, {"hidden_layers": 2}, r"has no weights for goal_head\.4\.bias \(8 missing\)"),
-        ({"hidden_layers": 2}, {"hidden_layers": 1}, r"weights that this one has not: goal_head\.4\.bias"),
+        ({"hidden_layers": 2}, {"hidden_layers": 1}, r"weights that this one does not have: goal_head\.4\.bias"),
         ({"dimension": 8}, {"dimension": 9}, r"of shape \(8.*expected \(9"),
     ],
 )

@@ -81,7 +81,7 @@ def test_saved_and_loaded_as_one(tmp_path: Path) -> None:
     load_critic_weights(loaded, tmp_path)
     for name, weight in saved.state_dict().items():
         assert torch.equal(weight, loaded.state_dict()[name])
-    with pytest.raises(ValueError, match=r"has weights that this one has not: members\.2\."):
+    with pytest.raises(ValueError, match=r"weights that this one does not have: members\.2\."):
         load_critic_weights(ensemble(size=2), tmp_path)
 
 

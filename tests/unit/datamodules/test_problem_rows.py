@@ -160,7 +160,7 @@ def test_a_description_names_no_file_outside_of_its_folder(tmp_path: Path, outsi
 def test_a_description_is_plain_yaml(tmp_path: Path) -> None:
     canary = tmp_path / "canary"
     folder = described(tmp_path / "set", f"x: !!python/object/apply:os.system ['touch {canary}']")
-    with pytest.raises(ValueError, match=r"set: the header of README\.md is no plain YAML"):
+    with pytest.raises(ValueError, match=r"set: the header of README\.md is not plain YAML"):
         read(folder)
     assert not canary.exists()
 

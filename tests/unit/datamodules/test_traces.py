@@ -17,7 +17,7 @@ from datamodules.traces import (
     TracesV2,
     batch_rows,
     count_drawn,
-    shown,
+    shown_numbers,
     states_of,
     triple_table,
 )
@@ -201,7 +201,7 @@ def test_text_triples_show_no_state_that_critics_are_judged_on() -> None:
     otherwise = text()
     otherwise.__dict__["_held_out"] = frozenset()
     triples = [triple for number in range(20) for triple in otherwise.triples(number, split="train")]
-    assert any(shown(triple) & held_out for triple in triples)
+    assert any(shown_numbers(triple) & held_out for triple in triples)
 
 
 def test_text_batches_are_tokens_of_the_critic() -> None:

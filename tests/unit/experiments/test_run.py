@@ -62,7 +62,7 @@ def test_flags_that_only_show_something_make_no_folder(
     words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shown: list[object] = []
-    monkeypatch.setattr(run, "watched", shown.append)
+    monkeypatch.setattr(run, "watch", shown.append)
     monkeypatch.setattr(sys, "argv", ["run", *words])
     monkeypatch.chdir(tmp_path)
     main()

@@ -171,5 +171,5 @@ def test_ctrl_c_while_the_summary_is_written_ends_in_a_sentence(
     monkeypatch.setattr(sweeping, "_watched", [live])
     monkeypatch.setattr(sweeping, "summarise", interrupted)
     with pytest.raises(SystemExit, match="130"):
-        sweeping.watched(lambda: None)
+        sweeping.watch(lambda: None)
     assert "stopped before all of the summary was written; the same command goes on" in capsys.readouterr().err

@@ -129,7 +129,7 @@ def test_code_named_for_a_known_model_is_passed_over(folder: Path, canary: Path)
 def test_a_tokenizer_that_is_none_is_refused(folder: Path, canary: Path, content: str) -> None:
     written = pickled(canary) if content == "pickle" else content.encode()
     (folder / "tokenizer.json").write_bytes(written)
-    with pytest.raises(ValueError, match=r"^policy\.pretrained=\S+: a file of the tokenizer is no JSON"):
+    with pytest.raises(ValueError, match=r"^policy\.pretrained=\S+: a file of the tokenizer is not JSON"):
         load(folder)
     assert not canary.exists()
 

@@ -103,7 +103,7 @@ def test_a_published_name_needs_no_hub_and_says_so() -> None:
 
 
 def test_what_is_not_at_hand_is_answered_in_one_sentence(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"policy.pretrained=nobody/nothing: its shape is not at hand"):
+    with pytest.raises(ValueError, match=r"policy.pretrained=nobody/nothing: its shape is unknown"):
         find_shape("nobody/nothing")
     config = tmp_path / "config.json"
     config.write_text(json.dumps({key: value for key, value in CONFIG.items() if key != "hidden_size"}))

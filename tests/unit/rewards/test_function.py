@@ -239,7 +239,7 @@ SAID = {
     "ends its process": ("error", "worker ended with exit code 1"),
     "takes a gigabyte": ("error", "out of memory"),
     "returns None": ("error", "returned NoneType, not true, false, a number from 0 to 1, or a reason"),
-    "empty": ("error", "returned an empty text, which is no reason"),
+    "empty": ("error", "returned an empty text, which is not a reason"),
     "two": ("error", "returned 2, which is not between 0 and 1"),
 }
 

@@ -14,7 +14,7 @@ from transformers import PreTrainedTokenizerFast
 from contrastive_reasoning.advantages import MeanCentred, Potential
 from contrastive_reasoning.rewards import Credit, OracleReward, VerifierReward
 from contrastive_reasoning.rewards.controls import fixed_draw
-from contrastive_reasoning.rewards.shaping import shaped
+from contrastive_reasoning.rewards.shaping import add_step_credit
 from contrastive_reasoning.rollout import RolloutBatch, token_bytes
 from contrastive_reasoning.tasks.arithmetic.equations import parse_steps as equations
 from contrastive_reasoning.tasks.base import Problem, Step, Task, Verdict
@@ -136,7 +136,11 @@ def credit_of(kind: str) -> tuple[list[tuple[int, ...]], Tensor, Credit]:
     )
     values = [[(step, fixed_draw("value", step.state)) for step in row if step.legal] for row in steps]
     illegal = [[step for step in row if not step.legal] for row in steps]
-    return paths, mask, shaped(judged, rollouts, values, illegal=illegal, name="drawn", weight=0.0, starts=[0.9])
+    return (
+        paths,
+        mask,
+        add_step_credit(judged, rollouts, values, illegal=illegal, name="drawn", weight=0.0, starts=[0.9]),
+    )
 
 
 def gradient(paths: Sequence[tuple[int, ...]], advantages: Tensor, kind: str) -> Tensor:

@@ -76,8 +76,8 @@ def test_a_json_answer_is_read(serve: Serve) -> None:
     [
         (answer("404 Not Found", b'{"detail": "Not Found"}'), r"/x answered with status 404: .*Not Found"),
         (answer("500 Oops", b"x" * 5000), r"/x answered with status 500: x{300}$"),
-        (answer("200 OK", b"<html>hello</html>"), r"/x answered what is no JSON: '<html>hello"),
-        (answer("200 OK", b"\xff\xfe"), r"/x answered what is no JSON"),
+        (answer("200 OK", b"<html>hello</html>"), r"/x returned text that is not JSON: '<html>hello"),
+        (answer("200 OK", b"\xff\xfe"), r"/x returned text that is not JSON"),
         (b"HTTP/1.1 200 OK\r\nContent-Length: 50\r\n\r\n{", r"/x cannot be reached \(tried once\): IncompleteRead"),
         (b"what?\r\n\r\n", r"/x cannot be reached \(tried once\): BadStatusLine"),
         (b"", r"/x cannot be reached \(tried once\): RemoteDisconnected"),

@@ -111,7 +111,7 @@ ROLES = "the role of a message must be one of system, user, assistant, got"
         (CHOICE, choice("A", ["one", {}]), "an option of choices.text is neither text nor a number but dict"),
         (CHAT, chat(turn("system", "x")), "must be one user's, got system"),
         (CHAT, chat(), "got none"),
-        (CHAT, chat() | {"prompt": "x"}, "no list of"),
+        (CHAT, chat() | {"prompt": "x"}, "not a list of"),
         (CHAT, chat(turn("user", "  ")), "message is empty"),
         (CHAT, chat(turn("user", "x"), gold=None), "reward_model.ground_truth is empty"),
         (CHAT, chat(turn("user", "x"), gold=r"so \boxed{}"), "no answer in the solution: empty box"),
@@ -121,7 +121,7 @@ ROLES = "the role of a message must be one of system, user, assistant, got"
         (CONVERSATION, chat({"content": "a"}), f"{ROLES} None"),
         (CONVERSATION, chat(turn("user", [{"type": "image"}])), "a message is neither text nor a number but list"),
         (CONVERSATION, chat(turn("user", " ")), "a message is empty"),
-        (CONVERSATION, chat("a"), "the messages are no list of {role, content}"),
+        (CONVERSATION, chat("a"), "the messages are not a list of {role, content}"),
     ],
 )
 def test_a_row_that_cannot_be_posed_says_why(format: Format, row: dict[str, Any], reason: str) -> None:

@@ -53,7 +53,7 @@ def test_a_reward_is_a_finite_number(value: Any, reply: tuple[str, Any]) -> None
         ("spelled forwards\nand more", ("wrong", "spelled forwards")),
         ("two words " * 30, ("wrong", "two words " * 20 + "…")),
         ("x" * 300, ("wrong", "…")),
-        ("", ("error", "returned an empty text, which is no reason")),
+        ("", ("error", "returned an empty text, which is not a reason")),
         (None, ("error", "returned NoneType, not true, false, a number from 0 to 1, or a reason")),
         ((True, "why"), ("error", "returned tuple, not true, false, a number from 0 to 1, or a reason")),
         (1.5, ("error", "returned 1.5, which is not between 0 and 1")),

@@ -4,7 +4,7 @@ import pytest
 from hydra import compose, initialize_config_module
 from omegaconf import OmegaConf
 
-from experiments.config.composition import composed, parse, single_runs
+from experiments.config.composition import compose_lines, parse, single_runs
 from experiments.schema import register
 
 register()
@@ -47,15 +47,15 @@ def test_every_value_occurs_once_beside_the_first_values_of_the_others(
 )
 def test_values_set_in_a_copy_make_what_hydra_composes(lines: list[str]) -> None:
     with initialize_config_module("conf", version_base="1.3"):
-        found, hydras = composed(*lines), compose("config", lines)
+        found, hydras = compose_lines(*lines), compose("config", lines)
     assert OmegaConf.to_yaml(found) == OmegaConf.to_yaml(hydras)
     assert OmegaConf.is_struct(found)
 
 
 def test_what_is_composed_leaves_what_it_began_with_as_it_was() -> None:
     with initialize_config_module("conf", version_base="1.3"):
-        other = composed(CRITIC, "reward.weight=0.75")
-        assert (other.reward.weight, composed(CRITIC).reward.weight) == (
+        other = compose_lines(CRITIC, "reward.weight=0.75")
+        assert (other.reward.weight, compose_lines(CRITIC).reward.weight) == (
             0.75,
             compose("config", [CRITIC]).reward.weight,
         )

@@ -42,7 +42,7 @@ MISTAKES = [
     ([CRITIC, "rollout.sampling=1"], "rollout.sampling=1: it takes a mapping of keys"),
     ([CRITIC, "reward=critic_calibrated", "reward@reward.source=orcle"], ORACLE),
     ([CRITIC, "reward=critic_steps"], "reward=critic_steps: no such reward; did you mean 'critic'?"),
-    ([CRITIC, "seed"], "'seed' is no valid override: write key=value (Hydra: missing EQUAL at '<EOF>')"),
+    ([CRITIC, "seed"], "'seed' is not a valid override: write key=value (Hydra: missing EQUAL at '<EOF>')"),
     (
         [CRITIC, "hydra.run.dir=${oc.env:MY_TOKEN}"],
         "hydra.run.dir holds the environment's MY_TOKEN: a configuration is written into every run folder; "

@@ -122,7 +122,9 @@ def test_a_dead_tracker_costs_a_sweep_a_line(outputs: Any, sweep: Path, monkeypa
     folder, job = begun(outputs, "sweep_dead", number=0, mirror=True)
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "nonsense:/x")
     (line,) = send_to_mlflow(sweep, [job])
-    assert line.startswith(f"MLflow has not everything yet; to send the rest: python -m experiments.track {folder}\n")
+    assert line.startswith(
+        f"MLflow does not have everything yet; to send the rest: python -m experiments.track {folder}\n"
+    )
 
 
 def test_a_folder_of_the_sweep_s_own_choosing_is_found(tracker: Tracker, outputs: Any, tmp_path: Path) -> None:

@@ -272,7 +272,7 @@ def test_a_dead_server_costs_training_nothing(outputs: Any, monkeypatch: pytest.
     assert "not all was sent" in log
     assert "opensesame" not in log
     assert missing_from_mlflow([folder], folder / LOG_FILE) == (
-        f"MLflow has not everything yet; to send the rest: python -m experiments.track {folder}\n"
+        f"MLflow does not have everything yet; to send the rest: python -m experiments.track {folder}\n"
         f"  MLflow at http://{address} does not answer ([Errno 111] Connection refused)"
     )
 

@@ -65,7 +65,7 @@ def test_the_page_is_the_one_in_the_documentation_and_nothing_heavy_is_imported(
         ),
         (["gpu=8"], "gpu: no such key; did you mean 'gpus'?"),
         (["seed=0,1"], "seed=0,1: several values, and this is a single run; "),
-        (["policy.pretrained=nobody/nothing"], "policy.pretrained=nobody/nothing: its shape is not at hand"),
+        (["policy.pretrained=nobody/nothing"], "policy.pretrained=nobody/nothing: its shape is unknown"),
         (["gpus=many"], "gpus=many: it takes a whole number"),
         (["gpus=0"], "gpus must be at least 1, got 0"),
         (["mfu=40"], "mfu must lie in (0, 1], got 40"),

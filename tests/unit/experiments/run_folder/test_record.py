@@ -13,7 +13,7 @@ from hydra.core.hydra_config import HydraConfig
 from packaging.requirements import Requirement
 
 from experiments.run_folder import Origin, read_json
-from experiments.run_folder.record import environment, installed, new_run_folder, write_failure
+from experiments.run_folder.record import environment, installed_packages, new_run_folder, write_failure
 from experiments.schema import register
 
 OVERRIDES = ["experiment=llama_critic", "reward.weight=0.25", "seed=3", "policy.corpus.plays=50"]
@@ -40,7 +40,7 @@ def test_a_run_remembers_its_command_line_and_its_software(tmp_path: Path) -> No
 
 
 def test_every_package_is_there_with_its_version_and_nothing_else() -> None:
-    lines = [line.partition("  # ") for line in installed().splitlines()]
+    lines = [line.partition("  # ") for line in installed_packages().splitlines()]
     locked = {Requirement(line): remark for line, _, remark in lines}
     assert len({one.name.lower() for one in locked}) == len(lines)
     assert {"torch", "mlflow", "hydra-core"} <= {one.name for one in locked}

@@ -235,7 +235,7 @@ def test_a_file_that_names_other_parts_calls_none_of_them(
         json.dumps({"class": "x", "frozen": [], "config": {**MADE_OF, "similarity": [part]}})
     )
     monkeypatch.setattr("experiments.sample.completions.build", lambda *_: pytest.fail("something was built"))
-    with pytest.raises(ValueError, match=r"which is no part of a critic$"):
+    with pytest.raises(ValueError, match=r"which is not part of a critic$"):
         trained_critic(stage, CONFIG)
 
 

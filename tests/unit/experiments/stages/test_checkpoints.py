@@ -15,7 +15,7 @@ from experiments.stages.checkpoints import (
     clear,
     damage,
     forget,
-    kept,
+    kept_checkpoints,
     newest_sound,
     newest_sound_of_first,
     path_of,
@@ -47,7 +47,7 @@ def flip(path: Path, place: int = 7) -> None:
 
 
 def steps(folder: Path) -> list[int]:
-    return [one.step for one in kept(folder)]
+    return [one.step for one in kept_checkpoints(folder)]
 
 
 def seal_of(path: Path) -> Path:
@@ -82,7 +82,7 @@ def test_the_newest_by_step_is_gone_on_from_and_steps_are_numbers(tmp_path: Path
         written(tmp_path, step, Metric(name="val/loss", value=0.25) if step == 9 else None)
     assert newest_sound(tmp_path) == (path_of(tmp_path, 1_200_000), [])
     assert steps(tmp_path) == [9, 20, 100, 900_000, 1_200_000]
-    assert [one.metric for one in kept(tmp_path)[:2]] == [Metric(name="val/loss", value=0.25), None]
+    assert [one.metric for one in kept_checkpoints(tmp_path)[:2]] == [Metric(name="val/loss", value=0.25), None]
 
 
 BROKEN_SEALS = ["", "{", "[]", '{"step": 1}', '{"step": 1, "files": {}, "metric": null}']

@@ -12,8 +12,8 @@ import pytest
 
 from experiments.run_folder.reader import MANIFEST, RESULT, SWEEP_VARIABLE
 from experiments.stages import resume
-from experiments.stages.checkpoints import CHECKPOINTS, CheckpointError, kept, path_of, seal
-from experiments.stages.experiment import compared as is_compared
+from experiments.stages.checkpoints import CHECKPOINTS, CheckpointError, kept_checkpoints, path_of, seal
+from experiments.stages.experiment import is_compared as is_compared
 from experiments.stages.experiment import plans
 from experiments.stages.plan import StagePlan
 from experiments.stages.resume import begin, check_unfinished
@@ -95,7 +95,7 @@ def meanwhile(monkeypatch: pytest.MonkeyPatch, looks: str, at: object, happens: 
     monkeypatch.setattr(resume, looks, looking)
 
 
-@pytest.mark.parametrize("looks", ["left_by_others", "kept"])
+@pytest.mark.parametrize("looks", ["left_by_others", "kept_checkpoints"])
 def test_of_two_runs_that_find_a_stage_at_the_same_time_one_renames_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], looks: str
 ) -> None:
@@ -105,7 +105,7 @@ def test_of_two_runs_that_find_a_stage_at_the_same_time_one_renames_it(
     at = now if looks == "left_by_others" else now.folder / CHECKPOINTS
     meanwhile(monkeypatch, looks, at, lambda: chain(tmp_path, ACCEPT))
     assert chain(tmp_path, ACCEPT)[1] == now
-    assert [one.step for one in kept(now.folder / CHECKPOINTS)] == [6]
+    assert [one.step for one in kept_checkpoints(now.folder / CHECKPOINTS)] == [6]
     assert read_manifest(now.folder)["earlier_code"] == [before[1].code]
     assert capsys.readouterr().out.count("going on all the same") == 1
 
@@ -127,7 +127,7 @@ def test_a_stage_that_another_run_has_begun_to_work_in_is_left_alone(
         meanwhile(monkeypatch, "left_by_others", now, other_run)
         chain(tmp_path, ACCEPT)
     assert (folder / "metrics.jsonl").exists()
-    assert [one.step for one in kept(before[1].folder / CHECKPOINTS)] == [6]
+    assert [one.step for one in kept_checkpoints(before[1].folder / CHECKPOINTS)] == [6]
 
 
 def test_the_code_of_a_stage_below_counts_too(

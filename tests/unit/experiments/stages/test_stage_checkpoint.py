@@ -18,7 +18,7 @@ from torch.utils.data import DataLoader
 
 from experiments.run_folder import read_metrics
 from experiments.run_folder.logger import RunFolderLogger
-from experiments.stages.checkpoints import CheckpointError, kept, newest_sound, path_of, seal
+from experiments.stages.checkpoints import CheckpointError, kept_checkpoints, newest_sound, path_of, seal
 from experiments.stages.stage_checkpoint import Interrupted, StageCheckpoint, StopRequest
 from tests.hostile.trap import Trap
 from tests.unit.experiments.stages.unwritable import unwritable
@@ -113,7 +113,7 @@ def fit(
 
 
 def steps(folder: Path) -> list[int]:
-    return [one.step for one in kept(folder)]
+    return [one.step for one in kept_checkpoints(folder)]
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from experiments.run_folder.reader import RESULT
 from experiments.stages.checkpoints import CHECKPOINTS, CheckpointError, path_of, seal
 from experiments.stages.plan import StagePlan
 from experiments.stages.resume import reusable
-from experiments.stages.stage_manifest import finished, write_result
+from experiments.stages.stage_manifest import is_finished, write_result
 from experiments.system.files import write_json
 from tests.unit.experiments.stages.test_checkpoints import flip
 
@@ -42,7 +42,7 @@ def test_a_stage_that_left_what_it_wrote_is_reused(plan: StagePlan, capsys: pyte
     assert set(told["left"]["policy"]) == {"model.safetensors", "config.json"}
     (plan.folder / "policy" / "README.md").write_text("from somebody else")
     assert reusable(plan)
-    assert finished(plan.folder)
+    assert is_finished(plan.folder)
     assert capsys.readouterr().out == ""
 
 
@@ -59,7 +59,7 @@ def test_what_is_damaged_is_named_and_the_stage_goes_on(
 ) -> None:
     harm(path := plan.folder / WEIGHTS)
     assert not reusable(plan)
-    assert not finished(plan.folder)
+    assert not is_finished(plan.folder)
     named = sentence.format(path=path)
     assert capsys.readouterr().out == f"grpo: {named}; the stage's newest checkpoint makes it again\n"
 
@@ -79,4 +79,4 @@ def test_a_result_without_hashes_is_taken_at_its_word_and_without_one_a_stage_ha
     assert reusable(plan)
     (plan.folder / RESULT).unlink()
     assert not reusable(plan)
-    assert not finished(plan.folder)
+    assert not is_finished(plan.folder)

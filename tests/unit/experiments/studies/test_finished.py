@@ -24,14 +24,14 @@ from experiments.studies.finished import (
     Today,
     by_configuration,
     mark_of,
-    planned,
+    plan_job,
     same_parameters,
     start_policies,
     still_to_do,
     today,
     todays_jobs,
 )
-from experiments.studies.jobs import composed, start_jobs
+from experiments.studies.jobs import compose_job, start_jobs
 from experiments.studies.plan import Start, Study, StudyError, read_study
 from tests.unit.experiments.stages.test_plan import edit_code
 
@@ -44,7 +44,7 @@ def study(runs: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Study:
     """Of one arm beside the baseline, a seed each, in a folder of its own; what another test planned is forgotten."""
     monkeypatch.chdir(tmp_path)
     runs.name = re.sub(r"\W", "_", runs.name)  # it is typed as name=…
-    planned.cache_clear()
+    plan_job.cache_clear()
     content = runs.content(seeds=1, start={"overrides": ["experiment=llama_baseline"], "seed": 0})
     content["common"] = ["debug=fast"]
     for arm in content["arms"].values():
@@ -56,7 +56,7 @@ def study(runs: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Study:
 def leave_start(study: Study) -> Path:
     """The stage's folder with a policy and its result, as the stage leaves it."""
     (job,) = set(start_jobs(study).values())
-    folder = planned(job)[-1].folder
+    folder = plan_job(job)[-1].folder
     (folder / POLICY).mkdir(parents=True)
     (folder / POLICY / "model.safetensors").write_bytes(b"weights")
     (folder / "config.yaml").write_text("seed: 0\n")
@@ -77,7 +77,7 @@ def send_start(study: Study, folder: Path, tracker: Any, name: str) -> None:
 def add_arms(runs: Any, study: Study) -> set[Any]:
     """A finished run of each arm with the fingerprint that its job has while the start is there."""
     marks = {mark_of(job) for job in todays_jobs(study)}
-    planned.cache_clear()
+    plan_job.cache_clear()
     for mark in marks:
         runs.add(mark.arm, 0, solved=[0, 1], curve=FLAT, fingerprint=mark.stage)
     return marks
@@ -107,7 +107,7 @@ def test_where_mlflow_does_not_say_it_a_sentence_names_what_lacks(runs: Any, stu
     lacking = f"the warm start they began from is not on this machine ({folder / POLICY}), nor does MLflow say"
     with pytest.raises(StudyError) as refused:
         report(runs.tracker, study, **found._asdict(), output=tmp_path)
-    assert "2 runs have finished, and whether they are of today's configuration cannot be told: " in str(refused.value)
+    assert "2 runs have finished, and it is unknown whether they have today's configuration: " in str(refused.value)
     assert lacking in str(refused.value)
     others = [run for run in runs.tracker.runs([study.name], kind="experiment") if run.tags["arm"] != "start"]
     (note,) = notes_on_left_out(study, others, found.missing)
@@ -128,7 +128,7 @@ def test_runs_of_other_code_count_in_a_report_and_are_made_again(runs: Any, stud
     assert len(by_configuration(runs.tracker, study, marks)[0]) == 2
     assert still_to_do(runs.tracker, study, jobs) == jobs
     for job, finished in zip(jobs, (False, True), strict=True):
-        mark = planned(job)[-1].fingerprint
+        mark = plan_job(job)[-1].fingerprint
         time = "2026-01-02T00-00-00"
         runs.add(job.arm, 0, solved=[0, 1], curve=FLAT, fingerprint=mark, time=time, finished=finished)
     assert still_to_do(runs.tracker, study, jobs) == jobs[:1]
@@ -140,21 +140,21 @@ def test_a_study_that_takes_other_code_sees_the_folders_that_its_runs_take(
     study = replace(study, common=[*study.common, "checkpoints.resume_changed_code=true"])
     (start,) = set(start_jobs(study).values())
     policies = {0: str(leave_start(study) / POLICY)}
-    begin(planned(start)[-1])
-    before = [planned(job) for job in todays_jobs(study)]
+    begin(plan_job(start)[-1])
+    before = [plan_job(job) for job in todays_jobs(study)]
     for plan in (plan for stages in before for plan in stages):
         begin(plan)
         write_result(plan.folder, {})
     edit_code(monkeypatch, "experiments.assemble")
-    planned.cache_clear()
+    plan_job.cache_clear()
     assert start_policies(study) == policies
     for job, earlier in zip(todays_jobs(study), before, strict=True):
-        assert planned(job) == [*plans(composed(job)).values()]
-        assert [plan.folder for plan in planned(job)] == [plan.folder for plan in earlier]
+        assert plan_job(job) == [*plans(compose_job(job)).values()]
+        assert [plan.folder for plan in plan_job(job)] == [plan.folder for plan in earlier]
 
 
 def test_a_run_of_before_settings_had_a_hash_counts_where_its_parameters_are_todays(study: Study) -> None:
-    config = planned(todays_jobs(study)[0])[-1].config
+    config = plan_job(todays_jobs(study)[0])[-1].config
     recorded = flatten(config) | {"a key": "of then", "policy.pretrained": "another path"}
     assert same_parameters(recorded, config)
     assert not same_parameters(recorded | {"budget.problems": "-1"}, config)

@@ -15,7 +15,7 @@ from experiments.compare import main as compare
 from experiments.jobs.job import Job
 from experiments.schema import register
 from experiments.studies.finished import Today
-from experiments.studies.launched import keep, launched, notes_on_primary
+from experiments.studies.launched import keep, launched_studies, notes_on_primary
 from experiments.studies.plan import find_study
 from experiments.study import run_study
 
@@ -28,7 +28,7 @@ def add_arms(runs: Any) -> None:
 
 
 def test_a_report_notes_another_primary_than_the_first(runs: Any, tmp_path: Path) -> None:
-    assert launched(runs.tracker, [runs.name]) == notes_on_primary(runs.tracker, runs.study()) == []
+    assert launched_studies(runs.tracker, [runs.name]) == notes_on_primary(runs.tracker, runs.study()) == []
     study = find_study(str(runs.file(tmp_path)))
     keep(runs.tracker, study)
     later = replace(study, primary=replace(study.primary, metric=OTHER))
@@ -56,7 +56,7 @@ def test_who_launches_a_study_keeps_it_before_its_first_job(
     begun: list[int] = []
 
     def run_jobs(jobs: Sequence[Job], *_: Any, **__: Any) -> list[Job]:
-        assert launched(runs.tracker, [runs.name])
+        assert launched_studies(runs.tracker, [runs.name])
         begun.append(len(jobs))
         return []
 
@@ -73,7 +73,7 @@ def test_the_file_of_the_last_launch_is_read_where_there_is_none(
     file = runs.file(tmp_path, seeds=3)
     keep(runs.tracker, find_study(str(file)))
     file.unlink()
-    (study,) = launched(runs.tracker, [runs.name])
+    (study,) = launched_studies(runs.tracker, [runs.name])
     assert (study.name, study.arms["plain"].seeds) == (runs.name, 3)
     (run,) = runs.tracker.runs([runs.name], kind="study")
     assert {f"first/{file.name}", file.name} <= set(runs.tracker.artifacts.files(run.run_id))

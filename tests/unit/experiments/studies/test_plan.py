@@ -14,7 +14,7 @@ from experiments.config.folders import CONF, study_names
 from experiments.schema import register
 from experiments.stages.plan import plan_stages
 from experiments.studies.finished import mark_of, start_policies
-from experiments.studies.jobs import check, composed, jobs_of, start_jobs
+from experiments.studies.jobs import check, compose_job, jobs_of, start_jobs
 from experiments.studies.plan import Start, Study, StudyError, find_study, read_study
 from experiments.study import chosen_study, close, options
 from experiments.validation import check_credit_fits
@@ -67,19 +67,19 @@ def test_all_arms_begin_from_the_one_warm_start() -> None:
     study = read_study("s", CONTENT)
     starts = start_jobs(study)
     assert list(starts) == [0, 1, 2]
-    (start,) = {composed(job) for job in set(starts.values())}
+    (start,) = {compose_job(job) for job in set(starts.values())}
     assert (start.stages, start.seed, start.policy.pretrained) == (["warm_start"], 7, None)
     jobs = jobs_of(study, dict.fromkeys(starts, "a/policy"))
-    assert {composed(job).policy.pretrained for job in jobs} == {"a/policy"}
+    assert {compose_job(job).policy.pretrained for job in jobs} == {"a/policy"}
     assert start_jobs(read_study("s", changed("start", None))) == {}
 
 
 def test_each_seed_can_begin_from_a_warm_start_of_its_own() -> None:
     study = read_study("s", changed("start.seed", "each"))
-    assert {seed: composed(start).seed for seed, start in start_jobs(study).items()} == {0: 0, 1: 1, 2: 2}
+    assert {seed: compose_job(start).seed for seed, start in start_jobs(study).items()} == {0: 0, 1: 1, 2: 2}
     policies = start_policies(study)
     assert len(set(policies.values())) == 3
-    begun = {(job.arm, job.seed): composed(job).policy.pretrained for job in jobs_of(study, policies)}
+    begun = {(job.arm, job.seed): compose_job(job).policy.pretrained for job in jobs_of(study, policies)}
     assert begun == {(arm, seed): policies[seed] for arm, seed in begun}
     assert len(begun) == 6
 
@@ -91,7 +91,7 @@ def test_options_change_what_is_run_and_not_what_it_is(tmp_path: Path) -> None:
     other, only = chosen_study(options([str(file), "parallel=7", "only=plain,third", "progress=json"]))
     assert (other.parallel, only) == (7, ["plain", "third"])
     job = jobs_of(other, {})[0]
-    assert composed(job).progress._target_.rpartition(".")[2] == "JSONLines"
+    assert compose_job(job).progress._target_.rpartition(".")[2] == "JSONLines"
     assert mark_of(job) == mark_of(jobs_of(study, {})[0])
     with pytest.raises(StudyError, match="launcher=joblip: no such launcher; did you mean 'joblib'"):
         chosen_study(options([str(file), "launcher=joblip"]))
@@ -112,7 +112,7 @@ def test_options_change_what_is_run_and_not_what_it_is(tmp_path: Path) -> None:
         ("arms.Plain", {"about": "", "overrides": [], "seeds": 1}, "s.arms.Plain: an arm is named by small letters"),
         ("arms.start", {"about": "", "overrides": [], "seeds": 1}, "s.arms.start: .* and not 'start'"),
         ("arms.plain.overrides", ["seed=3"], "s.arms.plain.overrides: seed=3: the study sets seed, name, arm itself"),
-        ("common", ["debug"], "s.common: 'debug' is no override: write 'key=value'"),
+        ("common", ["debug"], "s.common: 'debug' is not an override: write 'key=value'"),
         ("order", [["plain", "better"]], "s.order must hold each arm once, but 'third' 0 times"),
         ("order", [["plain", "bettr"], ["third"]], "s.order: no arm 'bettr'; did you mean 'better'?"),
         ("order", ["plain"], "s.order: each row must be a list of arms, got 'plain'"),
@@ -206,7 +206,7 @@ def test_every_arm_of_every_study_can_be_run(name: str) -> None:
     jobs = {job.arm: job for job in [*start_jobs(study).values(), *jobs_of(study, {})]}
     check(study)
     for arm, job in jobs.items():
-        stages = [plan.name for plan in plan_stages(composed(job)).values()]
+        stages = [plan.name for plan in plan_stages(compose_job(job)).values()]
         assert arm == "start" or {"grpo", "evaluate"} <= set(stages)
-        check_credit_fits(composed(job))
+        check_credit_fits(compose_job(job))
     assert (CONF / "study" / f"{name}.yaml").read_text().splitlines()[0].endswith(f"make study name={name}")

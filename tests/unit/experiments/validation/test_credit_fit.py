@@ -66,7 +66,7 @@ def test_what_fits_is_let_through(overrides: tuple[str, ...]) -> None:
         ),
         (
             (*UNVERIFIED, "advantage=gated", "advantage@advantage.advantage=process"),
-            "reward: no part of it verifies, and TrustGate judges",
+            "reward: none of its parts verifies, but TrustGate judges",
         ),
         (
             ("reward=critic", "advantage=gated", "advantage@advantage.advantage=process"),
@@ -96,7 +96,10 @@ def test_what_fits_is_let_through(overrides: tuple[str, ...]) -> None:
             "reward: source must have logits of states, .*, got ShuffledReward",
         ),
         ((*UNVERIFIED, "advantage=potential"), "advantage: a potential ends in the verified outcome"),
-        ((*UNVERIFIED_CALIBRATED, "advantage=process"), "reward: no part of it verifies, and CalibratedReward judges"),
+        (
+            (*UNVERIFIED_CALIBRATED, "advantage=process"),
+            "reward: none of its parts verifies, but CalibratedReward judges",
+        ),
         (
             ("reward=critic_calibrated", "rollout=dynamic", "advantage=one_step"),
             "rollout: keeps the groups that differ, and CalibratedReward learns .* use rollout=engine",

@@ -8,7 +8,7 @@ from itertools import count
 import pytest
 
 from contrastive_reasoning.tasks.answer.spelling import plain
-from contrastive_reasoning.tasks.answer.symbolic import OutOfSteps, parsed, with_signs, within
+from contrastive_reasoning.tasks.answer.symbolic import OutOfSteps, parse_formula, with_signs, within
 
 
 @pytest.mark.parametrize(
@@ -32,7 +32,7 @@ from contrastive_reasoning.tasks.answer.symbolic import OutOfSteps, parsed, with
     ],
 )
 def test_the_value(text: str, value: float) -> None:
-    assert float(parsed(plain(text))) == value  # pyright: ignore[reportArgumentType]
+    assert float(parse_formula(plain(text))) == value  # pyright: ignore[reportArgumentType]
 
 
 @pytest.mark.parametrize(

@@ -54,5 +54,5 @@ def test_a_run_with_an_unfit_template_is_refused_before_anything_is_loaded(tmp_p
     assert str(said(file)).startswith(f"task.prompt_file={file!r} lacks {{target}}: ")
     assert said(f"{tmp_path}/none.txt") == f"task.prompt_file='{tmp_path}/none.txt': no such file"
     (tmp_path / "latin.txt").write_bytes(b"{nums} {target} \xe9")
-    assert "is no UTF-8 text" in str(said(f"{tmp_path}/latin.txt"))
+    assert "is not UTF-8 text" in str(said(f"{tmp_path}/latin.txt"))
     assert said(written(tmp_path, "{nums} {target}", "fit.txt")) is None
