@@ -11,12 +11,13 @@ from benchmarks.workloads import PRETRAINED
 HEAD = """\
 # Performance, side by side: {title}
 
-Written by `{command}`: every number below comes from one run of that command, on one machine, all arms alternating.
+`{command}` writes this page. Every number below comes from one run of this command on one machine, with alternating
+arms.
 
-**How to read it.** A ratio is the peer's seconds over ours, so 2.00 means twice as fast as the peer and 0.50 half as
-fast. It is the median over the repeats, each repeat a pair of measurements taken one after the other; beside it stand
-the smallest and the largest of those ratios. Where the range includes 1, nothing was shown. Seconds are medians and
-belong to this machine. Of `peak_memory` the ratio is the peer's GiB over ours. This page is of a CPU;
+**How to read it.** A ratio is the peer's seconds divided by ours: 2.00 means twice as fast as the peer, and 0.50 half
+as fast. It is the median over the repeats; each repeat is a pair of consecutive measurements. The next column shows the
+smallest and the largest of these ratios. If this range includes 1, the run shows no difference. Seconds are medians and
+apply to this machine only. The ratio of `peak_memory` is the peer's GiB divided by ours. This page is of a CPU.
 `make bench over='--device cuda'` measures policies of the shapes of Qwen2 0.5 B and 1.5 B on a GPU, and has not been
 run on one yet.
 """
@@ -25,50 +26,53 @@ TITLES = {True: "a pretrained model of 135 million parameters", False: "a small 
 ARMS = """\
 ## How each arm does the work
 
-{policy} Weights are fp32, forward passes compute in {dtype}, sampling is at temperature 1 without top-k and top-p. A
-step draws completions for every prompt and rewards every other row with 1, so that every row has an advantage. Then it
-takes GRPO's clipped loss as a token mean, without a KL term, and one AdamW step with the gradient clipped to 1. The
-learning rate is 1e-12, so all repeats see the same policy. Each arm is a process of its own, warmed up before anything
-is counted. The number of prompt and completion tokens is compared with ours; an arm that differs is left out.
+{policy} Weights are fp32, and forward passes compute in {dtype}. Sampling is at temperature 1 without top-k and top-p.
+A step draws completions for every prompt and gives every other row a reward of 1, so that every row has an advantage.
+Then it computes GRPO's clipped loss as a token mean, without a KL term. One AdamW step follows, with the gradient
+clipped to 1. The learning rate is 1e-12, so all repeats use the same policy. Each arm is a separate process and is
+warmed up before the measurement. The benchmark compares each arm's number of prompt and completion tokens with ours,
+and leaves out an arm that differs.
 
-- **Ours**: the configuration's own parts in Lightning's loop: the engine, the reward, the GRPO module's training step.
-  `generation` ends with the rollout batch (texts and log-probs included), `update` is the rest of the step, reward
-  included. `scoring` is the pass that a reference or a second mini-batch needs; a plain step has none.
-- **TRL**: `GRPOTrainer` on its transformers path with its defaults, one optimizer step per rollout batch. What
-  differs: no gradient checkpointing, no shuffling of prompts, the same compute dtype, and micro-batches of as many rows
-  as our token budget holds ({rows}). `generation` is its `_generate`; `update` is the step without
-  `_generate_and_score_completions`. `scoring` is `_get_per_token_logps_and_entropies` on all rows, without gradients.
-- **transformers**: `generate` with prompts repeated for their group, left-padded; no log-probs are kept. Its
-  `whole_step` is its generation and our update, added.
-- **vLLM**: our own arm with rollouts from a server on the same machine. Weights are sent after each update, which
-  counts as generation. The memory of the server is not in `peak_memory`.
+- **Ours**: the parts of the configuration in Lightning's loop: the engine, the reward, the GRPO module's training step.
+  `generation` ends with the rollout batch (including texts and log-probs). `update` is the rest of the step, including
+  the reward. `scoring` is the pass for a reference or a second mini-batch; a plain step has none.
+- **TRL**: `GRPOTrainer` on its transformers path with its defaults, one optimizer step per rollout batch. The
+  differences from the defaults are: no gradient checkpointing, no shuffling of prompts, the same compute dtype, and
+  micro-batches of as many rows as our token budget holds ({rows}). `generation` is its `_generate`. `update` is the
+  step without `_generate_and_score_completions`. `scoring` is `_get_per_token_logps_and_entropies` on all rows, without
+  gradients.
+- **transformers**: `generate` with left-padded prompts, repeated for their group; it keeps no log-probs. Its
+  `whole_step` is the sum of its generation and our update.
+- **vLLM**: our own arm with rollouts from a server on the same machine. It sends weights after each update, which
+  counts as generation. `peak_memory` excludes the memory of the server.
 
 **`peak_memory`** is the largest resident memory of the arm's process. **`update_roofline`** is the fraction of the rate
 of a large matrix product, measured in the same process, that our update reaches. It counts the floating-point
 operations that the tokens need, without padding and recomputation.
 """
 FRESH = """
-**Lengths.** With *short prompts* and *LongProc prompts* the end token is so unlikely in the policy that it is never
-drawn. So every completion has its full length. With *uneven lengths* the policy's own weights give the end token a
-probability of 1/200 at every token, and our engine draws. The problems' ids are chosen so that no row ends before 32
-tokens; the longest are cut at 512. Then the peers get these lengths: a logits processor forbids the end token before
-a row's last token and forces it there. So every row has the same length everywhere, and the peers spend next to
-nothing on it.
+**Lengths.** For *short prompts* and *LongProc prompts* the policy gives the end token such a low probability that it is
+never drawn. So every completion has its full length. For *uneven lengths* the policy's own weights give the end token a
+probability of 1/200 at every token, and our engine samples the lengths. The problem ids are chosen so that no row ends
+before 32 tokens; the longest rows are cut at 512. Then the peers reproduce these lengths: a logits processor forbids
+the end token before a row's last token and forces it there. So every row has the same length in every arm, at almost no
+cost for the peers.
 
-**`shared_prefix`** is forward and backward of all completions with each prompt passing through the policy once, against
-once for each completion. **`decode_roofline`** is the fraction of the memory roofline that our decoding reaches: the
-seconds in which a copy's bandwidth, measured in the same process, would read all weights once a step and the keys and
-values that are attended to, over the seconds from each row's first token to its end. **`scaling/…`** compares our own
-whole step with the same step when one size is doubled: its `ours` is the base, its ratio how many times the cost.
-**`clipo_overhead`** is the other way round: our seconds over those of the same step without the contrastive reward, so
-less is better.
+**`shared_prefix`** is the forward and backward pass of all completions. It compares one pass of each prompt through the
+policy with one pass of the prompt per completion. **`decode_roofline`** is the fraction of the memory roofline that our
+decoding reaches. The roofline is the time in which a copy's bandwidth, measured in the same process, would read all
+weights once a step, and the attended keys and values. It is divided by the seconds from each row's first token to its
+end. **`scaling/…`** compares our own whole step with the same step after one size is doubled. Its `ours` is the base,
+and its ratio is the factor of the cost. **`clipo_overhead`** is the inverse: our seconds divided by those of the same
+step without the contrastive reward, so less is better.
 """
 
 
-FRESH_POLICY = "The policy is the same files for all: a Llama of 4 layers, random weights, a vocabulary of 512."
+FRESH_POLICY = """\
+All arms load the same policy files: a Llama of 4 layers with random weights and a vocabulary of 512."""
 PRETRAINED_POLICY = """\
-The policy is the same files for all: SmolLM2-135M-Instruct, quantised to 4 bits and unpacked, a Llama of 30 layers with
-a vocabulary of 49,152. Its end token is one that it never writes, so every completion has its full length."""
+All arms load the same policy files: SmolLM2-135M-Instruct, quantised to 4 bits and unpacked, a Llama of 30 layers with
+a vocabulary of 49,152. It never writes its end token, so every completion has its full length."""
 
 
 def page(found: Findings, *, model: str, repeats: int) -> str:

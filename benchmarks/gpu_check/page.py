@@ -12,8 +12,8 @@ from benchmarks.gpu_check.results import Outcome
 HEAD = """\
 # What works on a GPU
 
-`make gpu-check` runs what needs a GPU, one part after the other, and writes this page. It takes at most 30 minutes, the
-downloads included. Without a GPU it says so and ends with exit code 2.
+`make gpu-check` runs everything that needs a GPU, one part at a time, and writes this page. It takes at most 30 minutes,
+including downloads. Without a GPU it prints an error and exits with code 2.
 
 ```sh
 make gpu-check
@@ -21,15 +21,15 @@ make gpu-check name=smollm2-135m-q4                            # this model inst
 make gpu-check over='parts=experiment,roofline minutes=60'     # some parts, more time for each
 ```
 
-A part that fails or reaches its time limit is named with its reason, and the next one runs all the same. At the end the
-command reports an error. What each part prints is in `outputs/gpu_check/`. With `over='device=cpu'` the same parts run
-on the CPU, and this page stays as it is.
+If a part fails or reaches its time limit, this page gives the reason, and the next part still runs. At the end the command
+reports an error. The output of each part is in `outputs/gpu_check/`. With `over='device=cpu'` the same parts run on the CPU,
+and this page does not change.
 
 """
 NOTHING = """\
 ## This machine
 
-No check on a GPU is recorded here yet, so no figure of a GPU either.
+No check on a GPU is recorded yet, so this page has no GPU figures.
 """
 ON_CPU = "The parts ran on the CPU. Their figures say nothing about a GPU."
 
