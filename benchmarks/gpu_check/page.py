@@ -12,8 +12,8 @@ from benchmarks.gpu_check.results import Outcome
 HEAD = """\
 # What works on a GPU
 
-`make gpu-check` runs everything that needs a GPU, one part at a time, and writes this page. It takes at most 30 minutes,
-including downloads. Without a GPU it prints an error and exits with code 2.
+`make gpu-check` runs everything that needs a GPU, one part at a time, and writes this page. It takes at most 30
+minutes, including downloads. Without a GPU it prints an error and exits with code 2.
 
 ```sh
 make gpu-check
@@ -21,9 +21,9 @@ make gpu-check name=smollm2-135m-q4                            # this model inst
 make gpu-check over='parts=experiment,roofline minutes=60'     # some parts, more time for each
 ```
 
-If a part fails or reaches its time limit, this page gives the reason, and the next part still runs. At the end the command
-reports an error. The output of each part is in `outputs/gpu_check/`. With `over='device=cpu'` the same parts run on the CPU,
-and this page does not change.
+If a part fails or reaches its time limit, this page gives the reason, and the next part still runs. At the end the
+command reports an error. The output of each part is in `outputs/gpu_check/`. With `over='device=cpu'` the same parts
+run on the CPU, and this page does not change.
 
 """
 NOTHING = """\
