@@ -33,6 +33,7 @@ WHOLE = [
     "budget.grpo.steps=4",
     "budget.grpo.evaluate_every=2",
     "budget.grpo.microbatch_tokens=96",  # several micro-batches
+    "policy.compute_dtype=float32",  # the same rollouts on every processor
 ]
 """Two batches that warm the reward up, four that the policy learns from; a checkpoint after each."""
 OF_A_HEAD = [
