@@ -52,7 +52,7 @@ def test_the_copy_that_scores_changes_at_a_refresh_only(checkpoint: str, tmp_pat
     same = [torch.equal(first, second) for first, second in zip(scoring.weights, scoring.weights[1:], strict=False)]
     assert same == [True, False, True, False], "refreshed before the third and the fifth batch"
     assert torch.equal(scoring.weights[0], flat(critic())), "until then as it was pretrained"
-    assert not torch.equal(scoring.weights[-1], flat(loop.lessons.critic)), "one lesson ahead"
+    assert not torch.equal(scoring.weights[-1], flat(loop.lessons.critic)), "one update ahead"
     assert loop.lessons.taken == 10
     values = logged(tmp_path)
     assert values["refreshes"] == {1: 0, 2: 0, 3: 1, 4: 1, 5: 2}

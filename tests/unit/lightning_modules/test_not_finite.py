@@ -61,18 +61,18 @@ class BadLoss:
     def __init__(self, bad: float) -> None:
         self.bad = bad
         self.sound: Objective = objective()
-        self.lessons = 0
+        self.updates = 0
 
     def __call__(self, inputs: ObjectiveInputs) -> ObjectiveOutputs:
         outputs = self.sound(inputs)
-        return replace(outputs, loss=self.worse(outputs.loss)) if self.lessons == BAD else outputs
+        return replace(outputs, loss=self.worse(outputs.loss)) if self.updates == BAD else outputs
 
     def worse(self, loss: Tensor) -> Tensor:
         return loss * self.bad
 
     def weights(self, mask: Tensor, *, rows: float, tokens: float) -> Tensor:
         """Asked once for each step."""
-        self.lessons += 1
+        self.updates += 1
         return self.sound.weights(mask, rows=rows, tokens=tokens)
 
 

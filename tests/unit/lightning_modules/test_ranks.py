@@ -139,7 +139,7 @@ def test_an_online_critic_is_the_same_on_every_rank(name: str, two: Any) -> None
     assert first["refreshes"] == 1
     assert len(first["states"]["states"]) > 5
     assert not torch.equal(first["scoring"], first["start"])
-    assert not torch.equal(first["learned"], first["scoring"]), "one lesson ahead"
+    assert not torch.equal(first["learned"], first["scoring"]), "one update ahead"
 
 
 def test_what_a_critic_foretells_is_of_all_ranks(two: Any) -> None:
