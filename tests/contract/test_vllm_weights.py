@@ -57,7 +57,8 @@ def test_a_policy_with_adapters_arrives_merged(
             if "lora_" in name:
                 parameter.add_(0.1)
     rollouts = engine.generate(adapted, problems, group_size=2, sampling=SAMPLED, seed=SEED)
-    assert (scored(adapted, rollouts) - rollouts.old_log_probs).abs().max() <= server.backend.closeness
+    exact = adapted.double()  # in float32 the adapters' own forward pass rounds by more than is allowed here
+    assert (scored(exact, rollouts) - rollouts.old_log_probs).abs().max() <= server.backend.closeness
 
 
 def reporting(fingerprint: str | None) -> Callable[[Any], Any]:
