@@ -1,13 +1,16 @@
-"""Warnings about metrics that leave their usual range, or rise as they do when step credit is gamed.
+"""Warnings about metrics that leave their usual range, or rise without success as they do when step credit is gamed.
 
-    … │ W batches before │ W batches now │        a metric rises:  its mean now − its mean before
-                                                                   > threshold · √((variance now + variance before)/W)
+    … │ W batches before │ W batches now │        rise of a metric:  its mean now − its mean before,
+                                                                  in standard errors √((variance now + variance before)/W)
 
-    process_return_alone    the values of steps rise, and success does not
-    outcome_correlation     within groups, values of steps contradict the verdict: mean now < −threshold · √(variance/W)
-    steps_per_rollout       more steps are written
-    repeated_states         more of them lead back to a state of the same rollout
-    kl                      the policy is farther from its reference
+These rise by more than ``threshold``, while success rises by less than one standard error or falls:
+
+    process_return_alone    the values of steps
+    steps_per_rollout       the number of steps
+    repeated_states         the steps that lead back to a state of the same rollout
+    kl                      the distance of the policy from its reference
+
+And ``outcome_correlation``: within groups, the values of steps contradict the verdict: mean now < −threshold · √(variance/W).
 
 An alarm is a reason to inspect a run, not a verdict: a metric may rise for a good reason too.
 """
@@ -26,18 +29,21 @@ from contrastive_reasoning.progress import step_is_logged, steps_done
 
 RETURN, SUCCESS, CORRELATION = "train/steps/return", "train/verdict/ok", "train/steps/outcome_correlation"
 RISING = {
+    "process_return_alone": RETURN,
     "steps_per_rollout": "train/reward/steps",
     "repeated_states": "train/steps/repeated",
     "kl": "train/objective/kl",
 }
-"""Alarm → the metric that must not rise."""
+"""Alarm → the metric that must not rise while success does not."""
 SENTENCES = {
     "process_return_alone": "the values of steps rise while success does not",
     "outcome_correlation": "the values of steps are higher where the verifier refuses",
-    "steps_per_rollout": "rollouts have more steps than before",
-    "repeated_states": "rollouts come back to the same states more often than before",
-    "kl": "the policy is farther from its reference than before",
+    "steps_per_rollout": "rollouts have more steps than before while success does not rise",
+    "repeated_states": "rollouts come back to the same states more often while success does not rise",
+    "kl": "the policy moves away from its reference while success does not rise",
 }
+NO_RISE = 1.0
+"""Standard errors: success that rises by less counts as not rising."""
 
 
 class Alarms(L.Callback):
@@ -81,17 +87,19 @@ class Alarms(L.Callback):
 
     def take(self, metrics: Mapping[str, Any]) -> None:
         """Adds this step's values to the windows."""
-        for name in (RETURN, SUCCESS, CORRELATION, *RISING.values()):
+        for name in (SUCCESS, CORRELATION, *RISING.values()):
             if name in metrics:
                 self.seen[name] = [*self.seen.get(name, []), float(metrics[name])][-2 * self.window :]
 
     def compare(self) -> dict[str, bool]:
         """Alarm → raised, for alarms whose metrics fill both windows."""
         full = {name: values for name, values in self.seen.items() if len(values) == 2 * self.window}
-        rises = {name: rise(v[: self.window], v[self.window :]) > self.threshold for name, v in full.items()}
-        found = {alarm: rises[name] for alarm, name in RISING.items() if name in rises}
-        if RETURN in rises and SUCCESS in rises:
-            found["process_return_alone"] = rises[RETURN] and not rises[SUCCESS]
+        rises = {name: rise(v[: self.window], v[self.window :]) for name, v in full.items()}
+        found = {
+            alarm: rises[name] > self.threshold and rises[SUCCESS] < NO_RISE
+            for alarm, name in RISING.items()
+            if name in rises and SUCCESS in rises
+        }
         if CORRELATION in full:
             now = full[CORRELATION][self.window :]
             found["outcome_correlation"] = in_errors(fmean(now), variance(now) / self.window) < -self.threshold

@@ -43,6 +43,14 @@ def be_quiet() -> None:
         logging.getLogger(name).setLevel(logging.WARNING)
     for message in NOISE:
         warnings.filterwarnings("ignore", message=message)
+    warnings.formatwarning = format_warning
+
+
+def format_warning(
+    message: Warning | str, category: type[Warning], filename: str, lineno: int, line: str | None = None
+) -> str:
+    """Returns a warning as one line, without the place in the code: ``warning: …``, or ``FutureWarning: …``."""
+    return f"{'warning' if category is UserWarning else category.__name__}: {message}\n"
 
 
 class ProtectedStream:

@@ -30,6 +30,7 @@ def alarms() -> Alarms:
 
 
 UP, FLAT, DOWN = noisy(0.3, 0.5, 0), noisy(0.3, 0.3, 1), noisy(0.5, 0.3, 2)
+SLOWER = noisy(0.3, 0.315, 1)
 
 
 @pytest.mark.parametrize(
@@ -39,11 +40,17 @@ UP, FLAT, DOWN = noisy(0.3, 0.5, 0), noisy(0.3, 0.3, 1), noisy(0.5, 0.3, 2)
         ({"returns": UP, "success": DOWN}, {"process_return_alone": True}),
         ({"returns": UP, "success": UP}, {"process_return_alone": False}),
         ({"returns": FLAT, "success": FLAT}, {"process_return_alone": False}),
-        ({"returns": UP}, {}),  # nothing is known of success
+        ({"returns": UP, "success": SLOWER}, {"process_return_alone": False}),  # a rise, below the threshold
+        *[({name: UP}, {}) for name in RISING],  # nothing is known of success
         ({"correlation": noisy(0.2, -0.2, 0)}, {"outcome_correlation": True}),
         ({"correlation": noisy(-0.2, 0.2, 0)}, {"outcome_correlation": False}),
         ({"correlation": noisy(0.0, -0.001, 3)}, {"outcome_correlation": False}),  # its interval contains 0
-        *[({name: values}, {name: values is UP}) for name in RISING for values in (UP, FLAT, DOWN)],
+        *[
+            ({name: values, "success": success}, {name: values is UP and success is not UP})
+            for name in RISING
+            for values in (UP, FLAT, DOWN)
+            for success in (UP, FLAT, DOWN)
+        ],
     ],
 )
 def test_what_raises_an_alarm(series: dict[str, list[float]], raised: dict[str, bool]) -> None:
@@ -64,13 +71,13 @@ def test_a_rise_in_standard_errors_by_hand() -> None:
 def test_only_the_last_two_windows_count_and_they_resume() -> None:
     whole, resumed, found = alarms(), alarms(), []
     for step, value in enumerate([*UP, *noisy(0.5, 0.5, 4)]):
-        whole.take({RISING["kl"]: value})
+        whole.take({RISING["kl"]: value, SUCCESS: 0.3})
         found.append(whole.compare().get("kl"))
         if step == 6:
             whole.raised.add("repeated_states")
             resumed.load_state_dict(whole.state_dict())
         if step > 6:
-            resumed.take({RISING["kl"]: value})
+            resumed.take({RISING["kl"]: value, SUCCESS: 0.3})
             assert resumed.compare() == whole.compare()
     assert found[: 2 * W] == [None] * (2 * W - 1) + [True]
     assert found[-1] is False

@@ -41,6 +41,13 @@ def test_nothing_that_python_prints_holds_a_secret() -> None:
         assert hidden in done.stderr
 
 
+def test_a_warning_is_one_line_without_the_code_around_it() -> None:
+    script = "import warnings\nfrom experiments.system.terminal import be_quiet\nbe_quiet()\n"
+    script += "warnings.warn('look here')\nwarnings.warn('this goes', FutureWarning)"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("", "warning: look here\nFutureWarning: this goes\n")
+
+
 def printed(script: str, **environment: str) -> subprocess.Popen[str]:
     whole = f"from experiments.system.terminal import protect_output\nprotect_output()\n{script}"
     command, known = [sys.executable, "-c", whole], os.environ | {"PYTHONUNBUFFERED": ""} | environment
