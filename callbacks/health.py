@@ -1,7 +1,7 @@
 """Warnings about metrics that leave their usual range, or rise without success as they do when step credit is gamed.
 
-    … │ W batches before │ W batches now │        rise of a metric:  its mean now − its mean before,
-                                                                  in standard errors √((variance now + variance before)/W)
+    … │ W batches before │ W batches now │    rise of a metric: its mean now − its mean before,
+                                              in standard errors √((variance now + variance before)/W)
 
 These rise by more than ``threshold``, while success rises by less than one standard error or falls:
 
@@ -10,7 +10,7 @@ These rise by more than ``threshold``, while success rises by less than one stan
     repeated_states         the steps that lead back to a state of the same rollout
     kl                      the distance of the policy from its reference
 
-And ``outcome_correlation``: within groups, the values of steps contradict the verdict: mean now < −threshold · √(variance/W).
+``outcome_correlation``: within groups, the values of steps contradict the verdict, mean now < −threshold · √(variance/W)
 
 An alarm is a reason to inspect a run, not a verdict: a metric may rise for a good reason too.
 """

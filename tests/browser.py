@@ -1,4 +1,4 @@
-"""Pages as a browser shows them: Debian's chromium without a window."""
+"""Renders pages in a browser: Debian's chromium without a window."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 
 def opened(address: str, folder: Path) -> str:
-    """What a browser shows there, once its scripts are done."""
+    """Returns the DOM of a page after its scripts have ended."""
     chromium = shutil.which("chromium")
     if chromium is None:
         pytest.skip("there is no chromium to open the page in")

@@ -1,13 +1,19 @@
-"""Whether two trees compose the same configurations:  python -m tests.composed_configs --base COMMIT
+"""Compares the configurations that two trees compose:  python -m tests.composed_configs --base COMMIT
 
-Composed and resolved in this tree and in a checkout of COMMIT: every experiment at every scale, every family with every
-task at every scale, every arm and start of a study, every value of a sweep, and the default configuration with every
-option of every group. Each difference is printed with the command lines that show it. Exit code 0: there is none.
+Composed and resolved in this tree and in a checkout of COMMIT:
 
-    --rename 'OLD->NEW'    words of a command line of COMMIT, and what stands for them here (may be repeated)
-    --only REGEX           the command lines that it is found in
+    every experiment at every scale
+    every family with every task at every scale
+    every arm and start of a study
+    every value of a sweep
+    the default configuration with every option of every group
 
-What COMMIT composed is kept in the folder for temporary files, so the next call composes this tree alone.
+Each difference is printed with the command lines that have it. The exit code is 0 if there is no difference.
+
+    --rename 'OLD->NEW'    override of COMMIT, and its replacement in this tree (may be repeated)
+    --only REGEX           compares only command lines that match
+
+The configurations of COMMIT are cached in the folder for temporary files, so the next call composes this tree alone.
 """
 
 from __future__ import annotations
@@ -30,15 +36,15 @@ import yaml
 
 ROOT = Path(__file__).resolve().parent.parent
 NO_PARTS = {"experiment", "study", "sweep", "scale", "hub"}
-"""Folders of ``conf/`` whose options are composed in another way, or that no option on a command line names."""
+"""Folders of ``conf/`` that are composed in another way, or that have no options for the command line."""
 SHOWN = 3
-"""Command lines that are printed for a difference."""
+"""Maximum number of command lines printed for a difference."""
 Commands = Mapping[str, Sequence[str]]
-"""Label → overrides. A study and a sweep may be written in other overrides in the other tree, under the same label."""
+"""Label → overrides. In the other tree, a study or sweep may have other overrides under the same label."""
 
 
 def commands(conf: Path) -> dict[str, list[str]]:
-    """What is composed of the tree whose ``conf/`` this is."""
+    """Returns label → overrides of everything to compose in the tree of this ``conf/``."""
 
     def options(group: str) -> list[str]:
         return sorted(path.stem for path in (conf / group).glob("*.yaml"))
@@ -65,7 +71,7 @@ def commands(conf: Path) -> dict[str, list[str]]:
 
 
 def compose_all(lines: Commands) -> dict[str, Any]:
-    """Label → the resolved configuration of the tree that is imported, or the refusal as text."""
+    """Returns label → resolved configuration of the imported tree, or the error as text."""
     from hydra import compose, initialize_config_module
     from omegaconf import OmegaConf
 
@@ -83,7 +89,7 @@ def compose_all(lines: Commands) -> dict[str, Any]:
 
 
 def composed_in(tree: Path, lines: Commands) -> dict[str, Any]:
-    """The same by a process that imports the tree."""
+    """Runs ``compose_all`` in a process that imports ``tree``."""
     environment = dict(os.environ, PYTHONPATH=str(tree), PYTHONDONTWRITEBYTECODE="1")
     command = [sys.executable, str(Path(__file__).resolve()), "--compose"]
     done = subprocess.run(
@@ -94,7 +100,7 @@ def composed_in(tree: Path, lines: Commands) -> dict[str, Any]:
 
 
 def composed_at(commit: str) -> tuple[dict[str, list[str]], dict[str, Any]]:
-    """The command lines of a commit and what they compose to."""
+    """Returns the command lines of a commit and their configurations."""
     sha = subprocess.check_output(["git", "rev-parse", f"{commit}^{{commit}}"], cwd=ROOT, text=True).strip()
     mark = hashlib.sha256(Path(__file__).read_bytes()).hexdigest()[:12]
     kept = Path(tempfile.gettempdir()) / f"composed_configs-{sha}-{mark}.json"
@@ -113,7 +119,7 @@ def composed_at(commit: str) -> tuple[dict[str, list[str]], dict[str, Any]]:
 
 
 def flat(config: Any, above: str = "") -> Iterator[tuple[str, Any]]:
-    """Each leaf, and each empty container, by its dotted path."""
+    """Yields each leaf and each empty container with its dotted path."""
     entries = config.items() if isinstance(config, dict) else enumerate(config) if isinstance(config, list) else ()
     children = [(f"{above}.{key}" if above else str(key), value) for key, value in entries]
     if not children:
@@ -123,7 +129,7 @@ def flat(config: Any, above: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def differences(base: Any, here: Any) -> list[str]:
-    """Each leaf that differs, as ``path: base -> here``, with ``-`` for a path that is not there; or the refusal."""
+    """Returns the leaves that differ, as ``path: base -> here`` with ``-`` for a missing path, or the error alone."""
     if isinstance(here, str) and not isinstance(base, str):
         return [here]
     leaves = [{path: json.dumps(value) for path, value in flat(config)} for config in (base, here)]
@@ -133,12 +139,12 @@ def differences(base: Any, here: Any) -> list[str]:
 
 
 def renamed(line: Sequence[str], renames: Mapping[str, str]) -> list[str]:
-    """The overrides, with those that have another name here replaced by theirs."""
+    """Returns the overrides, with renamed ones replaced by their new names."""
     return [word for old in line for word in renames.get(old, old).split()]
 
 
 def report(found: Mapping[str, Sequence[str]]) -> str:
-    """Label → its differences, as one block for each set of command lines that differ alike."""
+    """Formats label → differences as one block for each set of command lines with the same differences."""
     alike: dict[tuple[str, ...], list[str]] = defaultdict(list)
     for label, lines in found.items():
         alike[tuple(lines)].append(label)
@@ -150,21 +156,21 @@ def report(found: Mapping[str, Sequence[str]]) -> str:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Compare; with ``--compose``, which is for a process of this command's own, compose what standard input lists."""
+    """Compares. With ``--compose``, for internal use by a subprocess, composes the lines from standard input."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--base", metavar="COMMIT", default="HEAD")
     parser.add_argument("--rename", action="append", default=[], metavar="OLD->NEW")
     parser.add_argument("--compose", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--only", default="", metavar="REGEX")
-    asked = parser.parse_args(arguments)
-    if asked.compose:
+    args = parser.parse_args(arguments)
+    if args.compose:
         print(json.dumps(compose_all(json.load(sys.stdin))))
         return 0
     from experiments.import_paths import with_current_targets
 
-    renames = dict(rename.split("->", 1) for rename in asked.rename)
-    lines, base = composed_at(asked.base)
-    lines = {label: line for label, line in lines.items() if re.search(asked.only, label)}
+    renames = dict(rename.split("->", 1) for rename in args.rename)
+    lines, base = composed_at(args.base)
+    lines = {label: line for label, line in lines.items() if re.search(args.only, label)}
     written = commands(ROOT / "conf")
     mine = {label: written.get(label, renamed(line, renames)) for label, line in lines.items()}
     here = composed_in(ROOT, mine)

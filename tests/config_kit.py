@@ -1,4 +1,4 @@
-"""The product's configuration as tests read it: its files, and what Hydra makes of them."""
+"""Access to the product's configuration for tests: the YAML files and their compositions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from experiments.schema import register
 CONF = Path(__file__).resolve().parent.parent / "conf"
 EXPERIMENTS = sorted(path.stem for path in (CONF / "experiment").glob("*.yaml"))
 SCALES = sorted((path.stem for path in (CONF / "scale").glob("*.yaml")), key=lambda scale: (scale != "laptop", scale))
-"""The default first."""
+"""The default is first."""
 NAMING_OTHERS = ("task", "policy", "budget", "warm_start", "objective", "reward", "rollout")
 """Groups whose files name options of other groups, so that they cannot be composed alone."""
 register()
@@ -24,13 +24,16 @@ register()
 
 @cache
 def composed(*overrides: str, config: str = "config") -> DictConfig:
-    """For reading only. As studies compose: equal to Hydra's, by config/test_composition.py, and faster for values."""
+    """Returns a cached configuration, which must not be changed, composed as in studies.
+
+    It equals Hydra's, by config/test_composition.py, and is faster if overrides set values.
+    """
     with initialize_config_module("conf", version_base="1.3"):
         return composition.compose_lines(*overrides) if config == "config" else compose(config, list(overrides))
 
 
 def nodes(config: Any, path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
-    """Every mapping with a ``_target_``, by its path."""
+    """Yields every mapping with a ``_target_`` and its path."""
     if isinstance(config, dict):
         if "_target_" in config:
             yield path, config
@@ -42,7 +45,7 @@ def nodes(config: Any, path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def whole(path: Path) -> dict[str, Any]:
-    """A file as it stands; one that builds on a sibling with what it takes from there."""
+    """Returns the content of a file, merged with the sibling file that it extends, if any."""
     content = raw(path)
     group = path.parent.name
     if "defaults" not in content or path.read_text().startswith("# @package"):
@@ -58,14 +61,14 @@ def raw(path: Path) -> dict[str, Any]:
 
 @cache
 def part_of(group: str, option: str) -> Any:
-    """The node that an option of a group fills, unresolved; mostly in a fifth of a whole composition's time."""
+    """Returns the unresolved node of a group's option, mostly in a fifth of the time of a full composition."""
     if group in NAMING_OTHERS:
         return composed(f"{group}={option}")._get_node(group)
     return composed(config=f"{group}/{option}")._get_node(group)
 
 
 def overridden(experiment: str) -> dict[str, str]:
-    """Group → option, as the defaults list of an experiment says, and of those that it inherits."""
+    """Returns group → option from the defaults lists of an experiment and of those that it inherits."""
     groups: dict[str, str] = {}
     for entry in raw(CONF / "experiment" / f"{experiment}.yaml").get("defaults", []):
         if isinstance(entry, dict):
@@ -76,7 +79,7 @@ def overridden(experiment: str) -> dict[str, str]:
 
 
 def values(experiment: str) -> dict[str, Any]:
-    """What an experiment, or one that it inherits, sets inside its parts."""
+    """Returns the values that an experiment, or one that it inherits, sets inside its parts."""
     content = raw(CONF / "experiment" / f"{experiment}.yaml")
     set_here: Any = {key: value for key, value in content.items() if key not in ("defaults", "name", "stages")}
     for entry in content.get("defaults", []):

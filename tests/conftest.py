@@ -1,4 +1,4 @@
-"""What all tests share: checked shapes, where the recorded numbers lie, one thread for each of several processes."""
+"""Shared by all tests: shape checks, the folder of golden data, and one thread per pytest-xdist worker."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from jaxtyping import install_import_hook
 
-if "PYTEST_XDIST_WORKER" in os.environ:  # torch is not imported yet
+if "PYTEST_XDIST_WORKER" in os.environ:  # must be set before torch is imported
     os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -17,7 +17,10 @@ PACKAGES = ("contrastive_reasoning", "lightning_modules", "datamodules", "callba
 
 
 def modules_with_shapes() -> list[str]:
-    """Those that annotate arrays. To check each call of a search, which takes none, would cost more than the search."""
+    """Returns the modules that annotate arrays.
+
+    Checking each call of a search, which takes no arrays, would cost more than the search itself.
+    """
     files = [path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py"))]
     shaped = [path for path in files if "from jaxtyping import" in path.read_text(encoding="utf-8")]
     return [".".join(path.relative_to(ROOT).with_suffix("").parts) for path in shaped]
@@ -29,7 +32,7 @@ GOLDEN_DATA = Path(__file__).parent / "golden" / "data"
 
 
 def pytest_collection_finish() -> None:
-    """What was imported and collected stays to the end: the collector of garbage need not walk it in every test."""
+    """Excludes imported and collected objects from garbage collection, because they live until the end."""
     gc.freeze()
 
 

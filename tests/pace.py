@@ -1,4 +1,4 @@
-"""A bound on the work that a text may cause."""
+"""A bound on the processing time of a text."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 RUNAWAY = 30.0
-"""Seconds of this process. Reading such texts once takes about one; in quadratic time it takes minutes to hours.
+"""CPU seconds of this process. Linear reading of such a text takes about one second, quadratic minutes to hours.
 
-It is the work that is bounded, not the pace: a slow or busy machine passes.
+CPU time is bounded, not wall-clock time, so that a slow or busy machine passes.
 """
 
 

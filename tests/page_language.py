@@ -1,9 +1,9 @@
-"""How many words a Markdown page has, and how long its sentences are.
+"""Counts the words of Markdown pages and measures the length of their sentences.
 
-    python -m tests.page_language [PAGE …]      one row for each page (default: all), and each sentence that is too long
+    python -m tests.page_language [PAGE …]      one row per page (default: all), and each sentence that is too long
 
 Fenced code, tables, formulas, HTML, pictures and the targets of links are left out; code within a sentence is one word.
-The limits are data: ``tests/cases/pages.yaml``.
+The limits are in ``tests/cases/pages.yaml``.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ ABBREVIATION = re.compile(r"\b(e\.g|i\.e|vs|Eq|Eqs|al|cf|approx)\.")
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """mean, longest: words a sentence; words: the most words of a page; checked: patterns of pages that comply."""
+    """mean, longest: words per sentence; words: page → most words; checked: patterns of pages to check."""
 
     mean: float
     longest: int
@@ -43,7 +43,7 @@ class Limits:
     checked: tuple[str, ...]
 
     def pages(self) -> list[Path]:
-        """The pages that are checked. Raises ValueError where a pattern matches none."""
+        """Returns the pages to check. Raises ValueError if a pattern matches none."""
         found: set[Path] = set()
         for pattern in (*self.checked, *self.words):
             matched = [*ROOT.glob(pattern)]
@@ -54,17 +54,17 @@ class Limits:
 
 
 def limits() -> Limits:
-    told = yaml.safe_load(LIMITS_FILE.read_text(encoding="utf-8"))
-    return Limits(**told["sentences"], words=told["words"], checked=tuple(told["checked"]))
+    content = yaml.safe_load(LIMITS_FILE.read_text(encoding="utf-8"))
+    return Limits(**content["sentences"], words=content["words"], checked=tuple(content["checked"]))
 
 
 def words(text: str) -> int:
-    """Words, numbers included; signs alone are none."""
+    """Counts words, including numbers, but not signs alone."""
     return sum(any(letter.isalnum() for letter in token) for token in text.split())
 
 
 def paragraphs(page: str) -> Iterator[tuple[bool, str]]:
-    """Whether it is a heading, and its text: paragraphs, items of a list and headings, each on one line."""
+    """Yields paragraphs, list items and headings: whether it is a heading, and its text on one line."""
     for pattern in LEFT_OUT:
         page = pattern.sub("\n", page)
     page = LINK.sub(r"\1", CODE.sub("code", page))
@@ -80,14 +80,14 @@ def paragraphs(page: str) -> Iterator[tuple[bool, str]]:
 
 
 def sentences(page: str) -> list[str]:
-    """The sentences of a page; a heading is none. One ends at . ! or ? before a capital, a digit or code."""
+    """Returns the sentences of a page, without headings. One ends at . ! or ? before a capital, a digit or code."""
     texts = [ABBREVIATION.sub(r"\1", text) for heading, text in paragraphs(page) if not heading]
     found = [part.strip() for text in texts for part in SENTENCE_END.split(text)]
     return [sentence for sentence in found if words(sentence)]
 
 
 def complaints(name: str, page: str, limit: Limits) -> list[str]:
-    """What of a page exceeds the limits, a line each."""
+    """Returns one line for each limit that a page exceeds."""
     found = []
     total = sum(words(text) for _, text in paragraphs(page))
     lengths = {sentence: words(sentence) for sentence in sentences(page)}

@@ -1,4 +1,4 @@
-"""A port of this machine that nobody listens on."""
+"""An unused port of this machine."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import socket
 
 
 def free_port() -> int:
-    """One the system chose; it was free a moment ago."""
+    """Returns a port that the system chose. It was free, but another process may take it before use."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         return free.getsockname()[1]

@@ -1,4 +1,4 @@
-"""A trainer on the CPU that logs, saves and prints nothing unless it is told to."""
+"""A trainer on the CPU that by default logs, saves and prints nothing."""
 
 from __future__ import annotations
 

@@ -1,9 +1,10 @@
-"""What the arms of each study in ``conf/study/`` were, as their configurations were composed when it was written down.
+"""Records of the composed configurations of the arms of each study in ``conf/study/``.
 
-    python -m tests.study_records NAME …     record studies anew (after a rename, say): tests/cases/studies/NAME.json
+    python -m tests.study_records NAME …     records studies again, for example after a rename
 
-A study names experiments and groups, whose values may change later. Its record holds the values that its results were
-measured with, so a change of a default cannot change the meaning of a study without a failing test.
+A study names experiments and groups, whose values may change later. Its record, ``tests/cases/studies/NAME.json``,
+holds the values with which its results were measured. A changed default thus cannot change the meaning of a study
+without a failing test.
 """
 
 from __future__ import annotations
@@ -22,21 +23,21 @@ from tests.config_kit import composed
 
 FOLDER = Path(__file__).resolve().parent / "cases" / "studies"
 NOT_METHOD = ("name", "output_dir", "logger.", "progress.", "callbacks.", "checkpoints.", "hydra.")
-"""What a run is called, what it writes and what watches it."""
+"""Names, outputs and callbacks of a run."""
 OTHER_SETTINGS = "suite.settings."
 DECIDES = "suite.settings.main."
-"""The setting that a study compares on; further ones are measured beside it."""
+"""The setting on which a study compares; other settings are measured in addition."""
 OF_THE_START = ("policy.pretrained", "warm_start.", "budget.warm_start.")
-"""What an arm does not decide where the study has a start."""
+"""Not set by an arm if the study has a start."""
 
 Leaves = dict[str, Any]
 Record = Mapping[str, Any]
 
 
 def leaves(*overrides: str) -> Leaves:
-    """Dotted path → value of what decides the result of a run with these overrides.
+    """Returns dotted path → value of everything that affects the result of a run with these overrides.
 
-    A node that only repeats another one (``module.policy: ${policy}``) is left out: its values stand where they are
+    A node that only refers to another one (``module.policy: ${policy}``) is omitted: its values appear where they are
     set.
     """
     config = composed(*overrides)
@@ -56,7 +57,7 @@ def decides(path: str) -> bool:
 
 
 def arms_of(study: Study) -> dict[str, Leaves]:
-    """Each arm, and the start where there is one, with its leaves."""
+    """Returns the leaves of each arm, and of the start if there is one."""
     arms = {name: leaves(*study.common, *arm.overrides, "name=s") for name, arm in study.arms.items()}
     if study.start is None:
         return arms
@@ -65,7 +66,7 @@ def arms_of(study: Study) -> dict[str, Leaves]:
 
 
 def record_of(study: Study) -> Record:
-    """The value that most arms have at each path, and for each arm its other values and the paths that it lacks."""
+    """Returns the most frequent value at each path, and for each arm its other values and its missing paths."""
     arms = arms_of(study)
     paths = sorted({path for arm in arms.values() for path in arm})
     most = {path: _most_frequent([arm[path] for arm in arms.values() if path in arm]) for path in paths}
@@ -86,7 +87,7 @@ def _most_frequent(values: list[Any]) -> Any:
 
 
 def changes(record: Record, study: Study) -> list[str]:
-    """Each recorded value that an arm no longer has. Values that were added since are no change."""
+    """Returns a line for each recorded value that an arm no longer has. New values are no change."""
     now = arms_of(study)
     found = []
     for name, arm in record["arms"].items():

@@ -1,4 +1,4 @@
-"""The comparison of two trees' configurations sees what differs, and nothing else."""
+"""The comparison of two trees' configurations reports exactly the differences."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def test_equal_configurations_have_no_difference() -> None:
     assert differences(BASE, {"seed": 0, "reward": {"parts": ["a", "b"], "head": None, "weight": 0.5}}) == []
 
 
-def test_each_leaf_that_differs_is_named_with_both_values() -> None:
+def test_differences_list_each_leaf_with_both_values() -> None:
     here = {"reward": {"weight": True, "parts": ["a"], "head": {}}, "seeds": 0}
     assert differences(BASE, here) == [
         "reward.head: null -> {}",
@@ -23,21 +23,21 @@ def test_each_leaf_that_differs_is_named_with_both_values() -> None:
     ]
 
 
-def test_a_refusal_stands_for_all_leaves() -> None:
+def test_differences_return_composition_error_alone() -> None:
     assert differences(BASE, "refused: no such option") == ["refused: no such option"]
 
 
-def test_command_lines_that_differ_alike_are_one_block() -> None:
+def test_report_groups_command_lines_with_same_differences() -> None:
     found = {"one": ["seed: 0 -> 1"], "two": ["name: 1 -> 2"], "three": ["seed: 0 -> 1"]}
     assert report(found) == "one; three\n    seed: 0 -> 1\ntwo\n    name: 1 -> 2"
 
 
-def test_a_renamed_override_may_be_several_here() -> None:
+def test_renamed_override_may_expand_to_several() -> None:
     renames = {"reward=clipo_l2": "reward=clipo reward.weight=1"}
     assert renamed(["seed=0", "reward=clipo_l2"], renames) == ["seed=0", "reward=clipo", "reward.weight=1"]
 
 
-def test_every_experiment_is_composed_and_a_refusal_is_kept() -> None:
+def test_commands_cover_every_experiment_and_errors_are_kept() -> None:
     lines = commands(CONF)
     assert {f"experiment={name} scale=paper" for name in EXPERIMENTS} <= set(lines)
     made = compose_all({"whole": lines["experiment=clipo_l2 scale=laptop"], "refused": ["reward=nothing"]})

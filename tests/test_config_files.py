@@ -1,4 +1,4 @@
-"""Every YAML as a file: it spells its constructor's arguments, says what it is, and sets only what is its own."""
+"""Rules for YAML files: all arguments of the constructor, a description in the first line, no sizes in experiments."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ FILES = sorted(CONF.glob("*/*.yaml"))
 HYDRA_KEYS = {"_target_", "_partial_", "_convert_", "_recursive_", "_args_"}
 
 
-def test_keys_are_the_constructors_arguments() -> None:
+def test_keys_match_constructor_arguments() -> None:
     assert [fault for path in FILES for fault in faults(path)] == []
 
 
 def faults(path: Path) -> Iterator[str]:
-    """The keys of a file that its constructors do not take, and the arguments of ours that it does not spell."""
+    """Yields keys that the constructors do not take, and arguments of our constructors that the file omits."""
     for where, node in nodes(whole(path)):
         target = node["_target_"]
         given = set(node) - HYDRA_KEYS
@@ -28,18 +28,18 @@ def faults(path: Path) -> Iterator[str]:
         place = f"{path.parent.name}/{path.stem}{where}: {target}"
         if given - takes:
             yield f"{place} does not take {sorted(given - takes)}"
-        in_full = path.parent.name != "experiment"  # an experiment sets some values of a part that it chooses
+        in_full = path.parent.name != "experiment"  # an experiment sets only some values of a part that it chooses
         if in_full and target.split(".")[0] in OURS and not node.get("_partial_") and takes - given:
             yield f"{place} also takes {sorted(takes - given)}"
 
 
-def test_every_file_begins_with_a_line_that_says_what_it_is() -> None:
-    """Which ``make list`` and the reference of the configuration show."""
+def test_every_file_starts_with_description_comment() -> None:
+    """``make list`` and the reference of the configuration show this line."""
     first = {path: next(line for line in path.read_text().splitlines() if line[:3] != "# @") for path in FILES}
     assert [path for path, line in first.items() if not line.startswith("# ")] == []
 
 
-def test_an_experiment_sets_no_size() -> None:
-    """Sizes are the budget's, which sets some of the task's too: no key is set by both."""
+def test_experiments_set_no_sizes() -> None:
+    """Sizes belong to the budget, which also sets some of the task, so that no key is set by both."""
     sizes = {"budget", "task", "policy", "family", "scale"}
     assert [name for name in EXPERIMENTS if sizes & set(raw(CONF / "experiment" / f"{name}.yaml"))] == []

@@ -1,4 +1,4 @@
-"""Every YAML of every group: it composes, spells its constructor's arguments, and builds, at every scale."""
+"""Every YAML file of every group composes and builds, at every scale."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ from experiments.stages.train import PARTS
 from tests.config_kit import CONF, EXPERIMENTS, SCALES, composed, overridden, part_of, raw, values
 
 FIRST, *OTHERS = SCALES
-"""Siblings at the default, laptop, are built in every check; those at other scales are among the slow tests."""
+"""Siblings at the default, laptop, are built in every check; those at other scales are slow tests."""
 AXES = {
     "task": ("task", "budget", "policy", "warm_start", "suite"),
     "budget": ("task", "budget"),
     "family": ("family", "policy"),
 }
-"""Groups that other groups are chosen by, or that set values of others: group → the parts that it changes."""
+"""Groups that choose other groups or set their values: group → the parts that it changes."""
 
 
 def siblings(group: str) -> list[str]:
@@ -46,7 +46,7 @@ def siblings(group: str) -> list[str]:
 
 @pytest.fixture(scope="session")
 def tiny_models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Folders that stand for the hub's models: the real loading code, no download."""
+    """Folders that replace the hub's models, so that the real loading code needs no download."""
     folders: dict[str, Path] = {}
     makes = {"llama": ("llama", tiny_llama), "qwen": ("qwen2", tiny_qwen2)}
     for family, (kind, make) in makes.items():
@@ -59,14 +59,14 @@ def tiny_models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 def offline(config: DictConfig, models: dict[str, Path]) -> DictConfig:
-    """The configuration with the hub's models replaced by tiny folders."""
+    """Returns a copy of the configuration, with the hub's models replaced by tiny folders."""
     copy = deepcopy(config)
     localise(copy, str(models[config.family]))
     return copy
 
 
 def localise(node: DictConfig, folder: str) -> None:
-    """Replace the hub's models in this very node."""
+    """Replaces the hub's models in this node, in place."""
     for key in node:
         child = node._get_node(key)
         if isinstance(child, DictConfig) and not child._is_none() and not child._is_interpolation():
@@ -76,7 +76,7 @@ def localise(node: DictConfig, folder: str) -> None:
 
 
 def nodes_changed_by(group: str, sibling: str, experiment: str, scale: str) -> dict[str, Any]:
-    """Every node that choosing a sibling changes, unresolved: of an axis also what is chosen by it."""
+    """Returns the unresolved nodes that a sibling changes; for an axis also the nodes that it chooses."""
     if group not in AXES:
         return {group: with_values(part_of(group, sibling), values(experiment).get(group))}
     own = overridden(experiment)
@@ -86,7 +86,7 @@ def nodes_changed_by(group: str, sibling: str, experiment: str, scale: str) -> d
 
 
 def with_values(node: Any, of_experiment: Any) -> Any:
-    """The node with what the experiment sets in it."""
+    """Returns the node with the values of the experiment."""
     if of_experiment is None:
         return node
     copy = deepcopy(node)
@@ -95,13 +95,13 @@ def with_values(node: Any, of_experiment: Any) -> Any:
 
 
 def choices(experiment: str) -> Iterator[tuple[str, list[str]]]:
-    """Each group that the experiment names, with the siblings of what it chooses."""
+    """Yields each group that the experiment names, with the siblings of the chosen option."""
     for group, option in overridden(experiment).items():
         yield group, [name for name in siblings(group) if name != option]
 
 
 def with_siblings(experiment: str, scale: str, models: dict[str, Path]) -> Iterator[tuple[str, DictConfig]]:
-    """The experiment with each sibling of each group it names; valid until the next is asked for."""
+    """Yields the experiment with each sibling of each group that it names; valid until the next iteration."""
     config = offline(composed(f"experiment={experiment}", f"scale={scale}"), models)
     for group, others in choices(experiment):
         for sibling in others:
@@ -111,7 +111,7 @@ def with_siblings(experiment: str, scale: str, models: dict[str, Path]) -> Itera
 
 @contextmanager
 def exchanged_for(config: DictConfig, group: str, sibling: str, scale: str, models: dict[str, Path]) -> Iterator[None]:
-    """Within it the configuration is as if composed with the sibling: the same, in a small part of the time."""
+    """In the context the configuration equals the one composed with the sibling, in a small part of the time."""
     parts = nodes_changed_by(group, sibling, config.name, scale)
     before = {key: config._get_node(key) for key in parts}
     for key, node in parts.items():
@@ -121,22 +121,22 @@ def exchanged_for(config: DictConfig, group: str, sibling: str, scale: str, mode
     try:
         yield
     finally:
-        nodes_of: Any = config._content  # an assignment would copy the node, and what is known of it would not be found
+        nodes_of: Any = config._content  # an assignment would copy the node: no hit in TEXTS
         nodes_of.update(before)
 
 
 @pytest.fixture(scope="module", autouse=True)
-def policies_are_read_once() -> Iterator[None]:
-    """The same few folders would be read two thousand times: half of all that building takes."""
-    load_policy, read = load.load_policy, dict[str, Any]()
+def cache_loaded_policies() -> Iterator[None]:
+    """Without it, the same few folders would be read two thousand times, which is half of the build time."""
+    load_policy, cache = load.load_policy, dict[str, Any]()
 
-    @wraps(load_policy)  # whose arguments are read off it
+    @wraps(load_policy)  # because its signature is inspected
     def load_once(**given: Any) -> Any:
         if given["pretrained"] is None:
             return load_policy(**given)
-        mark = repr([(key, value) for key, value in sorted(given.items()) if key != "corpus"])
-        read[mark] = read.get(mark) or load_policy(**given)
-        return deepcopy(read[mark])
+        key = repr([(name, value) for name, value in sorted(given.items()) if name != "corpus"])
+        cache[key] = cache.get(key) or load_policy(**given)
+        return deepcopy(cache[key])
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(load, "load_policy", load_once)
@@ -146,13 +146,13 @@ def policies_are_read_once() -> Iterator[None]:
 NEEDS_REFERENCE = "the objective compares with a reference over the whole vocabulary: choose module=grpo_reference"
 NEEDS_CRITIC = "the reward needs a critic: add 'critic' to stages or give {}.checkpoint=FOLDER"
 SEEN: set[tuple[str, ...]] = set()
-"""What was checked before: many experiments with one sibling or another are the same but for their name."""
+"""Configurations checked before. Many experiments with some sibling differ only in their name."""
 BUILT: set[tuple[str, ...]] = set()
-"""Parts that were built before, as written and as resolved."""
+"""Parts built before, as written and as resolved."""
 
 
 class Written:
-    """The parts of a configuration as they are written, and what a part can see of them."""
+    """The unresolved parts of a configuration, and the parts that each part can reach."""
 
     def __init__(self, config: DictConfig) -> None:
         self.config = config
@@ -182,7 +182,7 @@ class Written:
 
 
 TEXTS: dict[int, tuple[DictConfig, str]] = {}
-"""By identity, so that a part that stays is written out once; it is kept, so that no other takes its place."""
+"""By id, so that an unchanged part is serialised once. The node is kept, so that its id is not reused."""
 INTERPOLATED = re.compile(r"\$\{(\w+)")
 
 
@@ -191,7 +191,7 @@ def as_text(node: DictConfig, *, resolve: bool = False) -> str:
 
 
 def build_once(config: DictConfig, written: Written, key: str) -> None:
-    """Build a part, unless one was built that is written alike and reads alike, or that resolves to the same."""
+    """Builds a part, unless one with the same text and references, or the same resolved values, was built."""
     seen = written.seen_by(key)
     if seen not in BUILT:
         BUILT.add(seen)
@@ -203,7 +203,7 @@ def build_once(config: DictConfig, written: Written, key: str) -> None:
 
 
 def build_parts(config: DictConfig, written: Written) -> None:
-    """What the stages of an experiment are made of, each kind once."""
+    """Builds the parts of all stages, each kind once."""
     callbacks = [f"callbacks.{name}" for name in config.callbacks]
     for key in (*chain.from_iterable(PARTS[stage] for stage in config.stages), *callbacks, "trainer"):
         build_once(config, written, key)
@@ -217,8 +217,8 @@ def build_parts(config: DictConfig, written: Written) -> None:
         *(("clipo_batch_level", "paper"), ("qwen_vineppo", "gpu")),
     ],
 )
-def test_a_node_exchanged_is_the_sibling_composed(experiment: str, scale: str, tiny_models: dict[str, Path]) -> None:
-    """As the tests below exchange them; at each scale one experiment shows it."""
+def test_exchanged_node_equals_composed_sibling(experiment: str, scale: str, tiny_models: dict[str, Path]) -> None:
+    """Checks the exchange that the tests below use, with one experiment at each scale."""
     config = offline(composed(f"experiment={experiment}", f"scale={scale}"), tiny_models)
     for group, others in choices(experiment):
         wanted = offline(composed(f"experiment={experiment}", f"scale={scale}", f"{group}={others[-1]}"), tiny_models)
@@ -230,14 +230,14 @@ def test_a_node_exchanged_is_the_sibling_composed(experiment: str, scale: str, t
     "scale", ["laptop", "paper", *(pytest.param(scale, marks=pytest.mark.whole) for scale in ("gpu", "workstation"))]
 )
 @pytest.mark.parametrize("experiment", EXPERIMENTS)
-def test_an_experiment_builds(experiment: str, scale: str, tiny_models: dict[str, Path]) -> None:
+def test_experiment_builds(experiment: str, scale: str, tiny_models: dict[str, Path]) -> None:
     config = offline(composed(f"experiment={experiment}", f"scale={scale}"), tiny_models)
     assert config.name == experiment
     assert contradiction(config) is None
     build_parts(config, Written(config))
 
 
-def test_a_baseline_is_an_experiment_that_can_be_compared() -> None:
+def test_baseline_shares_settings_with_its_experiments() -> None:
     configs = {name: composed(f"experiment={name}", f"scale={FIRST}") for name in EXPERIMENTS}
     compared = {name: config.baseline for name, config in configs.items() if config.baseline is not None}
     assert [name for name, other in compared.items() if configs[other].baseline is not None] == []
@@ -245,38 +245,38 @@ def test_a_baseline_is_an_experiment_that_can_be_compared() -> None:
 
 
 def shared(config: DictConfig) -> dict[str, Any]:
-    """What partners share, but for the critic's own training."""
+    """Returns what an experiment shares with its baseline, without the critic's own training."""
     whole: Any = OmegaConf.to_container(config, resolve=True)
     del whole["budget"]["critic"]
     return {key: whole[key] for key in ("seed", "task", "policy", "budget", "suite")}
 
 
 def refused_for_a_value(experiment: str, exchange: str, config: DictConfig) -> bool:
-    """Whether the sibling has no place for what the experiment sets: then the command line is refused for it."""
+    """Whether the sibling lacks a key that the experiment sets; then the command line is rejected."""
     unread = next(unread_keys(config), None)
     assert unread is None or OmegaConf.select(OmegaConf.create(values(experiment)), unread) is not None, exchange
     return unread is not None
 
 
 @pytest.mark.parametrize("experiment", [name for name in EXPERIMENTS if values(name)])
-def test_a_value_of_an_experiment_has_its_place_or_is_refused(experiment: str, tiny_models: dict[str, Path]) -> None:
+def test_experiment_values_fit_siblings_or_are_rejected(experiment: str, tiny_models: dict[str, Path]) -> None:
     refused = [
         exchange
         for exchange, config in with_siblings(experiment, FIRST, tiny_models)
         if refused_for_a_value(experiment, exchange, config)
     ]
     for exchange in refused[:1]:
-        said = override_error([f"experiment={experiment}", exchange])
-        assert said is not None
-        assert said.startswith(f"{exchange}: experiment={experiment} sets ")
-        assert "\n" not in said
+        message = override_error([f"experiment={experiment}", exchange])
+        assert message is not None
+        assert message.startswith(f"{exchange}: experiment={experiment} sets ")
+        assert "\n" not in message
     assert all(exchange.partition("=")[0] in values(experiment) for exchange in refused)
     own = values(experiment)
     assert bool(refused) == ("reward" in own or "depth_shares" in own.get("datamodule", {}))
 
 
 def refused_for_its_critic(config: DictConfig) -> bool:
-    """Whether the reward's critic learns from lines of searches and can read none."""
+    """Whether the reward needs a critic of lines of searches, and the critic cannot encode them."""
     ramped = str(config.reward._target_).endswith(".RampedCriticReward")
     return ramped and not hasattr(get_object(config.critic._target_), "encode_actions")
 
@@ -284,7 +284,7 @@ def refused_for_its_critic(config: DictConfig) -> bool:
 @pytest.mark.whole
 @pytest.mark.parametrize("scale", [FIRST, *(pytest.param(scale, marks=pytest.mark.slow) for scale in OTHERS)])
 @pytest.mark.parametrize("experiment", EXPERIMENTS)
-def test_an_experiment_builds_with_every_sibling(experiment: str, scale: str, tiny_models: dict[str, Path]) -> None:
+def test_experiment_builds_with_every_sibling(experiment: str, scale: str, tiny_models: dict[str, Path]) -> None:
     for label, config in with_siblings(experiment, scale, tiny_models):
         written = Written(config)
         if written.mark() in SEEN:
@@ -292,10 +292,10 @@ def test_an_experiment_builds_with_every_sibling(experiment: str, scale: str, ti
         SEEN.add(written.mark())
         if refused_for_a_value(experiment, label, config):
             continue
-        asking = open_critics(config)
-        expected = NEEDS_CRITIC.format(asking[0]) if asking and "critic" not in config.stages else None
+        missing = open_critics(config)
+        expected = NEEDS_CRITIC.format(missing[0]) if missing and "critic" not in config.stages else None
         if refused_for_its_critic(config):
-            continue  # a sentence of its own, see test_contradictions.py
+            continue  # has another message, see test_contradictions.py
         if label == "objective=grpo_full_kl" and config.module.reference is None:
             expected = NEEDS_REFERENCE
         assert contradiction(config) == expected, label
@@ -312,7 +312,7 @@ def test_every_stage_can_be_planned(experiment: str, tiny_models: dict[str, Path
 
 
 @pytest.mark.parametrize("sweep", siblings("sweep"))
-def test_every_value_of_a_sweep_can_be_taken(sweep: str) -> None:
+def test_every_value_of_sweep_composes(sweep: str) -> None:
     parameters = raw(CONF / "sweep" / f"{sweep}.yaml")["hydra"]["sweeper"]["params"]
     for key, listed in parameters.items():
         for value in str(listed).split(","):
@@ -330,7 +330,7 @@ def test_every_value_of_a_sweep_can_be_taken(sweep: str) -> None:
         (["experiment=llama_critic_published"], (1500, 16, 20_000)),
     ],
 )
-def test_sizes_of_the_numeric_critics(overrides: list[str], size: tuple[int, int, int]) -> None:
+def test_numeric_critics_have_expected_sizes(overrides: list[str], size: tuple[int, int, int]) -> None:
     config = composed(*overrides)
     assert (config.budget.critic.steps, config.datamodule.batch_size, config.datamodule.trajectories) == size
     assert config.pretraining.optimizer.total_steps == config.budget.critic.steps
@@ -343,25 +343,25 @@ def test_sizes_of_the_numeric_critics(overrides: list[str], size: tuple[int, int
         *(("gpu", "LoRATraining", 2e-4), ("paper", "LoRATraining", 2e-4)),
     ],
 )
-def test_a_text_critic_is_trained_whole_or_by_adapters(scale: str, training: str, rate: float) -> None:
+def test_text_critic_training_mode_depends_on_scale(scale: str, training: str, rate: float) -> None:
     config = composed("experiment=critic_text", f"scale={scale}")
     assert config.critic.encoder.training._target_.endswith(f".{training}")
     assert config.pretraining.optimizer.learning_rate == rate
 
 
-def test_no_setting_of_the_far_suite_poses_what_a_file_trains_on(tmp_path: Path) -> None:
-    """Its settings make problems of their own, and a task keeps out of its problems only the file that it knows."""
+def test_far_suite_excludes_training_problems_from_file(tmp_path: Path) -> None:
+    """Each setting has its own task, and a task excludes only the problems of a file that it knows."""
     far = "experiment=llama_baseline", "suite=countdown_far"
     settings = ("larger", "longproc_ranges")
-    asked = [build(composed(*far), f"suite.settings.{name}.task").problems("test")[:20] for name in settings]
-    mine = tmp_path / "mine.jsonl"
+    posed = [build(composed(*far), f"suite.settings.{name}.task").problems("test")[:20] for name in settings]
+    file = tmp_path / "mine.jsonl"
     rows = [
         {"nums": [*problem.fields["numbers"]], "target": problem.fields["target"]}
-        for problems in asked
+        for problems in posed
         for problem in problems
     ]
-    mine.write_text("".join(f"{json.dumps(row)}\n" for row in rows), encoding="utf-8")
-    config = composed(*far, "task.train=file", f"task.train_file={mine}")
+    file.write_text("".join(f"{json.dumps(row)}\n" for row in rows), encoding="utf-8")
+    config = composed(*far, "task.train=file", f"task.train_file={file}")
     trained = keys_of(build(config, "task").problems("train"))
     assert len(trained) == 40
     for name in ("main", *settings):

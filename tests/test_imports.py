@@ -1,4 +1,4 @@
-"""Between packages: who may import whom, read from the syntax tree so that lazy imports count too."""
+"""Allowed imports between packages, read from the syntax tree so that lazy imports count too."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ MAY_IMPORT: dict[str, tuple[set[str], set[str]]] = {
     "conf": (set(), {"torch", "lightning", "hydra", "mlflow"}),
 }
 ADVANTAGES_TAKE = {f"{PURE}.advantages": {f"{PURE}.rewards", f"{PURE}.distributed"}}
-"""Nouns that cross the table of packages: an advantage is called with a Credit."""
+"""Exceptions to the table of packages: an advantage is called with a Credit."""
 ONLY_IN = {
     "mlflow": {"experiments/mlflow_sync/store.py", "experiments/mlflow_sync/tracker.py"},
     "math_verify": {"contrastive_reasoning/tasks/answer/symbolic.py"},
@@ -85,8 +85,8 @@ LAYERS: tuple[set[str], ...] = (
         "run",
     },
 )
-"""Modules and folders of ``experiments``, lowest layer first. None imports one of a higher layer; inside a layer
-imports make no circle."""
+"""Modules and folders of ``experiments``, lowest layer first. None imports one of a higher layer; imports
+inside a layer have no cycle."""
 
 
 def package_of(module: str) -> str:
@@ -96,7 +96,7 @@ def package_of(module: str) -> str:
 
 @cache
 def imported(path: Path) -> frozenset[str]:
-    """Every module named by an import statement anywhere in the file, ``from . import`` resolved."""
+    """Returns every module in an import statement anywhere in the file, with ``from . import`` resolved."""
     return frozenset(named_by_imports(path))
 
 
@@ -114,13 +114,13 @@ def named_by_imports(path: Path) -> Iterator[str]:
 
 
 def unit_of(module: str) -> str | None:
-    """The module or folder below ``experiments`` in which a module is; None outside, and for the package itself."""
+    """Returns the module or folder of ``experiments`` that holds a module; None outside and for the package."""
     parts = module.split(".")
     return parts[1] if parts[0] == "experiments" and len(parts) > 1 else None
 
 
 def imports_between_units() -> dict[str, set[str]]:
-    """Module or folder of ``experiments`` → the others that it imports, anywhere in its code."""
+    """Returns module or folder of ``experiments`` → the others that it imports, anywhere in its code."""
     found: dict[str, set[str]] = {}
     for path in (ROOT / "experiments").rglob("*.py"):
         unit = path.relative_to(ROOT / "experiments").with_suffix("").parts[0]
@@ -157,7 +157,7 @@ def may_import(package: str, module: str) -> bool:
     return other not in never
 
 
-def test_every_file_imports_only_what_its_package_may() -> None:
+def test_files_import_only_allowed_modules() -> None:
     wrong = {
         (str(path.relative_to(ROOT)), module)
         for path in product_files()
@@ -167,7 +167,7 @@ def test_every_file_imports_only_what_its_package_may() -> None:
     assert not wrong
 
 
-def test_no_layer_of_experiments_imports_a_higher_one() -> None:
+def test_layers_of_experiments_do_not_import_higher_layers() -> None:
     level = {unit: number for number, units in enumerate(LAYERS) for unit in units}
     imports = imports_between_units()
     assert set(imports) <= set(level), "each has its layer"
@@ -175,18 +175,18 @@ def test_no_layer_of_experiments_imports_a_higher_one() -> None:
     assert not wrong
 
 
-def test_no_circle_of_imports_inside_experiments() -> None:
+def test_experiments_has_no_import_cycle() -> None:
     imports = imports_between_units()
     assert not {unit for unit in imports if unit in reachable(imports, unit)}
 
 
-def test_every_package_has_its_row() -> None:
+def test_may_import_lists_every_package() -> None:
     packages = {package_of_file(path) for path in product_files()} - {PURE}
     assert packages == set(MAY_IMPORT)
 
 
 @pytest.mark.parametrize(("library", "files"), ONLY_IN.items())
-def test_library_has_few_doors(library: str, files: set[str]) -> None:
+def test_library_is_imported_only_in_listed_files(library: str, files: set[str]) -> None:
     importers = {
         str(path.relative_to(ROOT))
         for path in product_files()
@@ -195,11 +195,11 @@ def test_library_has_few_doors(library: str, files: set[str]) -> None:
     assert importers == files
 
 
-def test_shapes_that_would_broadcast_are_refused() -> None:
+def test_shapes_that_would_broadcast_raise() -> None:
     with pytest.raises(TypeCheckError):
         info_nce(torch.zeros(2, 3), torch.ones(2, 1, dtype=torch.bool))
 
 
-def test_instantiate_is_called_in_one_place() -> None:
+def test_hydra_utils_is_imported_only_in_assemble() -> None:
     callers = [path.name for path in product_files() if "hydra.utils" in imported(path)]
     assert callers == ["assemble.py"]

@@ -1,4 +1,4 @@
-"""Every mutation still fits the code: what it replaces stands once in its file, and the tests it names exist."""
+"""Every mutation matches the code: the replaced text occurs once in its file, and the named tests exist."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tests.mutations.__main__ import HERE, ROOT, mutations
 
 
 @pytest.mark.parametrize("package", sorted(path.stem for path in HERE.glob("*.yaml")))
-def test_mutations_fit_the_code(package: str) -> None:
+def test_mutations_match_code_and_tests(package: str) -> None:
     for mutation in mutations(package):
         text = (ROOT / mutation.file).read_text(encoding="utf-8")
         assert text.count(mutation.find) == 1, f"{mutation.file}: {mutation.find!r}"

@@ -1,4 +1,4 @@
-"""Nowhere in the product is text turned into code or objects: the doors by which that happens are not called."""
+"""The product never turns text into code or objects: it does not call the functions that do so."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ NEVER = {
     *("os.system", "os.popen", "subprocess.getoutput", "subprocess.getstatusoutput", "runpy.run_path"),
     *("sympify", "sympy.sympify", "parse_expr", "lambdify", "pandas.read_pickle"),
 }
-"""As they are called, after ``import … as`` is undone."""
+"""Full names, with ``import … as`` resolved."""
 ONLY_WITH = {"torch.load": ("weights_only", True), "numpy.load": ("allow_pickle", False)}
-"""Readers that are safe with an argument, which has to be spelled; so are those of Lightning, given a checkpoint."""
+"""Readers that are safe only with an explicit argument; Lightning's need one with a checkpoint."""
 WRITER = ".save_checkpoint"
-"""Lightning's, whose ``weights_only`` says what is saved."""
+"""Lightning's, whose ``weights_only`` selects what is saved."""
 ONLY_IN = {
     "ast.parse": {
         "contrastive_reasoning/lazy.py",
@@ -29,12 +29,12 @@ ONLY_IN = {
     },
     "pickle.loads": {"contrastive_reasoning/tasks/function_worker.py"},
 }
-"""A tree of a text that is bounded, of which only its being one is asked; trees of source files and annotations, never
-of what a model wrote; what a worker receives from its own parent."""
+"""Allowed: trees of source files and annotations; a bounded line of a completion, only to check that it parses; and
+messages to a worker from its own parent."""
 
 
 def names(tree: ast.AST) -> dict[str, str]:
-    """Local name → what it was imported as, for every import of a file."""
+    """Returns local name → full name, for every import of a file."""
     found: dict[str, str] = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -45,7 +45,7 @@ def names(tree: ast.AST) -> dict[str, str]:
 
 
 def calls(source: str) -> Iterator[tuple[str, ast.Call]]:
-    """Every call of a file by its dotted name."""
+    """Yields every call of a file with its dotted name."""
     tree = ast.parse(source)
     known = names(tree)
     for node in ast.walk(tree):
@@ -55,7 +55,7 @@ def calls(source: str) -> Iterator[tuple[str, ast.Call]]:
 
 
 def faults(source: str, path: str = "a.py") -> list[str]:
-    """What a file calls that none may call."""
+    """Returns the forbidden calls of a file."""
     found = []
     for name, call in calls(source):
         spelled = {word.arg: word.value.value for word in call.keywords if isinstance(word.value, ast.Constant)}
@@ -74,7 +74,7 @@ def faults(source: str, path: str = "a.py") -> list[str]:
 
 
 def trusting(source: str) -> list[str]:
-    """Functions and fields that trust code of others unless they are told not to."""
+    """Returns the functions and fields that have a default for ``trust_remote_code``."""
     found = []
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
@@ -88,17 +88,17 @@ def trusting(source: str) -> list[str]:
     return found
 
 
-def test_no_text_becomes_code() -> None:
+def test_product_does_not_evaluate_text() -> None:
     sources = {path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8") for path in product_files()}
     assert [fault for path, source in sources.items() for fault in faults(source, path)] == []
     assert {path: found for path, source in sources.items() if (found := trusting(source))} == {}
 
 
-def test_no_configuration_trusts_code() -> None:
+def test_configurations_do_not_trust_remote_code() -> None:
     lines = [line.strip() for path in sorted((ROOT / "conf").rglob("*.yaml")) for line in path.read_text().splitlines()]
-    said = [line for line in lines if "trust_remote_code" in line and not line.startswith("#")]
-    assert said
-    assert set(said) == {"trust_remote_code: false"}
+    settings = [line for line in lines if "trust_remote_code" in line and not line.startswith("#")]
+    assert settings
+    assert set(settings) == {"trust_remote_code: false"}
 
 
 @pytest.mark.parametrize(
@@ -122,17 +122,17 @@ def test_no_configuration_trusts_code() -> None:
         "import os\nos.system('ls')",
     ],
 )
-def test_each_door_is_seen(source: str) -> None:
+def test_faults_finds_each_forbidden_call(source: str) -> None:
     assert len(faults(source)) == 1
 
 
 @pytest.mark.parametrize(
     "source", ["def load(*, trust_remote_code: bool = True): ...", "class A:\n    trust_remote_code: bool = False"]
 )
-def test_trust_has_no_default(source: str) -> None:
+def test_trusting_finds_trust_remote_code_defaults(source: str) -> None:
     assert trusting(source)
 
 
-def test_safe_calls_pass() -> None:
+def test_faults_accepts_safe_calls() -> None:
     assert not faults("import torch, yaml\ntorch.load('a', weights_only=True)\nyaml.safe_load('')\nmodel.eval()")
     assert not faults("trainer.save_checkpoint('a', weights_only=False)")

@@ -1,4 +1,4 @@
-"""Pages keep to their limits on words and sentences, and a record of a study has its fixed form."""
+"""Pages meet the limits on words and sentences, and records of studies have a fixed form."""
 
 from __future__ import annotations
 
@@ -39,17 +39,17 @@ def test_every_page_is_within_its_limits() -> None:
     assert [line for name, text in texts.items() for line in complaints(name, text, limit)] == []
 
 
-def test_every_record_has_its_parts_in_order() -> None:
+def test_study_records_have_sections_in_order() -> None:
     parts = {name_of(path): re.findall(r"^## (.+)$", path.read_text(encoding="utf-8"), re.M) for path in RECORDS}
     assert parts == dict.fromkeys(parts, RECORD)
 
 
-def test_what_is_counted() -> None:
+def test_words_and_sentences_are_counted() -> None:
     assert [words(sentence) for sentence in sentences(PAGE)] == [6, 10, 6, 2, 4, 4]
     assert sum(words(text) for _, text in paragraphs(PAGE)) == 5 + 32
 
 
-def test_each_limit_that_is_exceeded_is_named() -> None:
+def test_complaints_name_each_exceeded_limit() -> None:
     limit = Limits(mean=5, longest=9, words={"a.md": 36}, checked=())
     assert complaints("a.md", PAGE, limit) == [
         "a.md: 37 words, at most 36",
@@ -59,6 +59,6 @@ def test_each_limit_that_is_exceeded_is_named() -> None:
     assert complaints("b.md", PAGE, Limits(mean=6, longest=10, words={"a.md": 1}, checked=())) == []
 
 
-def test_a_pattern_without_pages_is_refused() -> None:
+def test_pattern_without_pages_raises() -> None:
     with pytest.raises(ValueError, match=r"tests/cases/pages\.yaml: docs/gone\.md matches no page"):
         Limits(mean=18, longest=35, words={}, checked=("docs/gone.md",)).pages()

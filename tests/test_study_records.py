@@ -1,4 +1,4 @@
-"""The arms of a study are today what they were when its results were measured."""
+"""The arms of a study have the configurations with which its results were measured."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from tests.study_records import FOLDER, changes, record_of
 
 
 @pytest.mark.parametrize("name", study_names())
-def test_every_arm_is_what_was_recorded(name: str) -> None:
+def test_study_arms_match_record(name: str) -> None:
     file = FOLDER / f"{name}.json"
     assert file.is_file(), f"python -m tests.study_records {name}"
     assert changes(json.loads(file.read_text()), find_study(name)) == []
 
 
-def test_a_changed_default_is_seen_in_every_arm_and_an_added_key_is_none() -> None:
+def test_changes_report_changed_defaults_and_ignore_added_keys() -> None:
     study = find_study("countdown_credit_seconds")
     record = copy.deepcopy(record_of(study))
     record["most"]["budget.critic.steps"] = 1500

@@ -1,4 +1,4 @@
-"""Real processes that train together over gloo, for tests of what they must agree on."""
+"""Real processes that train together over gloo, for tests that compare ranks."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.ports import free_port
 
 
 def on_ranks(function: Callable[..., Any], folder: Path, *args: Any, count: int = 2) -> list[Any]:
-    """What ``function(*args)`` returns on each rank: tensors, numbers and containers of them."""
+    """Returns the result of ``function(*args)`` on each rank: tensors, numbers and containers of them."""
     port = free_port()
     multiprocessing.start_processes(
         _rank, args=(function, folder, args, count, port), nprocs=count, start_method="spawn"
@@ -25,7 +25,7 @@ def on_ranks(function: Callable[..., Any], folder: Path, *args: Any, count: int 
 def _rank(rank: int, function: Callable[..., Any], folder: Path, args: Any, count: int, port: int) -> None:
     named = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": count, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
     os.environ.update({name: str(value) for name, value in named.items()})
-    os.environ["CUDA_VISIBLE_DEVICES"] = ""  # processes, more of them than a machine may have GPUs
+    os.environ["CUDA_VISIBLE_DEVICES"] = ""  # there may be more processes than GPUs
     torch.set_num_threads(1)
     from experiments.system.launch import process_group
 

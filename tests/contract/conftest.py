@@ -1,4 +1,4 @@
-"""The servers that the tests of the engine over vLLM run against: one of ours, and with ``-m real`` vLLM itself."""
+"""Servers for the tests of VLLMEngine: a fake one, and with ``-m real`` vLLM itself."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ def tokenizer(problems: Sequence[Problem]) -> PreTrainedTokenizerFast:
 def policy_of(
     tokenizer: PreTrainedTokenizerFast, *, seed: int, kind: type[CausalLMPolicy] = CausalLMPolicy, **sizes: Any
 ) -> Any:
-    """Weights drawn wide, so that completions differ and some of them end by themselves."""
+    """A policy with widely spread weights, so that completions differ and some of them end by themselves."""
     small: dict[str, int] = {
         "hidden_size": 64,
         "intermediate_size": 128,
         "layers": 2,
-        "heads": 2,  # of 32 values each: vLLM's attention on a CPU takes no smaller ones
+        "heads": 2,  # of 32 values each: vLLM's attention on a CPU supports no smaller ones
         "key_value_heads": 1,
         "max_length": 512,
         "vocab_size": 320,
@@ -63,13 +63,13 @@ def policy(tokenizer: PreTrainedTokenizerFast) -> CausalLMPolicy:
 
 @pytest.fixture(params=["fake", pytest.param("real", marks=pytest.mark.real)])
 def kind(request: pytest.FixtureRequest) -> str:
-    """Of the server."""
+    """Kind of server."""
     return request.param
 
 
 @pytest.fixture
 def mode() -> str:
-    """Of the server's log-probs; a test that wants another one has this as a parameter."""
+    """Mode of the server's log-probs; a test parametrizes ``mode`` to use another one."""
     return "raw_logprobs"
 
 
@@ -77,7 +77,7 @@ def mode() -> str:
 def real_backend(
     tokenizer: PreTrainedTokenizerFast, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Callable[[str], Backend]]:
-    """vLLM by the mode of its log-probs, started once for all tests that want it."""
+    """Returns vLLM with the given mode of log-probs; each is started once for all tests."""
     folder = tmp_path_factory.mktemp("vllm")
     policy_of(tokenizer, seed=99).save(folder / "nobodys")
     started: dict[str, Backend] = {}
@@ -96,14 +96,14 @@ def real_backend(
 def server(
     kind: str, mode: str, tokenizer: PreTrainedTokenizerFast, request: pytest.FixtureRequest
 ) -> Iterator[Served]:
-    """A server with other weights than the policy's."""
+    """A server whose weights differ from the policy's."""
     if kind == "real":
         backend = request.getfixturevalue("real_backend")(mode)
     else:
         backend = FakeVLLM(FakeWorker(policy_of(tokenizer, seed=99, kind=TokenIn), logprobs_mode=mode))
     with serving(backend) as served:
         yield served
-    backend.answer("/wake_up", {})  # the next test may find it asleep
+    backend.answer("/wake_up", {})  # the test may have left it asleep, and the next test needs it awake
 
 
 @pytest.fixture
@@ -113,7 +113,7 @@ def engine(server: Served, tmp_path: Path) -> VLLMEngine:
 
 @pytest.fixture
 def draw(engine: VLLMEngine, policy: CausalLMPolicy, problems: Sequence[Problem]) -> Callable[..., RolloutBatch]:
-    """What the engine draws for the first ``count`` problems, or ``posed``, by the policy."""
+    """Generates rollouts with the engine and the policy, for the first ``count`` problems or for ``posed``."""
 
     def generate(
         count: int | None = None, *, group_size: int = 2, sampling: Any = SAMPLED, posed: Any = None, **more: Any

@@ -1,4 +1,4 @@
-"""What answers as vLLM does: our worker extension and our own engine."""
+"""A fake vLLM server, built from our worker extension and our own engine."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from tests.contract.recording import Answer
 
 
 class TokenIn(CausalLMPolicy):
-    """A policy whose prompts are spelled as lists of token ids."""
+    """A policy whose prompts are JSON lists of token ids."""
 
     def prompt_ids(self, prompt: str) -> list[int]:
         return json.loads(prompt)
 
 
 class FakeWorker(WeightSync):
-    """What vLLM's worker has that the extension uses; its model is that of a policy of ours."""
+    """The parts of vLLM's worker that the extension uses, with the model of one of our policies."""
 
     def __init__(self, policy: TokenIn, *, logprobs_mode: str) -> None:
         self.policy, self.device = policy, policy.device
@@ -50,7 +50,7 @@ class FakeWorker(WeightSync):
         head.weight = torch.nn.Parameter(self.get_model().get_input_embeddings().weight.detach().clone())
 
     def reload_weights(self, *, weights_iterator: Iterator[tuple[str, Tensor]]) -> None:
-        """Tensors that do not come stay as they were; one that the model does not have is an error."""
+        """Keeps weights that the iterator lacks. Raises ValueError for a tensor that the model does not have."""
         _, unexpected = self.policy.model.load_state_dict(dict(weights_iterator), strict=False)
         if unexpected:
             raise ValueError(f"There is no module or parameter named '{unexpected[0]}'")
@@ -58,7 +58,7 @@ class FakeWorker(WeightSync):
 
 @dataclass
 class FakeVLLM:
-    """The endpoints of ``vllm serve`` that we use, with the shapes that they have there."""
+    """The endpoints of ``vllm serve`` that we use, with its request and response formats."""
 
     worker: FakeWorker
     closeness: float = 1e-5
@@ -66,7 +66,7 @@ class FakeVLLM:
 
     def answer(self, path: str, body: dict[str, Any]) -> Answer:
         place, query = urlsplit(path).path, parse_qs(urlsplit(path).query)
-        with self.lock:  # one forward pass at a time; the engine switches the modes of the model
+        with self.lock:  # one forward pass at a time, because the engine switches the model's mode
             if place == "/v1/completions":
                 refused = refusal(body)
                 return (HTTPStatus.BAD_REQUEST, refused) if refused else (HTTPStatus.OK, self.complete(body))
@@ -117,7 +117,7 @@ class FakeVLLM:
         return {"id": "cmpl-0", "object": "text_completion", "choices": choices}
 
     def recorded(self, rollouts: RolloutBatch) -> Tensor:
-        """As vLLM does by default: of the model's own distribution, before the temperature."""
+        """Returns log-probs before the temperature, as vLLM does by default, or after it in the processed mode."""
         if self.worker.vllm_config.model_config.logprobs_mode == "processed_logprobs":
             return rollouts.old_log_probs
         ids, mask = (part.expand(len(rollouts), -1) for part in (rollouts.prompt_ids, rollouts.prompt_mask))
@@ -126,10 +126,10 @@ class FakeVLLM:
 
 
 def refusal(body: dict[str, Any]) -> dict[str, Any] | None:
-    """What vLLM answers to a request that it does not take."""
-    said = None
+    """Returns vLLM's error for a request that it rejects, else None."""
+    message = None
     if body["temperature"] == 0.0 and body["n"] > 1:
-        said = f"n must be 1 when using greedy sampling, got {body['n']}."
+        message = f"n must be 1 when using greedy sampling, got {body['n']}."
     if len(body["stop"]) > 4:
-        said = f"List should have at most 4 items after validation, not {len(body['stop'])}"
-    return None if said is None else {"error": {"message": said, "type": "BadRequestError", "code": 400}}
+        message = f"List should have at most 4 items after validation, not {len(body['stop'])}"
+    return None if message is None else {"error": {"message": message, "type": "BadRequestError", "code": 400}}

@@ -1,8 +1,8 @@
-"""A real ``vllm serve`` with our worker extension, in the environment that VLLM_PYTHON names.
+"""Starts a real ``vllm serve`` with our worker extension, from the environment of VLLM_PYTHON.
 
     VLLM_PYTHON=vllm-env/bin/python python -m pytest -c pyproject.toml -n 0 -m real tests/contract
 
-docs/vllm.md says how to make such an environment on a machine without a GPU.
+docs/vllm.md describes how to create such an environment on a machine without a GPU.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from benchmarks.vllm_server import served
 from tests.contract.recording import Answer
 
 PATIENCE = 900
-"""Seconds that a start may take, on a machine that does other things as well."""
+"""Maximum duration of the start in seconds, on a machine with other load."""
 
 
 @dataclass
@@ -45,14 +45,14 @@ class RealVLLM:
             connection.close()
 
     def kill(self) -> None:
-        """End the server and its workers, which outlive it otherwise."""
+        """Kills the server and its workers, which would otherwise outlive it."""
         os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
 
 
 @contextmanager
 def real_vllm(model: Path, log: Path, *options: str, port: int | None = None) -> Iterator[RealVLLM]:
-    """A server of the model in this folder, until the end of the context; skips where there is no vLLM."""
+    """Serves the model in this folder until the context ends. Skips the test if there is no vLLM."""
     python = os.environ.get("VLLM_PYTHON")
     if not python:
         pytest.skip("VLLM_PYTHON names no Python of an environment with vLLM, see docs/vllm.md")

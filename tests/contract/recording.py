@@ -1,4 +1,4 @@
-"""What stands between the engine under test and a server, fake or real: it records, and changes answers."""
+"""A proxy between the tested engine and a fake or real server. It records requests and can change responses."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ Answer = tuple[int, Any]
 
 class Backend(Protocol):
     closeness: float
-    """How close its log-probs come to those of a forward pass of ours in float32."""
+    """Largest allowed difference of its log-probs from those of our forward pass in float32."""
 
     def answer(self, path: str, body: dict[str, Any]) -> Answer: ...
 
 
 @dataclass
 class Served:
-    """A backend, at an address of its own.
+    """A backend with its own address.
 
-    ``tamper`` changes the content of a successful answer, by the path or by the method of a remote call.
-    ``drop`` counts the connections to close without an answer.
+    ``tamper``: path, or method of a remote call → function that changes the content of a successful response.
+    ``drop``: number of connections to close without a response.
     """
 
     backend: Backend
@@ -55,13 +55,13 @@ def _name(path: str, body: dict[str, Any]) -> str:
 
 @contextmanager
 def serving(backend: Backend) -> Iterator[Served]:
-    """The backend over real HTTP, until the end of the context."""
-    made = Served(backend)
-    server = ThreadingHTTPServer(("127.0.0.1", 0), handler_of(made))
-    made.url = f"http://127.0.0.1:{server.server_port}"
+    """Serves the backend over real HTTP until the context ends."""
+    served = Served(backend)
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler_of(served))
+    served.url = f"http://127.0.0.1:{server.server_port}"
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
-    yield made
+    yield served
     server.shutdown()
     server.server_close()
     thread.join()

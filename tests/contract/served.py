@@ -1,4 +1,4 @@
-"""The server of these tests as a command like vLLM's:  python -m tests.contract.served serve FOLDER --port PORT …"""
+"""The fake server as a command like vLLM's:  python -m tests.contract.served serve FOLDER --port PORT …"""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ def main() -> None:
     parser.add_argument("model")
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--worker-extension-cls", choices=["weight_sync.WeightSync"], required=True)
-    options, _ = parser.parse_known_args()  # others of vLLM's change nothing here
+    options, _ = parser.parse_known_args()  # vLLM's other options have no effect here
     model, tokenizer = (kind.from_pretrained(options.model) for kind in (AutoModelForCausalLM, AutoTokenizer))
-    with torch.no_grad():  # other weights than the trainer's, which have to come first
+    with torch.no_grad():  # differ from the trainer's weights, which must be sent first
         model.get_input_embeddings().weight.zero_()
     policy = TokenIn(model=model, tokenizer=tokenizer, compute_dtype=torch.float32, chat_template=False)
 

@@ -1,8 +1,8 @@
-"""What an earlier version of this project saved is still read: run folders, critics, checkpoints, MLflow's database.
+"""Files of an earlier version of this project can still be read: run folders, critics, checkpoints, MLflow's database.
 
-``data/earlier_version.tar.xz`` was written by the version of November 2026: a run of ``llama_critic_calibrated`` with a
-policy of a few thousand parameters (``outputs/``, without its pictures), what MLflow had of it (``mlruns/``), and
-critics of several classes beside the values that they gave (``critics/``).
+The version of November 2026 wrote ``data/earlier_version.tar.xz``. It contains a run of ``llama_critic_calibrated``
+with a policy of a few thousand parameters (``outputs/``, without pictures) and its MLflow data (``mlruns/``). It also
+contains critics of several classes with their values (``critics/``).
 """
 
 from __future__ import annotations
@@ -33,20 +33,20 @@ COMMAND = [
     f"experiment={NAME}",
     "debug=fast",
     "policy.pretrained=null",
-    "policy.compute_dtype=bfloat16",  # this and the next were defaults then
+    "policy.compute_dtype=bfloat16",  # this and the next value were defaults at that time
     "budget.warm_start.unaimed_steps=600",
     *(f"{POLICY}.{key}={value}" for key, value in {"hidden_size": 16, "intermediate_size": 32, "layers": 1}.items()),
     *(f"{POLICY}.{key}={value}" for key, value in {"heads": 2, "key_value_heads": 1}.items()),
     *(f"critic.{key}={value}" for key, value in {"width": 16, "blocks": 1, "dimension": 8}.items()),
     *(f"critic.{key}={value}" for key, value in {"join_dimension": 4, "value_dimension": 4}.items()),
 ]
-"""Of the run in the archive."""
+"""Arguments of the run in the archive."""
 CRITICS = ["joint", "joint_ensemble", "numeric_v1", "numeric_v2", "text_frozen"]
 
 
 @pytest.fixture(scope="module")
 def unpacked(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Of which tests only read."""
+    """The unpacked archive, which tests must not change."""
     folder = tmp_path_factory.mktemp("unpacked")
     with tarfile.open(ARCHIVE) as archive:
         archive.extractall(folder, filter="data")
@@ -55,21 +55,21 @@ def unpacked(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def saved(unpacked: Path, tmp_path: Path) -> Path:
-    """A copy that a command may add to."""
+    """A copy of the archive that a command may change."""
     return shutil.copytree(unpacked, tmp_path, dirs_exist_ok=True)
 
 
 def run(module: str, *words: str, folder: Path, store: str = "sqlite:///mlruns/mlflow.db") -> str:
-    """What a command prints in ``folder``; it has to end well."""
+    """Runs a command in ``folder`` and returns its output. Asserts that it succeeds."""
     environment = dict(os.environ, PYTHONPATH=str(ROOT), MLFLOW_TRACKING_URI=store, HF_HUB_OFFLINE="1", COLUMNS="200")
     command = [sys.executable, "-m", module, *words]
-    ended = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
-    assert ended.returncode == 0, ended.stdout + ended.stderr
-    return ended.stdout
+    result = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stdout + result.stderr
+    return result.stdout
 
 
 @pytest.mark.parametrize("name", CRITICS)
-def test_a_critic_gives_the_values_that_it_gave(unpacked: Path, name: str) -> None:
+def test_saved_critic_gives_recorded_values(unpacked: Path, name: str) -> None:
     expected = json.loads((unpacked / "critics" / "values.json").read_text(encoding="utf-8"))[name]
     critic = trained_critic(unpacked / "critics" / name, composed(f"experiment={NAME}")).critic.eval()
     problem, completion = CountdownProblem(numbers=(3, 5, 8), target=16), "3+5=8;8+8=16"
@@ -78,13 +78,13 @@ def test_a_critic_gives_the_values_that_it_gave(unpacked: Path, name: str) -> No
     torch.testing.assert_close(values.float().cpu(), torch.tensor(expected), rtol=1e-3, atol=1e-3)
 
 
-def test_compare_reads_the_database(saved: Path) -> None:
+def test_compare_reads_mlflow_database(saved: Path) -> None:
     printed = run("experiments.compare", NAME, folder=saved)
     (row,) = (line for line in printed.splitlines() if NAME in line and "│" in line)
     assert [cell.strip() for cell in row.strip("│ ").split("│")] == [NAME, "1", "0.000", "0.000", "7d0e2752"]
 
 
-def test_the_run_folder_goes_to_another_store(saved: Path) -> None:
+def test_track_syncs_run_folder_to_another_store(saved: Path) -> None:
     run("experiments.track", "outputs", folder=saved, store="sqlite:///other.db")
     mlflow.set_tracking_uri(f"sqlite:///{saved / 'other.db'}")
     try:
@@ -97,7 +97,7 @@ def test_the_run_folder_goes_to_another_store(saved: Path) -> None:
 
 
 @pytest.mark.whole
-def test_finished_stages_are_taken_where_that_is_asked_for(saved: Path) -> None:
+def test_run_reuses_finished_stages_with_resume_changed_code(saved: Path) -> None:
     run("experiments.run", *COMMAND, "checkpoints.resume_changed_code=true", folder=saved)
     assert sorted(path.parent.name for path in saved.glob("outputs/stages/*/*")) == sorted(STAGES)
 
@@ -107,8 +107,8 @@ def policy_of(stage: Path) -> bytes:
 
 
 @pytest.mark.whole
-def test_a_run_goes_on_from_a_checkpoint(saved: Path) -> None:
-    """GRPO stopped after its third of four steps: it ends with the weights of the run that did not stop."""
+def test_run_resumes_from_checkpoint(saved: Path) -> None:
+    """GRPO stopped after its third of four steps. Resumed, it gets the weights of the uninterrupted run."""
     (grpo,) = saved.glob("outputs/stages/grpo/*")
     expected = load(policy_of(grpo))
     for path in [*grpo.glob("checkpoints/step=000004*"), grpo / "result.json"]:
@@ -116,5 +116,5 @@ def test_a_run_goes_on_from_a_checkpoint(saved: Path) -> None:
     shutil.rmtree(grpo / "policy")
     printed = run("experiments.run", *COMMAND, "checkpoints.resume_changed_code=true", folder=saved)
     assert "going on" in printed
-    (grpo,) = saved.glob("outputs/stages/grpo/*")  # under the name that it has by today's code
+    (grpo,) = saved.glob("outputs/stages/grpo/*")  # its name depends on the code, which has changed since
     torch.testing.assert_close(load(policy_of(grpo)), expected, rtol=1e-3, atol=1e-4)

@@ -1,4 +1,4 @@
-"""What every objective in conf/objective must do; a new YAML is tested by being there."""
+"""Requirements on every objective in conf/objective; a new YAML file is tested automatically."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LENGTHS = torch.tensor([7, 1, 4, 6, 2, 0])
 def objective(request: pytest.FixtureRequest) -> Objective:
     settings: Any = OmegaConf.create({"budget": {"grpo": {"max_completion_tokens": 8}}})
     settings.objective = OmegaConf.load(request.param)
-    settings.objective.pop("defaults", None)  # what a preset changes is not the file's own
+    settings.objective.pop("defaults", None)  # values that a preset changes are not part of this file
     return instantiate(settings.objective)
 
 
@@ -44,7 +44,7 @@ def inputs(seed: int = 0, with_reference: bool = True) -> ObjectiveInputs:
 
 
 def rows_of(given: ObjectiveInputs, rows: list[int], objective: Objective) -> ObjectiveInputs:
-    """Some rows, as the micro-batch of an update that consists of all of them."""
+    """Selected rows, as one micro-batch of an update over all rows."""
     tokens, live = float(given.mask.sum()), float(given.mask.any(dim=1).sum())
     weights = objective.weights(given.mask, rows=live, tokens=tokens)
     parts: dict[str, Any] = {
@@ -58,7 +58,9 @@ def gradient(objective: Objective, given: ObjectiveInputs) -> Tensor:
 
 
 @pytest.mark.parametrize("split", [[[0, 1, 2, 3, 4, 5]], [[0, 3], [2, 1], [4, 5]], [[i] for i in range(6)]])
-def test_no_split_changes_loss_gradient_or_metrics(objective: Objective, split: list[list[int]]) -> None:
+def test_loss_gradient_and_metrics_do_not_depend_on_microbatch_split(
+    objective: Objective, split: list[list[int]]
+) -> None:
     given = inputs()
     whole = objective(given)
     parts = [objective(rows_of(given, rows, objective)) for rows in split]
@@ -68,19 +70,19 @@ def test_no_split_changes_loss_gradient_or_metrics(objective: Objective, split: 
     assert_close(join_metrics([part.metrics for part in parts]), dict(whole.metrics), rtol=1e-12, atol=1e-14)
 
 
-def test_what_lies_outside_the_mask_is_ignored(objective: Objective) -> None:
+def test_tokens_outside_mask_are_ignored(objective: Objective) -> None:
     given = inputs()
-    torn = {
+    changes = {
         name: getattr(given, name).detach().masked_fill(~given.mask, float("nan"))
         for name in ("old_log_probs", "ref_log_probs", "advantages", "full_kl")
     }
     log_probs = given.log_probs.detach().masked_fill(~given.mask, float("nan")).requires_grad_()
-    spoilt = replace(given, log_probs=log_probs, **torn)
-    assert_close(objective(spoilt).loss, objective(given).loss)
-    assert_close(gradient(objective, spoilt), gradient(objective, given))
+    changed = replace(given, log_probs=log_probs, **changes)
+    assert_close(objective(changed).loss, objective(given).loss)
+    assert_close(gradient(objective, changed), gradient(objective, given))
 
 
-def test_the_first_step_goes_where_the_advantage_points(objective: Objective) -> None:
+def test_on_policy_gradient_follows_sign_of_advantage(objective: Objective) -> None:
     given = on_policy(inputs(with_reference=False))
     pushed = gradient(objective, given) * given.advantages
     assert (pushed[given.mask] < 0).all(), "minimising the loss raises what has a positive advantage"
@@ -92,8 +94,8 @@ def on_policy(given: ObjectiveInputs) -> ObjectiveInputs:
     return replace(given, old_log_probs=given.log_probs.detach())
 
 
-def test_on_policy_the_gradient_is_that_of_reinforce(objective: Objective) -> None:
-    """The gradient of −Σ A log π, up to a positive factor per rollout; advantages may differ from step to step."""
+def test_on_policy_gradient_matches_reinforce(objective: Objective) -> None:
+    """The gradient of −Σ A log π, up to a positive factor per rollout; advantages may differ between its steps."""
     given = on_policy(inputs(with_reference=False))
     for i, (row, advantages, kept) in enumerate(
         zip(gradient(objective, given), given.advantages, given.mask, strict=True)
@@ -104,8 +106,8 @@ def test_on_policy_the_gradient_is_that_of_reinforce(objective: Objective) -> No
             assert_close(factors, factors[:1].expand_as(factors), rtol=1e-10, atol=0.0)
 
 
-def test_rows_without_advantage_add_exactly_nothing(objective: Objective) -> None:
-    """So they need not pass through the policy where no KL pulls on them; they are still counted in the mean."""
+def test_zero_advantage_rows_add_zero_loss_and_gradient(objective: Objective) -> None:
+    """Without a KL term they therefore need no forward pass. They still count in the mean."""
     given = inputs(with_reference=False)
     given = replace(given, advantages=given.advantages * torch.tensor([1, 0, 1, 0, 1, 1]).double()[:, None])
     assert objective(rows_of(given, [1, 3], objective)).loss.item() == 0
@@ -115,7 +117,7 @@ def test_rows_without_advantage_add_exactly_nothing(objective: Objective) -> Non
 
 
 @pytest.mark.parametrize("change", ["wider padding", "another order of rows"])
-def test_how_rows_are_laid_out_changes_nothing(objective: Objective, change: str) -> None:
+def test_padding_and_row_order_do_not_change_result(objective: Objective, change: str) -> None:
     given, order = inputs(), [4, 2, 5, 0, 3, 1] if change == "another order of rows" else [*range(6)]
     parts: dict[str, Any] = {name: getattr(given, name)[order] for name in PER_TOKEN}
     if change == "wider padding":
@@ -128,13 +130,13 @@ def test_how_rows_are_laid_out_changes_nothing(objective: Objective, change: str
     assert_close(dict(objective(other).metrics), dict(objective(given).metrics), rtol=1e-12, atol=1e-14)
 
 
-def test_every_objective_reports_its_ratios(objective: Objective) -> None:
+def test_metrics_include_ratio_statistics(objective: Objective) -> None:
     metrics = objective(inputs()).metrics
     assert {"clip_fraction", "ratio_mean", "ratio_max", "approx_kl"} <= set(metrics)
     assert not any(value.requires_grad for value in metrics.values())
 
 
-def test_extremes_stay_finite(objective: Objective) -> None:
+def test_extreme_ratios_give_finite_loss_and_gradient(objective: Objective) -> None:
     given = inputs()
     far = given.log_probs.detach() + torch.tensor([500.0, -500.0, 0.0]).double().repeat(6, 3)[:, :7]
     given = replace(given, log_probs=far.requires_grad_())
@@ -144,7 +146,7 @@ def test_extremes_stay_finite(objective: Objective) -> None:
     assert all(value.isfinite() for value in outputs.metrics.values())
 
 
-def test_nothing_written_or_no_advantage_is_no_loss(objective: Objective) -> None:
+def test_empty_mask_or_zero_advantage_gives_zero_loss(objective: Objective) -> None:
     nothing = replace(inputs(), mask=torch.zeros(6, 7, dtype=torch.bool))
     equal = replace(inputs(with_reference=False), advantages=torch.zeros(6, 7, dtype=torch.float64))
     for given in (nothing, equal):

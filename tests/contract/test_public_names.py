@@ -1,6 +1,6 @@
-"""What users, scripts and notebooks rely on by name: commands, experiments, configuration paths, imports, metrics.
+"""Public names that users, scripts and notebooks use: commands, experiments, configuration paths, imports, metrics.
 
-``data/public_names.json`` lists the names. One may be added there; one that is taken out breaks somebody's script.
+``data/public_names.json`` lists the names. A name may be added there; removing one breaks scripts of users.
 """
 
 from __future__ import annotations
@@ -31,50 +31,52 @@ RUNS = {
 
 
 def make(*words: str) -> subprocess.CompletedProcess[str]:
-    """``make`` without its recipes: what it would run."""
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}  # of a make above
+    """Runs ``make --dry-run``, which prints its commands only."""
+    environment = {
+        name: value for name, value in os.environ.items() if not name.startswith("MAKE")
+    }  # set by a surrounding make
     command = ["make", "--no-print-directory", "--dry-run", *words]
     return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
 
 
 @pytest.mark.parametrize("target", NAMES["make"])
-def test_every_target_is_there_and_takes_its_variables(target: str) -> None:
+def test_make_target_accepts_its_variables(target: str) -> None:
     given = [f"{variable}=value" for variable in NAMES["make"][target]]
     assert make(target, *given).returncode == 0
 
 
-def test_an_unknown_target_or_variable_runs_nothing() -> None:
+def test_unknown_make_target_or_variable_runs_nothing() -> None:
     for words in (["expp"], ["exp", "nam=llama_critic"]):
-        ended = make(*words)
-        assert ended.returncode == USAGE_ERROR
-        assert not ended.stdout.strip()
+        result = make(*words)
+        assert result.returncode == USAGE_ERROR
+        assert not result.stdout.strip()
 
 
-def test_every_experiment_study_and_sweep_is_listed() -> None:
-    ended = subprocess.run(
+def test_make_list_prints_every_experiment_study_and_sweep() -> None:
+    result = subprocess.run(
         ["make", "--silent", "list", f"PYTHON={sys.executable}"], cwd=ROOT, capture_output=True, text=True, check=True
     )
-    listed = set(re.findall(r"[\w-]+", ended.stdout))
+    listed = set(re.findall(r"[\w-]+", result.stdout))
     for kind in ("experiments", "studies", "sweeps"):
         assert not set(NAMES[kind]) - listed
 
 
-def test_every_promised_path_is_in_the_configuration() -> None:
+def test_public_paths_exist_in_configuration() -> None:
     config = composed("experiment=clipo_gsm8k")
     places = [path.rpartition(".") for path in NAMES["paths"]]
-    lacking = [path for path in places if path[2] not in (OmegaConf.select(config, path[0]) if path[0] else config)]
-    assert lacking == []
+    missing = [path for path in places if path[2] not in (OmegaConf.select(config, path[0]) if path[0] else config)]
+    assert missing == []
 
 
 @pytest.mark.parametrize("module", NAMES["python"])
-def test_every_public_name_can_be_imported(module: str) -> None:
+def test_public_python_names_can_be_imported(module: str) -> None:
     found = import_module(module)
     assert not [name for name in NAMES["python"][module] if not hasattr(found, name)]
 
 
 @pytest.mark.whole
 @pytest.mark.parametrize("run", RUNS)
-def test_every_metric_is_logged_under_its_name(run: str, tmp_path: Path) -> None:
+def test_run_logs_every_public_metric(run: str, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "experiments.run", "seed=3", *RUNS[run].split()]
     environment = dict(os.environ, PYTHONPATH=str(ROOT), HF_HUB_OFFLINE="1")
     subprocess.run(

@@ -1,4 +1,4 @@
-"""Completions continued by a vLLM server: the prefix goes over as token ids, behind those of the prompt."""
+"""Continuation of prefixes by a vLLM server. A prefix is sent as token ids after those of the prompt."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 OURS = Engine(max_batch_tokens=10_000)
 
 
-def test_a_greedy_completion_goes_on_as_in_our_engine_with_the_log_probs_of_scoring(
+def test_greedy_continuation_matches_our_engine_and_scored_log_probs(
     engine: VLLMEngine, server: Served, policy: CausalLMPolicy, problems: Sequence[Problem]
 ) -> None:
     whole = OURS.generate(policy, problems, group_size=1, sampling=GREEDY, seed=SEED)
@@ -33,24 +33,24 @@ def test_a_greedy_completion_goes_on_as_in_our_engine_with_the_log_probs_of_scor
         assert torch.equal(getattr(ours, name), getattr(theirs, name)), name
     assert ours.finish_reasons == theirs.finish_reasons
     assert (scored(policy, theirs) - theirs.old_log_probs).abs().max() <= server.backend.closeness
-    asked = {tuple(body["prompt"]): body["max_tokens"] for body in server.completions()}
-    assert asked == {
+    limits = {tuple(body["prompt"]): body["max_tokens"] for body in server.completions()}
+    assert limits == {
         (*policy.prompt_ids(problem.prompt), *prefix): GREEDY.max_tokens - len(prefix)
         for problem, prefix in zip(problems, prefixes, strict=True)
     }
 
 
-def test_prefixes_of_one_problem_are_drawn_with_different_seeds(
+def test_prefixes_of_one_problem_use_different_seeds(
     draw: Callable[..., RolloutBatch], server: Served, problems: Sequence[Problem]
 ) -> None:
     draw(posed=[problems[0]] * 3, prefixes=[[], [7], [8]])
     assert len({body["seed"] for body in server.completions()}) == 3
 
 
-def test_a_stop_string_that_begins_in_the_prefix_ends_what_the_server_lets_run_on(
+def test_stop_string_starting_in_prefix_ends_completion(
     engine: VLLMEngine, policy: CausalLMPolicy, problems: Sequence[Problem]
 ) -> None:
-    """The server watches what it writes; that the first letter stood in the prompt it cannot know."""
+    """The server misses this stop string: it checks only new text, and the first letter is in the prefix."""
     free = OURS.generate(policy, problems[:1], group_size=1, sampling=replace(GREEDY, max_tokens=60), seed=SEED)
     text, ids = free.texts[0], free.completion_ids[0].tolist()
     cut, stop = next(

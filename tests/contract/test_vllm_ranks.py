@@ -20,23 +20,25 @@ from tests.contract.vllm_kit import SAMPLED, SEED, engine_of
 from tests.two_ranks import on_ranks
 
 
-def _gave(folder: Path) -> list[str]:
+def _released(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.glob("gave*"))
 
 
-def _give_back_late(folder: Path) -> None:
+def _release_late(folder: Path) -> None:
     time.sleep(0.5 * this_rank())
     (folder / f"gave{this_rank()}").touch()
 
 
-def _drawn(url: str, folder: Path, tokenizer: PreTrainedTokenizerFast, problems: Sequence[Problem]) -> dict[str, Any]:
-    """Which processes had given memory back at each request of this one."""
-    vllm.torch.cuda.empty_cache = partial(_give_back_late, folder)
+def _generate(
+    url: str, folder: Path, tokenizer: PreTrainedTokenizerFast, problems: Sequence[Problem]
+) -> dict[str, Any]:
+    """Returns which processes had released memory at each request of this one, and the drawn token ids."""
+    vllm.torch.cuda.empty_cache = partial(_release_late, folder)
     engine = engine_of(url, folder, sleep_level=1)
     send, found = engine.server.post, []
 
     def post(path: str, *body: Any) -> Any:
-        found.append((path, _gave(folder)))
+        found.append((path, _released(folder)))
         return send(path, *body)
 
     engine.server.post = post
@@ -46,11 +48,11 @@ def _drawn(url: str, folder: Path, tokenizer: PreTrainedTokenizerFast, problems:
 
 
 @pytest.mark.whole
-@pytest.mark.parametrize("kind", ["fake"], indirect=True)  # more processes there, not more of the server
-def test_a_server_is_woken_when_every_process_has_given_its_memory_back(
+@pytest.mark.parametrize("kind", ["fake"], indirect=True)  # tests more client processes, not the server
+def test_server_wakes_after_every_process_has_released_memory(
     server: Served, tokenizer: PreTrainedTokenizerFast, problems: Sequence[Problem], tmp_path: Path
 ) -> None:
-    first, second = on_ranks(_drawn, tmp_path, server.url, tmp_path, tokenizer, problems[:2])
+    first, second = on_ranks(_generate, tmp_path, server.url, tmp_path, tokenizer, problems[:2])
     assert first["found"][0] == ("/wake_up?tags=weights", ["gave0", "gave1"])
     assert [path for path, _ in second["found"]] == ["/v1/completions"] * 2
     assert first["ids"].shape == second["ids"].shape

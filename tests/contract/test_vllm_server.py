@@ -1,4 +1,4 @@
-"""What an engine over a vLLM server must do, against a server of ours: same completions, log-probs, refusals."""
+"""VLLMEngine against a fake or real server: completions, log-probs, requests and errors."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Draw = Callable[..., RolloutBatch]
 
 
 @pytest.mark.parametrize("sampling", [SAMPLED, GREEDY, replace(SAMPLED, top_k=5, top_p=0.9)], ids=repr)
-def test_completions_are_those_that_the_server_draws_for_the_prompt_and_the_seed_alone(
+def test_completions_depend_only_on_prompt_and_seed(
     draw: Draw, server: Served, problems: Sequence[Problem], sampling: Sampling
 ) -> None:
     rollouts = draw(group_size=3, sampling=sampling)
@@ -34,7 +34,7 @@ def test_completions_are_those_that_the_server_draws_for_the_prompt_and_the_seed
     for p, seed in enumerate(request_seeds(problems, SEED)):
         status, alone = server.backend.answer("/v1/completions", bodies[seed])
         assert status == 200
-        choices = alone["choices"] * (3 // len(alone["choices"]))  # of greedy ones the server draws a single one
+        choices = alone["choices"] * (3 // len(alone["choices"]))  # the server returns a single greedy choice
         for row, choice in enumerate(choices, start=3 * p):
             assert rollouts.completion_ids[row][rollouts.mask[row]].tolist() == choice["token_ids"]
             assert rollouts.finish_reasons[row] == choice["finish_reason"]
@@ -43,14 +43,14 @@ def test_completions_are_those_that_the_server_draws_for_the_prompt_and_the_seed
             torch.testing.assert_close(log_probs, expected, atol=server.backend.closeness, rtol=0)
 
 
-def test_who_listens_is_told_of_each_completion(draw: Draw) -> None:
-    told: list[tuple[int, str]] = []
-    rollouts = draw(group_size=3, written=lambda row, text: told.append((row, text)))
-    assert told == list(enumerate(rollouts.texts))
+def test_generate_calls_written_for_each_completion(draw: Draw) -> None:
+    calls: list[tuple[int, str]] = []
+    rollouts = draw(group_size=3, written=lambda row, text: calls.append((row, text)))
+    assert calls == list(enumerate(rollouts.texts))
 
 
 @pytest.mark.parametrize("sampling", [SAMPLED, GREEDY], ids=["sampled", "greedy"])
-def test_greedy_and_sampled_rollouts_are_a_whole_batch(
+def test_generate_returns_complete_rollout_batch(
     engine: VLLMEngine, policy: CausalLMPolicy, problems: Sequence[Problem], sampling: Sampling
 ) -> None:
     long = replace(sampling, max_tokens=120)
@@ -65,7 +65,7 @@ def test_greedy_and_sampled_rollouts_are_a_whole_batch(
     assert (ours.group_size, ours.temperature, ours.pooled) == (4, 1.0, None)
     assert ours.completion_ids.shape == ours.mask.shape == ours.old_log_probs.shape
     assert len(ours) == len(ours.texts) == len(ours.token_spans) == len(ours.finish_reasons) == 20
-    assert ours.mask.any(0).all()  # no wider than the longest
+    assert ours.mask.any(0).all()  # no wider than the longest completion
     assert (ours.completion_ids[~ours.mask] == policy.pad_token_id).all()
     assert (ours.old_log_probs[~ours.mask] == 0).all()
     for row, reason in enumerate(ours.finish_reasons):
@@ -91,7 +91,7 @@ def test_greedy_and_sampled_rollouts_are_a_whole_batch(
     ],
     ids=lambda value: value if isinstance(value, str) else f"T={value.temperature} k={value.top_k}",
 )
-def test_log_probs_are_the_policys_at_the_temperature(
+def test_log_probs_match_policy_at_sampling_temperature(
     draw: Draw, server: Served, policy: CausalLMPolicy, sampling: Sampling
 ) -> None:
     rollouts = draw(group_size=3, sampling=sampling)
@@ -108,7 +108,7 @@ def test_log_probs_are_the_policys_at_the_temperature(
         ("processed_logits", SAMPLED, "--logprobs-mode raw_logprobs"),
     ],
 )
-def test_log_probs_of_another_distribution_are_refused_before_anything_is_drawn(
+def test_log_probs_of_other_distribution_raise_before_generation(
     draw: Draw, server: Served, reported: str, sampling: Sampling, remedy: str
 ) -> None:
     server.tamper["policy_report"] = lambda answer: {
@@ -119,7 +119,7 @@ def test_log_probs_of_another_distribution_are_refused_before_anything_is_drawn(
     assert "/v1/completions" not in server.paths()
 
 
-def test_stop_strings_end_a_completion_and_stay_in_it(draw: Draw) -> None:
+def test_stop_string_ends_completion_and_is_kept(draw: Draw) -> None:
     free = draw(1, group_size=1, sampling=replace(GREEDY, max_tokens=60))
     wanted = next(free.texts[0][i : i + 2] for i in range(4, 50) if free.texts[0][i : i + 2].isascii())
     stopping = replace(GREEDY, max_tokens=60, stop=["never written", wanted])
@@ -129,8 +129,8 @@ def test_stop_strings_end_a_completion_and_stay_in_it(draw: Draw) -> None:
     assert wanted not in rollouts.texts[0][: rollouts.token_spans[0][-1][0]]
 
 
-def test_tokens_after_the_end_are_dropped(draw: Draw, server: Served, policy: CausalLMPolicy) -> None:
-    """A server that draws several tokens at a time may hand on what it drew behind a stop string."""
+def test_tokens_after_end_token_are_dropped(draw: Draw, server: Served, policy: CausalLMPolicy) -> None:
+    """A server that draws several tokens at a time may return tokens after a stop string."""
 
     def longer(answer: dict[str, Any]) -> dict[str, Any]:
         for choice in answer["choices"]:
@@ -145,7 +145,7 @@ def test_tokens_after_the_end_are_dropped(draw: Draw, server: Served, policy: Ca
 
 
 @pytest.mark.parametrize("stop", [[], ["7"]], ids=["no-stop", "stop"])
-def test_pooled_states_are_those_of_our_engine(
+def test_pooled_states_match_our_engine(
     engine: VLLMEngine, policy: CausalLMPolicy, problems: Sequence[Problem], stop: list[str]
 ) -> None:
     sampling = replace(GREEDY, max_tokens=40, stop=stop)
@@ -162,15 +162,13 @@ def test_pooled_states_are_those_of_our_engine(
     assert policy.model.training
 
 
-def test_a_problem_that_comes_twice_gets_other_completions(draw: Draw, problems: Sequence[Problem]) -> None:
+def test_repeated_problem_gets_different_completions(draw: Draw, problems: Sequence[Problem]) -> None:
     rollouts = draw(posed=[problems[0]] * 2, group_size=3)
     assert len(set(rollouts.texts)) == 6
     assert rollouts.texts[:3] == draw(1, group_size=3).texts
 
 
-def test_a_request_spells_every_setting_and_leaves_room_in_the_context(
-    draw: Draw, server: Served, policy: CausalLMPolicy
-) -> None:
+def test_request_sets_every_option_and_fits_context(draw: Draw, server: Served, policy: CausalLMPolicy) -> None:
     near = Problem(id="near", prompt="7" * 500, answer="")
     draw(posed=[near], sampling=replace(SAMPLED, max_tokens=50))
     body = server.completions()[0]
@@ -184,7 +182,7 @@ def test_a_request_spells_every_setting_and_leaves_room_in_the_context(
 
 
 @pytest.mark.parametrize("level", [1, 2])
-def test_a_sleeping_server_is_woken_for_the_weights_then_for_its_cache(
+def test_sleeping_server_wakes_for_weights_then_for_cache(
     server: Served, policy: CausalLMPolicy, problems: Sequence[Problem], tmp_path: Path, level: int
 ) -> None:
     engine = engine_of(server.url, tmp_path, sleep_level=level)
@@ -192,11 +190,11 @@ def test_a_sleeping_server_is_woken_for_the_weights_then_for_its_cache(
         engine.generate(policy, problems[:1], group_size=2, sampling=SAMPLED, seed=SEED)
     load = ["policy_report", "load_policy", "/reset_prefix_cache"]
     draw = ["policy_report", "/wake_up?tags=kv_cache", "/v1/completions", "policy_report", f"/sleep?level={level}"]
-    again = load if level == 2 else []  # at level 2 the weights are gone
+    again = load if level == 2 else []  # level 2 discards the weights
     assert server.paths() == ["/wake_up?tags=weights", *load, *draw, "/wake_up?tags=weights", *again, *draw]
 
 
-def test_a_dropped_connection_is_tried_again_a_bounded_number_of_times(
+def test_dropped_connection_is_retried_up_to_limit(
     server: Served, policy: CausalLMPolicy, problems: Sequence[Problem], tmp_path: Path
 ) -> None:
     patient = engine_of(server.url, tmp_path, retries=1)
@@ -208,11 +206,11 @@ def test_a_dropped_connection_is_tried_again_a_bounded_number_of_times(
         patient.generate(policy, problems[:1], group_size=2, sampling=SAMPLED, seed=SEED)
 
 
-def test_a_server_that_is_not_there_is_named(
+def test_unreachable_server_raises_with_url(
     policy: CausalLMPolicy, problems: Sequence[Problem], tmp_path: Path
 ) -> None:
     url = f"http://127.0.0.1:{free_port()}"
-    engine = engine_of(url, tmp_path)  # building it asks for nothing
+    engine = engine_of(url, tmp_path)  # the constructor sends no request
     with pytest.raises(ServerError, match=f"{url}/collective_rpc cannot be reached"):
         engine.generate(policy, problems, group_size=2, sampling=SAMPLED, seed=SEED)
     with pytest.raises(ValueError, match="no problems"):
@@ -220,7 +218,7 @@ def test_a_server_that_is_not_there_is_named(
 
 
 @pytest.mark.parametrize("mode", ["processed_logprobs"])
-def test_training_brings_every_update_to_the_server(server: Served, policy: CausalLMPolicy, tmp_path: Path) -> None:
+def test_training_sends_weights_for_every_step(server: Served, policy: CausalLMPolicy, tmp_path: Path) -> None:
     trainer = kit.fit(kit.module(policy=policy), 3, engine=engine_of(server.url, tmp_path))
     assert server.paths().count("load_policy") == 3
     assert trainer.callback_metrics["train/rollout/log_prob_gap"] <= server.backend.closeness

@@ -1,4 +1,4 @@
-"""The policy's weights reach a vLLM server whole and in time, or nothing is drawn."""
+"""Transfer of the policy's weights to a vLLM server: complete and before generation, or an error is raised."""
 
 from __future__ import annotations
 
@@ -28,13 +28,11 @@ if TYPE_CHECKING:
 Draw = Callable[..., RolloutBatch]
 
 
-def test_weights_travel_when_they_changed_and_only_then(
-    draw: Draw, server: Served, policy: CausalLMPolicy, tmp_path: Path
-) -> None:
+def test_weights_are_sent_only_when_changed(draw: Draw, server: Served, policy: CausalLMPolicy, tmp_path: Path) -> None:
     first, again = draw(1), draw(1)
     assert torch.equal(first.old_log_probs, again.old_log_probs)
     assert server.paths().count("load_policy") == 1
-    next(policy.model.parameters()).data[5] *= 3.0  # moves no counter of changes
+    next(policy.model.parameters()).data[5] *= 3.0  # does not increment the tensor's version counter
     changed = draw(1)
     assert server.paths().count("load_policy") == server.paths().count("/reset_prefix_cache") == 2
     assert (scored(policy, changed) - changed.old_log_probs).abs().max() <= server.backend.closeness
@@ -42,7 +40,7 @@ def test_weights_travel_when_they_changed_and_only_then(
     assert list((tmp_path / "weights").iterdir()) == [], "nothing is left of a transfer"
 
 
-def test_a_policy_with_adapters_arrives_merged(
+def test_lora_policy_is_sent_merged(
     engine: VLLMEngine, server: Served, policy: CausalLMPolicy, problems: Sequence[Problem]
 ) -> None:
     lora = LoRA(rank=2, alpha=4.0, dropout=0.0, target_modules="all-linear")
@@ -57,23 +55,23 @@ def test_a_policy_with_adapters_arrives_merged(
             if "lora_" in name:
                 parameter.add_(0.1)
     rollouts = engine.generate(adapted, problems, group_size=2, sampling=SAMPLED, seed=SEED)
-    exact = adapted.double()  # in float32 the adapters' own forward pass rounds by more than is allowed here
+    exact = adapted.double()  # in float32 the rounding error of the adapters' forward pass exceeds the tolerance
     assert (scored(exact, rollouts) - rollouts.old_log_probs).abs().max() <= server.backend.closeness
 
 
 def reporting(fingerprint: str | None) -> Callable[[Any], Any]:
-    """An answer of workers that hold other weights."""
+    """Changes the response to that of workers with other weights."""
     return lambda answer: {"results": [{**result, "fingerprint": fingerprint} for result in answer["results"]]}
 
 
-def test_a_server_that_was_started_again_is_refused(draw: Draw, server: Served) -> None:
+def test_restarted_server_raises(draw: Draw, server: Served) -> None:
     draw()
     server.tamper["policy_report"] = reporting(None)
     with pytest.raises(ServerError, match=r"holds other weights \(None\) than it was given \([0-9a-f]{32}\)"):
         draw()
 
 
-def test_a_server_that_another_run_uses_is_refused_though_the_draw_had_begun(
+def test_weights_of_another_run_loaded_during_generation_raise(
     draw: Draw, server: Served, tokenizer: PreTrainedTokenizerFast, tmp_path: Path
 ) -> None:
     policy_of(tokenizer, seed=5).save(tmp_path / "another")
@@ -88,27 +86,27 @@ def test_a_server_that_another_run_uses_is_refused_though_the_draw_had_begun(
         draw(1)
 
 
-def test_a_server_that_loads_something_else_is_refused(draw: Draw, server: Served) -> None:
+def test_server_that_loads_other_weights_raises(draw: Draw, server: Served) -> None:
     server.tamper["load_policy"] = reporting("1" * 32)
     with pytest.raises(ServerError, match="loaded other weights"):
         draw()
     assert "/v1/completions" not in server.paths()
 
 
-def test_a_server_that_keeps_what_the_old_weights_read_is_refused(draw: Draw, server: Served) -> None:
+def test_failed_prefix_cache_reset_raises(draw: Draw, server: Served) -> None:
     server.tamper["/reset_prefix_cache"] = lambda answer: {**answer, "success": False}
     with pytest.raises(ServerError, match="keeps what the old weights read"):
         draw()
     assert "/v1/completions" not in server.paths()
 
 
-def test_a_server_that_does_not_see_the_folder_names_it(server: Served) -> None:
-    asked = JSONServer(url=server.url, timeout=60.0, retries=0)
+def test_missing_weights_folder_is_named_in_error(server: Served) -> None:
+    client = JSONServer(url=server.url, timeout=60.0, retries=0)
     with pytest.raises(ServerError, match=r"status 500: .*/nowhere holds no \*\.safetensors"):
-        asked.post("/collective_rpc", {"method": "load_policy", "args": ["/nowhere"]})
+        client.post("/collective_rpc", {"method": "load_policy", "args": ["/nowhere"]})
 
 
-def test_a_server_of_another_model_or_vocabulary_is_refused_before_weights_travel(
+def test_other_model_or_vocabulary_raises_before_sending_weights(
     engine: VLLMEngine, server: Served, tokenizer: PreTrainedTokenizerFast, problems: Sequence[Problem]
 ) -> None:
     shallow = policy_of(tokenizer, seed=1, layers=1)
@@ -120,10 +118,10 @@ def test_a_server_of_another_model_or_vocabulary_is_refused_before_weights_trave
 
 
 @pytest.mark.parametrize("mode", ["processed_logprobs"])
-def test_a_fault_in_the_servers_weights_shows_in_the_first_step(
+def test_faulty_server_weights_show_in_first_step_metrics(
     server: Served, policy: CausalLMPolicy, tmp_path: Path
 ) -> None:
-    """The loader took the right tensors; then one matrix was lost."""
+    """The server reports the right weights, but one matrix is lost after loading."""
     faulty = copy.deepcopy(policy)
     with torch.no_grad():
         faulty.model.model.layers[1].mlp.down_proj.weight.zero_()  # pyright: ignore

@@ -1,4 +1,4 @@
-"""What the tests of the engine over a vLLM server share."""
+"""Settings and helpers that the tests of VLLMEngine share."""
 
 from __future__ import annotations
 

@@ -1,14 +1,14 @@
 """Recorded reference numbers: every known file of the folder ``--golden DIR`` is compared, row by row.
 
-A test that compares rows of a file says which, and takes one row at a time:
+A test that compares rows of a file names the file in a marker, and gets one row at a time:
 
     @golden_rows("oracle.jsonl")                    # a JSONL file
     @golden_rows("infonce_critic.json", "cases")    # a list inside a JSON file
     def test_it(golden_row: dict) -> None: ...
 
 where ``golden_rows = pytest.mark.golden_rows``. A test of a whole file takes the fixture ``golden_file`` and calls
-``golden_file("name.json")``. A known file that the folder does not hold is a skip with its name; a folder without any
-known file is an error.
+``golden_file("name.json")``. If the folder lacks a known file, its tests are skipped with its name as the reason. A
+folder without any known file is an error.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def check_folder(folder: Path) -> None:
-    """A folder that does not exist or holds no known file is an error, never a silent pass."""
+    """Raises an error if the folder does not exist or contains no known file, so that no test passes silently."""
     if not folder.is_dir():
         raise pytest.UsageError(f"--golden {folder}: no such folder")
     if not any((folder / name).is_file() for name in KNOWN):
@@ -68,7 +68,7 @@ def golden_dir(request: pytest.FixtureRequest) -> Path:
 
 @pytest.fixture(scope="session")
 def golden_file(golden_dir: Path) -> Callable[[str], Path]:
-    """``golden_file(name)`` is the path of a recorded file; the test is skipped where the folder does not hold it."""
+    """``golden_file(name)`` is the path of a recorded file; without this file the test is skipped."""
 
     def path_of(name: str) -> Path:
         path = golden_dir / name
@@ -81,7 +81,7 @@ def golden_file(golden_dir: Path) -> Callable[[str], Path]:
 
 @pytest.fixture(scope="session")
 def golden_reading() -> tuple[Callable[[Path], None], Callable[..., list[dict[str, Any]]]]:
-    """``check_folder`` and ``read_rows`` themselves, for the test of what they refuse."""
+    """``check_folder`` and ``read_rows``, for the tests of their errors."""
     return check_folder, read_rows
 
 
@@ -101,7 +101,7 @@ def read_rows(path: Path, *keys: str) -> list[dict[str, Any]]:
 
 
 def row_id(row: dict[str, Any], index: int) -> str:
-    """What names a row in the report: its id and its kind, else its place in the file."""
+    """The test id of a row: its id, name, kind and variant if present, else its index in the file."""
     words = [str(row[key]) for key in ("id", "name", "kind", "variant") if key in row]
     return "-".join(words) or str(index)
 

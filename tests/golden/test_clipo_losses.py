@@ -1,10 +1,10 @@
 """CLIPO's losses, their gradients and the shaped reward against its released code and the printed formula.
 
-The recorded code works with ε = 1e-8 inside the logarithms, which ``reference_epsilon`` reproduces; its mean over
-positives divides by |P| + ε, which no tolerance here sees. Anchors without a positive or a negative (recorded with
-``skip_trivial`` off) have no loss of meaning there (a lone positive is "multiplied out") and are exactly 0 here, so
-only the others are compared. A constant added before the floor is in the code, not in the paper, nor here: rewards are
-compared without it.
+The recorded code adds ε = 1e-8 inside the logarithms, which ``reference_epsilon`` reproduces. Its mean over positives
+divides by |P| + ε; the effect is below the tolerances. With ``skip_trivial`` off, anchors without a positive or a
+negative are recorded, too. Their loss has no meaning there (a lone positive is "multiplied out"); here it is exactly 0,
+so only the other anchors are compared. The released code can add a constant before the floor; the paper and this
+package do not. Rewards are compared without it.
 """
 
 from __future__ import annotations
@@ -43,31 +43,31 @@ def similarity_of(row: dict[str, Any]) -> Any:
     }[row["distance_measure"]]
 
 
-def compare(row: dict[str, Any], embeddings: Tensor) -> Compared:
+def compare_completions(row: dict[str, Any], embeddings: Tensor) -> Compared:
     correct = torch.tensor(row["correct"], dtype=torch.bool)
     size = row["group_id"].count(row["group_id"][0])
     assert [row["group_id"][i - i % size] for i in range(len(correct))] == row["group_id"], "groups are contiguous"
     return LEVELS[row["contrastive_level"].removesuffix("_level")](embeddings, correct, size, similarity_of(row))
 
 
-def drawn_of(row: dict[str, Any], positive: Tensor) -> Tensor:
+def recorded_positives(row: dict[str, Any], positive: Tensor) -> Tensor:
     """The recorded draw of one positive for each anchor that has one."""
-    drawn = torch.tensor(row["positive_index"])
+    index = torch.tensor(row["positive_index"])
     if row["contrastive_level"] == "group_level":
-        drawn = drawn % positive.shape[1]
-    return torch.zeros_like(positive).scatter(1, drawn[:, None], True) & positive
+        index = index % positive.shape[1]
+    return torch.zeros_like(positive).scatter(1, index[:, None], True) & positive
 
 
 def losses_of(row: dict[str, Any], compared: Compared, *, epsilon: float | None, itself: bool = False) -> Tensor:
     logits = compared.scores / row["tau"]
     candidate = torch.ones_like(compared.positive) if itself else ~compared.itself
     floor = None if epsilon is None else epsilon_floor(logits, epsilon)
-    positive = compared.positive if row["positive_index"] is None else drawn_of(row, compared.positive)
+    positive = compared.positive if row["positive_index"] is None else recorded_positives(row, compared.positive)
     return FORMULAS[row["loss_type"]](logits, positive, candidate, floor)
 
 
 def anchors_of(row: dict[str, Any], compared: Compared) -> Tensor:
-    """Valid anchors by our rule: correct ones (all, where the recording masks no label) with both kinds of partner."""
+    """Valid anchors by our rule: with a positive and a negative, and correct (unless no label was masked)."""
     correct = torch.tensor(row["correct"], dtype=torch.bool)
     return compared.contrasted & (correct if row["masked_label"] == 0 else torch.ones_like(correct))
 
@@ -77,9 +77,9 @@ def float64(values: Any) -> Tensor:
 
 
 @golden_rows("clipo_losses.json", "cases")
-def test_anchors_losses_and_gradient_of_the_released_code(golden_row: dict[str, Any]) -> None:
+def test_anchors_losses_and_gradients_match_the_released_code(golden_row: dict[str, Any]) -> None:
     embeddings = float64(golden_row["Z"]).requires_grad_()
-    compared = compare(golden_row, embeddings)
+    compared = compare_completions(golden_row, embeddings)
     anchors = anchors_of(golden_row, compared)
     recorded = torch.tensor(golden_row["anchor_valid"], dtype=torch.bool)
     assert torch.equal(anchors, recorded) or not (golden_row["skip_trivial"] or (anchors & ~recorded).any())
@@ -88,7 +88,7 @@ def test_anchors_losses_and_gradient_of_the_released_code(golden_row: dict[str, 
     lone = ~compared.positive.any(dim=1)
     assert_close(losses[lone], torch.zeros_like(losses[lone]), rtol=0.0, atol=0.0)
     if not torch.equal(anchors, recorded):
-        return  # a mean over anchors without a positive or a negative
+        return  # the recorded mean includes anchors without a positive or a negative
     if not anchors.any():
         assert golden_row["batch_loss"] == 0
         return
@@ -99,21 +99,21 @@ def test_anchors_losses_and_gradient_of_the_released_code(golden_row: dict[str, 
 
 @golden_rows("clipo_losses.json", "cases")
 @pytest.mark.parametrize("column", EXACT)
-def test_exact_formulas(golden_row: dict[str, Any], column: str) -> None:
+def test_losses_without_epsilon_match_exact_formulas(golden_row: dict[str, Any], column: str) -> None:
     expected = golden_row[column]
     if expected is None:  # recorded for the default flags only
         default = {"contrastive_level": "group_level", "distance_measure": "cosine_distance"}
         flags = default | {"skip_trivial": True, "masked_label": 0, "constant_reward": 0.0}
         assert {key: golden_row[key] for key in flags} != flags
         return
-    compared = compare(golden_row, float64(golden_row["Z"]))
+    compared = compare_completions(golden_row, float64(golden_row["Z"]))
     losses = losses_of(golden_row, compared, epsilon=None, itself=column == "paper_formula_self_included")
     rows = [i for i, value in enumerate(expected) if value is not None]
     assert_close(losses[rows], float64([expected[i] for i in rows]), rtol=1e-9, atol=1e-10)
 
 
 @golden_rows("clipo_losses.json", "cases")
-def test_shaped_reward(golden_row: dict[str, Any]) -> None:
+def test_contrastive_reward_matches_the_released_code(golden_row: dict[str, Any]) -> None:
     correct = float64(golden_row["correct"])
     recorded = float64(golden_row["per_anchor_loss"])
     if golden_row["constant_reward"]:
@@ -123,7 +123,7 @@ def test_shaped_reward(golden_row: dict[str, Any]) -> None:
 
 
 @golden_rows("clipo_losses.json", "head_cases")
-def test_heads(golden_row: dict[str, Any]) -> None:
+def test_losses_and_gradients_through_a_head_match_the_released_code(golden_row: dict[str, Any]) -> None:
     weights = [float64(weight).requires_grad_() for weight in golden_row["weights"]]
     states = float64(golden_row["hidden_states"])
     for k, weight in enumerate(weights):
@@ -137,7 +137,7 @@ def test_heads(golden_row: dict[str, Any]) -> None:
     }
     embeddings = normalize(states, dim=1)
     assert_close(embeddings, float64(golden_row["Z"]), rtol=1e-9, atol=1e-12)
-    compared = compare(row, embeddings)
+    compared = compare_completions(row, embeddings)
     anchors = anchors_of(row, compared)
     losses = losses_of(row, compared, epsilon=row["eps"]).where(anchors, 0.0)
     assert_close(losses, float64(golden_row["per_anchor_loss"]), rtol=1e-6, atol=1e-7)
@@ -147,16 +147,18 @@ def test_heads(golden_row: dict[str, Any]) -> None:
 
 
 @golden_rows("clipo_losses.json", "cases")
-def test_final_reward_of_the_reward_itself(golden_row: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Through ``CLIPOReward``, its head the identity; in float32, so to 1e-4. Positives are drawn as recorded."""
+def test_clipo_reward_matches_the_recorded_final_reward(
+    golden_row: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the identity as head; in float32, hence the tolerance of 1e-4. Positives are the recorded ones."""
     ours = golden_row["distance_measure"] == "cosine_distance" and golden_row["skip_trivial"]
     if not ours or golden_row["constant_reward"] or golden_row["masked_label"]:
         pytest.skip("no case of the reward's own: another distance, a constant, another label")
     correct = [bool(mark) for mark in golden_row["correct"]]
-    monkeypatch.setattr(clipo, "draw_positive", lambda positive, generator: drawn_of(golden_row, positive))
+    monkeypatch.setattr(clipo, "draw_positive", lambda positive, generator: recorded_positives(golden_row, positive))
     reward = CLIPOReward(
-        outcome=Recorded(correct),
-        head=Unchanged(),
+        outcome=RecordedOutcome(correct),
+        head=IdentityHead(),
         similarity=dot,
         level=golden_row["contrastive_level"].removesuffix("_level"),
         formula=FORMULAS[golden_row["loss_type"]],
@@ -179,8 +181,8 @@ def test_final_reward_of_the_reward_itself(golden_row: dict[str, Any], monkeypat
     assert_close(reward(rollouts).outcome, torch.tensor(golden_row["final_reward"]), rtol=1e-4, atol=1e-4)
 
 
-class Recorded:
-    """Rewards what was recorded as correct."""
+class RecordedOutcome:
+    """An outcome reward of 1 for completions that were recorded as correct."""
 
     def __init__(self, correct: list[bool]) -> None:
         self.correct = correct
@@ -191,7 +193,7 @@ class Recorded:
         return Credit(outcome=outcome, parts={"verifier": outcome}, verdicts=verdicts)
 
 
-class Unchanged:
+class IdentityHead:
     """Builds a head that is the identity."""
 
     def __call__(self, width: int) -> nn.Module:

@@ -1,8 +1,8 @@
-"""Every number that ``compare``, a study's report and the HTML page show of a frozen MLflow, to the printed digit.
+"""All numbers that ``compare``, a study's report and the HTML page print for a frozen MLflow, to the printed digit.
 
-``comparisons/finished_runs.tar.xz`` holds the ``mlruns`` folder of some forty tiny runs, the files of two studies and
-the marks by which their runs count. ``shown.json`` beside it holds what the commands showed of them at commit 30de96c:
-tables are compared as they are, of sentences the numbers alone.
+``comparisons/finished_runs.tar.xz`` contains the ``mlruns`` folder of about forty tiny runs, the files of two studies
+and the marks that determine which of their runs count. ``shown.json`` contains the output of the commands for these
+runs at commit 30de96c. Tables are compared as text; of other lines only the numbers are compared.
 """
 
 from __future__ import annotations
@@ -63,8 +63,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         yield root
 
 
-def shown(folder: Path, case: str, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> dict[str, list[str]]:
-    """File → lines of what the command of a case prints and writes."""
+def output_of(folder: Path, case: str, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> dict[str, list[str]]:
+    """Runs the command of a case; returns the lines of its standard output and of each file that it writes."""
     marks = {name: study["marks"] for name, study in json.loads((folder / "studies.json").read_text()).items()}
     for module in ("studies.finished", "analysis.study_report"):
         monkeypatch.setattr(
@@ -84,7 +84,7 @@ def shown(folder: Path, case: str, monkeypatch: pytest.MonkeyPatch, capsys: Any)
 
 
 def rows_of(page: str) -> list[str]:
-    """The rows of a page's tables, cells between bars, and its paragraphs; no picture."""
+    """The rows of a page's tables, with cells between bars, and its paragraphs; without figures."""
     body = re.sub(r"<(svg|style)\b.*?</\1>", "", page, flags=re.DOTALL)
     lines = []
     for tag, text in re.findall(r"<(tr|p|pre|li|summary)\b[^>]*>(.*?)</\1>", body, flags=re.DOTALL):
@@ -94,7 +94,7 @@ def rows_of(page: str) -> list[str]:
 
 
 def comparable(file: str, lines: list[str]) -> list[Any]:
-    """Lines of tables as they are, of others their numbers."""
+    """Table lines as they are; other lines as lists of their numbers."""
     if file.endswith(".csv"):
         return lines
     found = [line if TABLE_LINE.match(line) else NUMBER.findall(line) for line in lines]
@@ -102,17 +102,17 @@ def comparable(file: str, lines: list[str]) -> list[Any]:
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_every_number_is_the_one_that_was_shown(
+def test_printed_numbers_match_the_recorded_output(
     folder: Path, case: str, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
     expected = json.loads(EXPECTED.read_text(encoding="utf-8"))[case]
-    found = shown(folder, case, monkeypatch, capsys)
-    assert found.keys() == expected.keys()
+    output = output_of(folder, case, monkeypatch, capsys)
+    assert output.keys() == expected.keys()
     for file, lines in expected.items():
-        ours, theirs = comparable(file, found[file]), comparable(file, lines)
-        if file == "page":  # its sections stand in another order since, and a verdict came to those of experiments
-            missing, more = Counter(map(str, theirs)), Counter(map(str, ours))
-            assert not missing - more, file
-            assert (more - missing).total() == (case != "page of a study"), file
+        ours, theirs = comparable(file, output[file]), comparable(file, lines)
+        if file == "page":  # its sections were reordered since, and pages of experiments got a verdict
+            missing, added = Counter(map(str, theirs)), Counter(map(str, ours))
+            assert not missing - added, file
+            assert (added - missing).total() == (case != "page of a study"), file
         else:
             assert ours == theirs, file

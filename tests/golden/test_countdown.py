@@ -27,7 +27,7 @@ BREAKS_RULES = {
     "intermediate_exactly_2000",
     "underscore_digits",
 }
-"""Kinds that the reference lets pass by accident: ours agrees with the strict verdict instead."""
+"""Kinds that the reference accepts by accident; ours agrees with the strict verdict instead."""
 
 
 def problem_of(row: dict[str, Any]) -> Problem:
@@ -43,15 +43,15 @@ def meta(golden_file: Callable[[str], Path]) -> dict[str, Any]:
     return json.loads(golden_file("countdown_meta.json").read_text(encoding="utf-8"))
 
 
-def test_limit_and_examples(meta: dict[str, Any]) -> None:
+def test_result_limit_and_examples_match_longproc(meta: dict[str, Any]) -> None:
     assert meta["max_intermediate_exclusive"] == MAX_RESULT
     examples = [(tuple(example["nums"]), example["target"]) for example in meta["icl_demo_problems"]]
     assert examples == list(LONGPROC_EXAMPLES)
 
 
 @golden_rows("countdown_traces.jsonl")
-def test_prompt_is_longprocs_byte_for_byte(golden_row: dict[str, Any], meta: dict[str, Any]) -> None:
-    """The recorded template holds the examples written out: taking ours out of it must leave the place for them."""
+def test_prompt_matches_longproc_byte_for_byte(golden_row: dict[str, Any], meta: dict[str, Any]) -> None:
+    """The recorded template contains the examples as text; they must be equal to ours, which are replaced."""
     examples = worked_examples(LONGPROC_EXAMPLES, "longproc")
     assert meta["prompt_template"].count(examples) == 1
     template = meta["prompt_template"].replace(examples, "{demonstration}")
@@ -60,7 +60,7 @@ def test_prompt_is_longprocs_byte_for_byte(golden_row: dict[str, Any], meta: dic
 
 
 @golden_rows("countdown_traces.jsonl")
-def test_search_is_longprocs_byte_for_byte_judged_right_and_its_moves_legal(golden_row: dict[str, Any]) -> None:
+def test_search_trace_matches_longproc_and_is_correct_and_legal(golden_row: dict[str, Any]) -> None:
     trace = search_trace(golden_row["nums"], golden_row["target"], style="longproc")
     assert trace.text == golden_row["demonstration"]
     assert sha256(trace.text) == golden_row["demonstration_sha256"]
@@ -76,7 +76,7 @@ def test_search_is_longprocs_byte_for_byte_judged_right_and_its_moves_legal(gold
 
 
 @golden_rows("countdown_verifier.jsonl")
-def test_verdict_and_scores(golden_row: dict[str, Any]) -> None:
+def test_verdict_and_scores_match_the_recorded_ones(golden_row: dict[str, Any]) -> None:
     problem = problem_of(golden_row)
     verdict = verify(problem, golden_row["completion"])
     assert verdict.correct == (golden_row["safe_accuracy"] == 1), verdict
@@ -93,7 +93,7 @@ def test_verdict_and_scores(golden_row: dict[str, Any]) -> None:
 
 
 @golden_rows("oracle.jsonl")
-def test_reachable(golden_row: dict[str, Any]) -> None:
+def test_reachable_matches_exhaustive_search(golden_row: dict[str, Any]) -> None:
     numbers, target = golden_row["nums"], golden_row["target"]
     assert reachable(numbers, target) == golden_row["reachable"] == (target in reachable_targets(numbers))
     assert len(reachable_targets(numbers)) == golden_row["n_distinct_final_values"]

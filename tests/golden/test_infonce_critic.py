@@ -49,7 +49,7 @@ def inputs_of(row: dict[str, Any]) -> tuple[Tensor, Tensor, Tensor, Tensor]:
 
 
 @golden_rows("infonce_critic.json", "cases")
-def test_losses_and_gradients(golden_row: dict[str, Any]) -> None:
+def test_losses_and_gradients_match_recorded_values(golden_row: dict[str, Any]) -> None:
     for name, expected in golden_row["losses"].items():
         anchors, goals, positive, candidate = inputs_of(golden_row)
         scores = similarities[golden_row["similarity"]](anchors, goals)
@@ -64,7 +64,7 @@ def test_losses_and_gradients(golden_row: dict[str, Any]) -> None:
 
 
 @golden_rows("infonce_critic.json", "cases")
-def test_logits_and_accuracy(golden_row: dict[str, Any]) -> None:
+def test_logits_and_accuracies_match_recorded_values(golden_row: dict[str, Any]) -> None:
     anchors, goals, positive, _ = inputs_of(golden_row)
     logits = similarities[golden_row["similarity"]](anchors, goals).detach() / golden_row["temperature"]
     assert_close(logits, torch.tensor(golden_row["logits"], dtype=torch.float64), rtol=1e-8, atol=1e-10)

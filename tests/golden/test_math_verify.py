@@ -1,10 +1,10 @@
-r"""The verifier of answers against math-verify, on completions that were made to mislead one.
+r"""The answer verifier against math-verify, on completions that are designed to mislead a verifier.
 
-The column compared is ``math_verify_raw``, the verdict of math-verify on the whole completion: of the recorded ones it
-is the one that asks whether the mathematics is right. Where it is not right itself, the rules below say what is, each
-for a way of writing (``kind``), never for a row. ``clipo_conrl``, the score that the published models were trained
-with, drops what follows a ``\text``, takes 9% for 9 and calls unreduced fractions wrong; the other columns stop at a
-string comparison or at the first number. They are not compared.
+The compared column is ``math_verify_raw``, the verdict of math-verify on the whole completion. It is the only recorded
+column that evaluates the mathematics. Where it is wrong, the rules below define the expected verdict, each for a
+notation (``kind``), never for a single row. The other columns are not compared. ``clipo_conrl``, the score with which
+the published models were trained, drops the text after a ``\text``, reads 9% as 9 and rejects unreduced fractions. The
+others only compare strings or the first number.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ WRONG = {
     "empty_box": "no answer",
     "pct_removed": "40 is not 40%",
 }
-"""Kinds that are wrong whatever is in them."""
+"""Kinds of completions that are always wrong."""
 RIGHT = {
     "trailing_period_in_box": "a full stop ends the sentence, not the number",
     "text_wrapped": "a formula set as text is the same formula",
@@ -49,11 +49,11 @@ RIGHT = {
     "text_upper": "words in capitals",
     "text_lower": "words in small letters",
 }
-"""Kinds that write the gold answer in another way, and that math-verify reads only in part."""
+"""Kinds that write the gold answer in another notation, which math-verify reads only in part."""
 
 
 def is_rounded(row: dict[str, Any]) -> bool:
-    """Whether the decimal number in the box is not the fraction it was made of."""
+    """Whether the decimal number in the box differs from the fraction from which it was made."""
     top, bottom = re.findall("[0-9]+", row["gold"])
     decimal = re.search(r"boxed\{-?([0-9.]+)\}", row["completion"])
     return decimal is not None and Fraction(decimal[1]) != Fraction(int(top), int(bottom))
@@ -65,25 +65,25 @@ def is_right(row: dict[str, Any]) -> bool:
     if row["kind"] == "decimal" and is_rounded(row):
         return False  # math-verify compares decimals to six places, ours are exact
     if row["kind"] == "brackets_swapped" and row["gold"].count(",") == 1:
-        return False  # (3, -1) is a point, [3, -1] none; math-verify tells them apart only where they can be intervals
+        return False  # (3, -1) is a point, [3, -1] is not; math-verify distinguishes them only if they can be intervals
     if row["kind"] == "x_equals" and "=" not in row["gold"]:
-        return True  # a name before the answer is no part of it; before an equation it is another equation
+        return True  # a name before the answer is not part of it; before an equation it makes another equation
     return row["kind"] in RIGHT or row["scores"]["math_verify_raw"] == 1
 
 
-def test_verdict(golden_row: dict[str, Any]) -> None:
+def test_verify_answer_gives_the_expected_verdict(golden_row: dict[str, Any]) -> None:
     verdict = verify_answer(golden_row["gold"], golden_row["completion"])
     assert verdict.correct == is_right(golden_row), verdict
     assert bool(verdict.reason) != verdict.correct
     assert verdict.status in ("ok", "wrong", "unparsed"), verdict
 
 
-def test_gold_answer_verifies_itself(golden_row: dict[str, Any]) -> None:
+def test_gold_answer_in_a_box_is_correct(golden_row: dict[str, Any]) -> None:
     assert verify_answer(golden_row["gold"], rf"\boxed{{{golden_row['gold']}}}").correct
 
 
-def test_last_box_is_extracted(golden_row: dict[str, Any]) -> None:
-    """What CLIPO's own extraction finds in the last box, ours finds too, if only in the box around it."""
+def test_extract_answer_contains_the_last_box_found_by_clipo(golden_row: dict[str, Any]) -> None:
+    """Our extraction contains what CLIPO's extraction finds in the last box, possibly inside an outer box."""
     theirs, ours = golden_row["clipo_extracted"], extract_answer(golden_row["completion"])
     if not theirs or golden_row["kind"] in WRONG:
         pytest.skip("it finds none, or there is no answer to find")

@@ -1,14 +1,14 @@
 """Advantages, every policy objective, aggregation and KL against recorded reference numbers, in loss and gradient.
 
-The reference adds 1e-8 to token counts, hence the tolerance. Where it goes another way on purpose of ours:
+The reference adds 1e-8 to token counts, hence the tolerance. Intended differences:
 
-- a group of one has an advantage there; it is refused here. Straight-through KL estimators raise there.
-- its ``seq-mean-token-sum-norm`` is a sum over rollouts, ours a mean: compared after multiplying by their number.
-- its GMPO and TRL's means over rollouts count those that wrote nothing; ours do not: compared after rescaling.
-- its GMPO ignores ``loss_agg_mode`` and is a mean over rollouts: compared with that aggregation, not with our default.
-- its GMPO counts ratios outside the bounds in either direction as clipped, TRL's CISPO those with A > 0, TRL's sequence
-  level completions; ours counts the tokens that a bound has cut. Those fractions are not compared.
-- TRL writes CISPO's bound itself (5.0) where ours is 1 + clip_high, and its k3 has no bounds.
+- A group of one has an advantage in the reference; ours raises an error. Straight-through KL estimators raise there.
+- Its ``seq-mean-token-sum-norm`` is a sum over rollouts, ours a mean: compared after multiplying by their number.
+- Its GMPO and TRL's means over rollouts count rollouts without tokens; ours do not: compared after rescaling.
+- Its GMPO ignores ``loss_agg_mode`` and is a mean over rollouts: compared with that aggregation, not with our default.
+- Its GMPO counts ratios outside the bounds in either direction as clipped. TRL's CISPO counts those with A > 0, and
+  TRL's sequence level counts completions. Ours counts the tokens that a bound has cut. They are not compared.
+- TRL sets CISPO's bound itself (5.0), ours is 1 + clip_high. TRL's k3 has no bounds.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def double(values: Any) -> Tensor:
 
 
 def aggregation_of(mode: str, mask: Tensor) -> Aggregation:
-    """The reference's modes; its ``sum-norm`` divides the sum over all rollouts by the padded length alone."""
+    """Our aggregation for a mode. The reference's ``sum-norm`` divides the sum over rollouts by the padded length."""
     if mode == "seq-mean-token-sum-norm":
         return ConstantLength(length=mask.shape[1])
     return {
@@ -82,20 +82,20 @@ def aggregation_of(mode: str, mask: Tensor) -> Aggregation:
     }[mode]
 
 
-def written(mask: Tensor) -> float:
-    """Rollouts with a token: what our means over rollouts are over."""
+def nonempty_rollouts(mask: Tensor) -> float:
+    """Number of rollouts with a token; our means over rollouts are over these."""
     return float(mask.any(dim=1).sum())
 
 
 def rescale(mode: str, mask: Tensor) -> float:
-    """Ours is a mean over the rollouts that wrote something, where the reference's ``sum-norm`` is a sum over them."""
-    return written(mask) if mode == "seq-mean-token-sum-norm" else 1.0
+    """The factor between the reference's ``sum-norm``, a sum over rollouts with a token, and our mean over them."""
+    return nonempty_rollouts(mask) if mode == "seq-mean-token-sum-norm" else 1.0
 
 
-def assert_as_recorded(
+def assert_matches_recorded(
     outputs: ObjectiveOutputs, given: ObjectiveInputs, row: dict[str, Any], scale: float = 1.0
 ) -> None:
-    """Loss and gradient."""
+    """Compares loss and gradient."""
     assert_near(outputs.loss * scale, row["loss"])
     assert_near(torch.autograd.grad(outputs.loss * scale, given.log_probs)[0], row["grad_log_prob"])
 
@@ -118,7 +118,7 @@ def inputs(row: dict[str, Any]) -> ObjectiveInputs:
 
 @golden_rows("policy_losses.json", "grpo_advantage")
 @pytest.mark.parametrize("kind", ["std", "nostd"])
-def test_advantages(golden_row: dict[str, Any], kind: str) -> None:
+def test_advantages_match_reference(golden_row: dict[str, Any], kind: str) -> None:
     advantage: Advantage = (
         MeanCentred() if kind == "nostd" else GroupRelative(normalise_std=True, epsilon=golden_row["epsilon"])
     )
@@ -133,13 +133,13 @@ def test_advantages(golden_row: dict[str, Any], kind: str) -> None:
                 advantage(credit, mask[rows], 1)
         else:
             assert_near(advantage(credit, mask[rows], size), expected[rows])
-            if kind == "nostd" or rewards[rows].std() > 1e-3:  # where a smaller one is rounded up there
+            if kind == "nostd" or rewards[rows].std() > 1e-3:  # the reference rounds up a smaller deviation
                 first = double(golden_row[f"vectorized_float32_{kind}"])[rows]
                 assert_close(advantage(credit, mask[rows], size)[:, 0], first, rtol=5e-3, atol=5e-3)
 
 
 @golden_rows("policy_losses.json", "grpo_advantage")
-def test_advantages_with_the_epsilon_of_trl(golden_row: dict[str, Any]) -> None:
+def test_advantages_with_trl_epsilon_match_trl(golden_row: dict[str, Any]) -> None:
     expected = golden_row["trl_scale_group_eps1e-4"]
     if expected is None:
         pytest.skip("recorded only for batches of equal groups, one after the other")
@@ -150,16 +150,16 @@ def test_advantages_with_the_epsilon_of_trl(golden_row: dict[str, Any]) -> None:
 
 
 @golden_rows("policy_losses.json", "policy_loss", "ppo_dual_clip")
-def test_grpo(golden_row: dict[str, Any]) -> None:
+def test_grpo_matches_reference_loss_and_gradient(golden_row: dict[str, Any]) -> None:
     given, mode = inputs(golden_row), golden_row["loss_agg_mode"]
     aggregation = aggregation_of(mode, given.mask)
     objective = GRPO(**clips(golden_row), **NO_KL, dual_clip=golden_row["clip_ratio_c"], aggregation=aggregation)
     outputs = objective(given)
-    assert_as_recorded(outputs, given, golden_row, rescale(mode, given.mask))
-    verl_metrics(outputs, golden_row)
+    assert_matches_recorded(outputs, given, golden_row, rescale(mode, given.mask))
+    assert_verl_metrics(outputs, golden_row)
 
 
-def verl_metrics(outputs: ObjectiveOutputs, row: dict[str, Any]) -> None:
+def assert_verl_metrics(outputs: ObjectiveOutputs, row: dict[str, Any]) -> None:
     assert_near(outputs.metrics["clip_fraction"], row["pg_clipfrac"])
     assert_near(outputs.metrics["approx_kl"], row["ppo_kl"])
     if "dual_clip_fraction" in outputs.metrics:
@@ -167,39 +167,41 @@ def verl_metrics(outputs: ObjectiveOutputs, row: dict[str, Any]) -> None:
 
 
 @golden_rows("policy_losses.json", "policy_loss", "dapo")
-def test_dapo(golden_row: dict[str, Any]) -> None:
+def test_dapo_matches_reference_loss_and_gradient(golden_row: dict[str, Any]) -> None:
     assert golden_row["loss_agg_mode"] == "token-mean"
     given = inputs(golden_row)
     outputs = DAPO(**clips(golden_row), dual_clip=golden_row["clip_ratio_c"])(given)
-    assert_as_recorded(outputs, given, golden_row)
-    verl_metrics(outputs, golden_row)
+    assert_matches_recorded(outputs, given, golden_row)
+    assert_verl_metrics(outputs, golden_row)
 
 
 @golden_rows("policy_losses.json", "policy_loss", "gspo")
-def test_gspo(golden_row: dict[str, Any]) -> None:
-    """With ``SeqMeanTokenMean`` whatever the row's mode: the reference does not look at it."""
+def test_gspo_matches_reference_loss_and_gradient(golden_row: dict[str, Any]) -> None:
+    """With ``SeqMeanTokenMean`` for each row, because the reference ignores the row's mode."""
     given = inputs(golden_row)
     outputs = GSPO(**clips(golden_row), **NO_KL, aggregation=SeqMeanTokenMean())(given)
-    assert_as_recorded(outputs, given, golden_row)
-    verl_metrics(outputs, golden_row)
+    assert_matches_recorded(outputs, given, golden_row)
+    assert_verl_metrics(outputs, golden_row)
 
 
 @golden_rows("policy_losses.json", "policy_loss", "gmpo")
-def test_gmpo(golden_row: dict[str, Any]) -> None:
-    """With ``SeqMeanTokenMean`` whatever the row's mode: the reference does not look at it, and counts empty rows."""
+def test_gmpo_matches_reference_loss_and_gradient(golden_row: dict[str, Any]) -> None:
+    """With ``SeqMeanTokenMean`` for each row: the reference ignores the row's mode, and counts empty rows."""
     given = inputs(golden_row)
     outputs = GMPO(**clips(golden_row), **NO_KL, aggregation=SeqMeanTokenMean())(given)
-    assert_as_recorded(outputs, given, golden_row, written(given.mask) / len(given.mask))
+    assert_matches_recorded(outputs, given, golden_row, nonempty_rollouts(given.mask) / len(given.mask))
     assert_near(outputs.metrics["approx_kl"], golden_row["ppo_kl"])
 
 
 @golden_rows("policy_losses.json", "trl_grpo_trainer")
-def test_trl(golden_row: dict[str, Any]) -> None:
+def test_objectives_match_trl_loss_and_gradient(golden_row: dict[str, Any]) -> None:
     given = inputs(golden_row)
     assert golden_row["num_items_in_batch"] == given.mask.sum(), "tokens of the batch, in one process"
     outputs = trl_objective(golden_row)(given)
     over_rows = golden_row["loss_type"] in ("grpo", "dr_grpo")
-    assert_as_recorded(outputs, given, golden_row, written(given.mask) / len(given.mask) if over_rows else 1.0)
+    assert_matches_recorded(
+        outputs, given, golden_row, nonempty_rollouts(given.mask) / len(given.mask) if over_rows else 1.0
+    )
     if golden_row["beta"]:
         assert_near(outputs.metrics["kl"], golden_row["metrics"]["kl"])
     if golden_row["importance_sampling_level"] == "token" and golden_row["loss_type"] != "cispo":
@@ -207,7 +209,7 @@ def test_trl(golden_row: dict[str, Any]) -> None:
 
 
 def trl_objective(row: dict[str, Any]) -> Objective:
-    """Which of ours a row of TRL's trainer is; its two-sided ``delta`` is our ``dual_clip``."""
+    """Our objective for a row of TRL's trainer, whose two-sided ``delta`` is our ``dual_clip``."""
     bounds: dict[str, Any] = {"clip_low": row["epsilon_low"], "clip_high": row["epsilon_high"]}
     kl: dict[str, Any] = {"kl_weight": row["beta"], "kl": TRL_K3 if row["beta"] else None}
     if row["loss_type"] == "cispo":
@@ -225,7 +227,7 @@ def trl_objective(row: dict[str, Any]) -> Objective:
 
 
 @golden_rows("policy_losses.json", "grpo_actor_total")
-def test_grpo_with_kl(golden_row: dict[str, Any]) -> None:
+def test_grpo_with_kl_matches_reference_loss_and_gradient(golden_row: dict[str, Any]) -> None:
     given, weight, clip = inputs(golden_row), golden_row["kl_loss_coef"], golden_row["clip_ratio"]
     outputs = GRPO(
         clip_low=clip,
@@ -235,15 +237,15 @@ def test_grpo_with_kl(golden_row: dict[str, Any]) -> None:
         kl=KLS[golden_row["kl_loss_type"]],
         aggregation=aggregation_of(golden_row["loss_agg_mode"], given.mask),
     )(given)
-    assert_as_recorded(outputs, given, golden_row)
+    assert_matches_recorded(outputs, given, golden_row)
     assert_near(outputs.metrics["kl"], golden_row["kl_loss"])
     assert_near(outputs.loss - weight * outputs.metrics["kl"], golden_row["pg_loss"])
 
 
 @golden_rows("policy_losses.json", "agg_loss")
-def test_aggregation(golden_row: dict[str, Any]) -> None:
+def test_aggregations_match_reference_loss_and_gradient(golden_row: dict[str, Any]) -> None:
     mask = torch.tensor(golden_row["loss_mask"]).bool()
-    rows, tokens = written(mask), float(mask.sum())
+    rows, tokens = nonempty_rollouts(mask), float(mask.sum())
     for mode, expected in golden_row["loss"].items():
         weights = aggregation_of(mode, mask).weights(mask, rows=rows, tokens=tokens) * rescale(mode, mask)
         assert_near((weights * double(golden_row["loss_mat"])).sum(), expected)
@@ -251,14 +253,14 @@ def test_aggregation(golden_row: dict[str, Any]) -> None:
 
 
 @golden_rows("policy_losses.json", "kl_penalty")
-def test_kl(golden_row: dict[str, Any]) -> None:
+def test_kl_estimators_match_reference_values_and_gradients(golden_row: dict[str, Any]) -> None:
     mask = torch.tensor(golden_row["response_mask"]).bool()
     for name, expected in golden_row["per_token"].items():
         log_probs = double(golden_row["log_prob"]).requires_grad_()
         per_token = KLS[name](log_probs, double(golden_row["ref_log_prob"]))
         assert_near(per_token, expected)
         aggregation = aggregation_of(golden_row["agg_mode"], mask)
-        weights = aggregation.weights(mask, rows=written(mask), tokens=float(mask.sum()))
+        weights = aggregation.weights(mask, rows=nonempty_rollouts(mask), tokens=float(mask.sum()))
         loss = (weights * per_token).sum()
         assert_near(loss, golden_row["loss"][name])
         assert_near(torch.autograd.grad(loss, log_probs)[0], golden_row["grad_log_prob"][name])
@@ -266,8 +268,8 @@ def test_kl(golden_row: dict[str, Any]) -> None:
 
 @golden_rows("policy_losses.json", "full_kl_independent")
 @pytest.mark.parametrize("chunk", [1, 5, 100])
-def test_full_kl(golden_row: dict[str, Any], chunk: int) -> None:
-    """Logits as hidden states under the identity as projection; the other direction by exchanging the two."""
+def test_full_kl_matches_recorded_values(golden_row: dict[str, Any], chunk: int) -> None:
+    """Logits are the hidden states, the identity is the projection; exchanging the two gives the other direction."""
     policy, reference = double(golden_row["logits"]).flatten(0, 1), double(golden_row["ref_logits"]).flatten(0, 1)
     identity = torch.eye(policy.shape[1], dtype=torch.float64)
     for one, other, name in ((policy, reference, "kl_policy_ref"), (reference, policy, "kl_ref_policy")):
@@ -276,8 +278,8 @@ def test_full_kl(golden_row: dict[str, Any], chunk: int) -> None:
 
 
 @golden_rows("policy_losses.json", "full_kl_independent")
-def test_objective_with_full_kl(golden_row: dict[str, Any]) -> None:
-    """Without advantages the loss is the mean of the recorded KL, its gradient p (log p − log q − KL) per logit."""
+def test_grpo_with_full_kl_matches_recorded_kl_and_its_gradient(golden_row: dict[str, Any]) -> None:
+    """With zero advantages the loss is 0.5 · the mean recorded KL, its gradient ∝ p (log p − log q − KL) per logit."""
     logits, reference = double(golden_row["logits"]).requires_grad_(), double(golden_row["ref_logits"])
     identity, flat = torch.eye(logits.shape[-1], dtype=torch.float64), reference.flatten(0, 1)
     divergence = full_kl(logits.flatten(0, 1), identity, flat, identity, temperature=1.0, chunk=5)

@@ -1,4 +1,4 @@
-"""An online critic's weights and their optimizer's moments are on one device, whoever moved the weights."""
+"""The optimizer's moments of an online critic stay on the device of its weights after the weights have moved."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from tests.unit.callbacks.test_critic_updates import CPU, lessons, met
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")]
 
 
-def test_moments_go_where_the_weights_go() -> None:
-    made, cuda = lessons(), torch.device("cuda")
-    made.train(met(), device=CPU, rank=0, ranks=1)
-    made.to(cuda)
-    assert made.train(met(), device=cuda, rank=0, ranks=1) is not None
+def test_optimizer_moments_move_to_the_device_of_the_weights() -> None:
+    updates, cuda = lessons(), torch.device("cuda")
+    updates.train(met(), device=CPU, rank=0, ranks=1)
+    updates.to(cuda)
+    assert updates.train(met(), device=cuda, rank=0, ranks=1) is not None

@@ -1,4 +1,4 @@
-"""What is said of an accelerator: all that is on it, this process's tensors too."""
+"""``accelerator`` metrics are of the whole device, including the tensors of this process."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ pytestmark = [
 ]
 
 
-def test_an_accelerator_is_watched_with_all_that_is_on_it() -> None:
+def test_accelerator_memory_includes_tensors_of_this_process() -> None:
     device = torch.device("cuda", 0)
     before = accelerator(device)["gpu_0_memory_usage_megabytes"]
-    held = torch.ones(50_000_000, device=device)
+    tensor = torch.ones(50_000_000, device=device)
     values = accelerator(device)
-    assert values["gpu_0_memory_usage_megabytes"] >= before + 0.99 * held.nbytes / 1e6
+    assert values["gpu_0_memory_usage_megabytes"] >= before + 0.99 * tensor.nbytes / 1e6
     assert 0 < values["gpu_0_memory_usage_percentage"] <= 100
     assert ("gpu_0_utilization_percentage" in values) == (find_spec("pynvml") is not None)

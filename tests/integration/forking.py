@@ -1,6 +1,6 @@
-"""Command lines of ours, each forked from one process that has imported everything: a second to start, not ten.
+"""Command lines, each run in a fork of one process that has imported everything: one second to start, not ten.
 
-test ──► {"words": […], "folder": …} ──► this process ──fork──► python -m experiments.run …, typed in that folder
+test ──► {"words": […], "folder": …} ──► this process ──fork──► python -m experiments.run …, in that folder
      ◄── {"status": 0} ◄─────────────────────── waits ◄──────── ends
 """
 
@@ -21,51 +21,51 @@ from typing import Any
 
 @dataclass(frozen=True, kw_only=True)
 class Forks:
-    """The process that runs are forked from, seen from the test."""
+    """The test's handle of the process that forks the runs."""
 
     process: subprocess.Popen[str]
     log: Path
-    """What the runs say."""
+    """The output of the runs."""
 
     def __call__(self, *words: str, **more: Any) -> int:
-        """The exit status of a run, −9 where it was killed; ``more`` is for whoever serves."""
-        asked, told = self.process.stdin, self.process.stdout
-        assert asked is not None
-        assert told is not None
-        asked.write(json.dumps({"words": words, **more}) + "\n")
-        asked.flush()
-        answer = told.readline()
+        """The exit status of a run, −9 if it was killed. ``more`` goes to the functions that ``serve`` has."""
+        requests, answers = self.process.stdin, self.process.stdout
+        assert requests is not None
+        assert answers is not None
+        requests.write(json.dumps({"words": words, **more}) + "\n")
+        requests.flush()
+        answer = answers.readline()
         assert answer, f"who forks the runs has ended itself ({self.process.wait()}), see {self.log}"
         return json.loads(answer)["status"]
 
 
 @contextmanager
 def forks(overrides: list[str], log: Path, *, server: str = __name__) -> Iterator[Forks]:
-    """Runs of this experiment and its like can be started meanwhile. Each has one thread: sums keep their order."""
+    """Start runs of this experiment and similar ones within the context. Each has one thread: sums keep their order."""
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     command = [sys.executable, "-X", "faulthandler", "-m", server, *overrides]
     pipe = subprocess.PIPE
     with (
-        log.open("w") as said,
-        subprocess.Popen(command, env=environment, stdin=pipe, stdout=pipe, stderr=said, text=True) as process,
-    ):  # whose input ends with it
+        log.open("w") as output,
+        subprocess.Popen(command, env=environment, stdin=pipe, stdout=pipe, stderr=output, text=True) as process,
+    ):  # leaving the context closes its input
         yield Forks(process=process, log=log)
 
 
-def serve(live: Callable[[dict[str, Any]], None], watch: Callable[[int, dict[str, Any]], None]) -> None:
-    """Import what the experiment needs, then run what is asked for; compute nothing, for threads do not survive."""
-    told = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # what runs print is no answer
+def serve(execute: Callable[[dict[str, Any]], None], watch: Callable[[int, dict[str, Any]], None]) -> None:
+    """Import what the experiment needs, then fork a run for each request. Compute nothing: threads do not survive."""
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # the output of runs must not reach the answers
     import_parts(sys.argv[1:])
     for line in sys.stdin:
-        asked = json.loads(line)
+        request = json.loads(line)
         run = os.fork()
         if run == 0:
-            be(live, asked)
-        watch(run, asked)
+            run_and_exit(execute, request)
+        watch(run, request)
         _, status = os.waitpid(run, 0)
-        told.write(json.dumps({"status": os.waitstatus_to_exitcode(status)}) + "\n")
-        told.flush()
+        answers.write(json.dumps({"status": os.waitstatus_to_exitcode(status)}) + "\n")
+        answers.flush()
 
 
 def import_parts(overrides: list[str]) -> None:
@@ -78,24 +78,25 @@ def import_parts(overrides: list[str]) -> None:
     from experiments.import_paths import is_ours
     from experiments.stages.code_hash import all_targets
 
-    for ours in ("experiments.run", "experiments.stages.experiment"):  # the first makes the schema known
+    for ours in ("experiments.run", "experiments.stages.experiment"):  # the first registers the schema
         import_module(ours)
     with initialize_config_module("conf", version_base="1.3"):
         config = compose("config", overrides)
     for target in filter(is_ours, all_targets(OmegaConf.to_container(config, resolve=True))):
         import_module(target.rpartition(".")[0])
-    for late in ("deepspeed", "mlflow", "sklearn.isotonic", "sklearn.manifold", "sklearn.linear_model"):  # in functions
+    # modules that our code imports within functions
+    for late in ("deepspeed", "mlflow", "sklearn.isotonic", "sklearn.manifold", "sklearn.linear_model"):
         with suppress(ImportError):
             import_module(late)
 
 
-def be(live: Callable[[dict[str, Any]], None], asked: dict[str, Any]) -> None:
-    """Be the run; never returns."""
+def run_and_exit(execute: Callable[[dict[str, Any]], None], request: dict[str, Any]) -> None:
+    """Run in this process and exit; never returns."""
     status = 1
     try:
         os.setsid()
-        sys.argv = ["experiments.run", *asked["words"]]
-        live(asked)
+        sys.argv = ["experiments.run", *request["words"]]
+        execute(request)
         status = 0
     except SystemExit as end:
         status = end.code if isinstance(end.code, int) else 1
@@ -107,13 +108,13 @@ def be(live: Callable[[dict[str, Any]], None], asked: dict[str, Any]) -> None:
         os._exit(status)
 
 
-def typed(asked: dict[str, Any]) -> None:
-    """The whole command line, in ``folder``."""
+def run_command_line(request: dict[str, Any]) -> None:
+    """Run the whole command line in ``folder``."""
     import experiments.run
 
-    os.chdir(asked["folder"])
+    os.chdir(request["folder"])
     experiments.run.main()
 
 
 if __name__ == "__main__":
-    serve(typed, lambda *_: None)
+    serve(run_command_line, lambda *_: None)

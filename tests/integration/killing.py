@@ -1,10 +1,10 @@
-"""Real runs that end by a signal at a chosen place.
+"""Real runs that a signal ends at a chosen place.
 
     test ──► {"words": […], "place": "reward", "step": 3} ──► forking ──fork──► python -m experiments.run …
          ◄── {"status": -9} ◄──────────────────────────────── waits ◄────────── killed
 
-A run does what the command line does; nothing in it knows what will come. The signal is SIGKILL, after which nothing is
-tidied up, or those that were asked for.
+A run does exactly what the command line does. The signal is SIGKILL, after which no clean-up runs, unless the request
+has other ``signals``.
 """
 
 from __future__ import annotations
@@ -37,74 +37,74 @@ PLACES: dict[str, tuple[str, str, int]] = {
     "last step done": ("experiments.stages.train", "save_whole", 1),
     "no result yet": ("experiments.stages.experiment", "write_result", 1),
 }
-"""Where a run can be killed: a class or module, its function, and which of its calls within a step is the last."""
+"""Where a run can be killed: a class or module, its function, and the number of the call within a step."""
 
 
 def runs(overrides: list[str], log: Path) -> AbstractContextManager[Forks]:
-    """Runs that are killed at ``place`` in ``step``, there by ``signals`` if given, or once ``file`` has ``lines``
-    lines and ``seconds`` more have passed."""
+    """Runs that are killed at ``place`` in ``step`` (there by ``signals`` if given), or ``seconds`` after ``file`` has
+    ``lines`` lines."""
     return forks(overrides, log, server=__name__)
 
 
-def live(asked: dict[str, Any]) -> None:
-    """The run, which may be struck."""
+def execute(request: dict[str, Any]) -> None:
+    """Execute the run, with signals at a place if the request has one."""
     import experiments.run
 
-    if "place" in asked:
-        strike_at(asked["place"], asked["step"], asked.get("signals", [signal.SIGKILL]))
+    if "place" in request:
+        send_signals_at(request["place"], request["step"], request.get("signals", [signal.SIGKILL]))
     experiments.run.run()
 
 
-def kill_from_outside(run: int, asked: dict[str, Any]) -> None:
-    """Wait until the file has so many lines, and so many seconds more; at once where no file is named."""
-    if "file" not in asked:
+def kill_from_outside(run: int, request: dict[str, Any]) -> None:
+    """Kill the run ``seconds`` after the file has ``lines`` lines. Return at once if the request has no file."""
+    if "file" not in request:
         return
-    path = Path(asked["file"])
+    path = Path(request["file"])
     while os.waitid(os.P_PID, run, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
-        if path.exists() and path.read_bytes().count(b"\n") >= asked["lines"]:
-            time.sleep(asked["seconds"])
+        if path.exists() and path.read_bytes().count(b"\n") >= request["lines"]:
+            time.sleep(request["seconds"])
             os.killpg(run, signal.SIGKILL)
             return
         time.sleep(0.005)
 
 
-def strike_at(place: str, step: int, signals: list[int]) -> None:
-    """Send this process the signals where a call of that place in ``step`` begins; 0: before the first."""
+def send_signals_at(place: str, step: int, signals: list[int]) -> None:
+    """Send this process the signals when the chosen call in ``step`` begins. Step 0 is before the first step."""
     from contrastive_reasoning.progress import steps_done
     from experiments.stages.stage_checkpoint import StageCheckpoint
 
-    under_way = 0
-    between = StageCheckpoint.on_train_batch_start
+    current_step = 0
+    original_start = StageCheckpoint.on_train_batch_start
 
-    @wraps(between)
+    @wraps(original_start)
     def counted(self: StageCheckpoint, trainer: Any, pl_module: Any, batch: Any, batch_idx: int) -> None:
-        nonlocal under_way
-        between(self, trainer, pl_module, batch, batch_idx)
-        under_way = steps_done(trainer, pl_module) + 1
+        nonlocal current_step
+        original_start(self, trainer, pl_module, batch, batch_idx)
+        current_step = steps_done(trainer, pl_module) + 1
 
     StageCheckpoint.on_train_batch_start = counted
     target, name, call = PLACES[place]
     module, _, kind = target.partition(":")
     owner = getattr(import_module(module), kind) if kind else import_module(module)
-    lived = getattr(owner, name)
+    original = getattr(owner, name)
     calls = 0
 
-    @wraps(lived)
-    def struck(*args: Any, **kwargs: Any) -> Any:
+    @wraps(original)
+    def interrupted(*args: Any, **kwargs: Any) -> Any:
         nonlocal calls
-        if under_way == step:
+        if current_step == step:
             calls += 1
             if calls == call:
-                HALF_DONE.get(name, lambda *_: None)(lived, *args)
+                HALF_DONE.get(name, lambda *_: None)(original, *args)
                 for number in signals:
                     send(number)
-        return lived(*args, **kwargs)
+        return original(*args, **kwargs)
 
-    setattr(owner, name, struck)
+    setattr(owner, name, interrupted)
 
 
 def send(number: int) -> None:
-    """Send this process a signal, and give who listens time to let go of it: two that arrive at once are one."""
+    """Send this process a signal and wait until its handler changes: two signals at once would count as one."""
     listening = signal.getsignal(number)
     os.kill(os.getpid(), number)
     deadline = time.monotonic() + 5
@@ -117,15 +117,15 @@ def half_a_checkpoint(save: Callable[..., None], trainer: Any, path: Path, **_: 
     os.truncate(path, path.stat().st_size // 2)
 
 
-def half_a_line(opened: Callable[..., IO[str]], logger: Any) -> None:
-    file = opened(logger)
+def half_a_line(open_file: Callable[..., IO[str]], logger: Any) -> None:
+    file = open_file(logger)
     file.write('{"step": 3, "name": "train/rew')
     file.flush()
 
 
 HALF_DONE: dict[str, Callable[..., None]] = {"save_checkpoint": half_a_checkpoint, "_open_file": half_a_line}
-"""What is left where the function had begun to write."""
+"""What a function leaves if a signal interrupts it while it writes."""
 
 
 if __name__ == "__main__":
-    serve(live, kill_from_outside)
+    serve(execute, kill_from_outside)

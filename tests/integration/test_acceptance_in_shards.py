@@ -1,6 +1,6 @@
-"""The main job and CLIPO in ZeRO's shards on two ranks, one of which is killed once: the curves of one process.
+"""The main job and CLIPO in ZeRO shards on two ranks, one of which is killed once, give the curves of one process.
 
-A step is several micro-batches, mini-batches and updates, and each rank has problems of its own.
+A step has several micro-batches, mini-batches and updates. Each rank has its own problems.
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ JOBS = {
     "clipo": [
         "experiment=clipo_laptop",
         "stages=[grpo]",
-        "policy.pretrained=embedded:llama_arithmetic",  # it solves a few, so that there is something to pull together
+        "policy.pretrained=embedded:llama_arithmetic",  # it solves a few problems, so CLIPO has positives
         "budget.clipo.warmup_steps=1",
         "budget.grpo.group_size=8",
         "budget.grpo.max_completion_tokens=64",
     ],
 }
 TAUGHT = {"main": "train/objective/kl", "clipo": "train/clipo/loss"}
-"""A part of each that must have been there for the comparison to mean something."""
+"""A metric of each job that must be non-zero, or the comparison would show nothing."""
 SHARDS = {"zero2": ["trainer=zero2"], "zero3": ["trainer=zero3", "trainer.strategy.whole_elements=0"]}
 LAST = {"main": 5, "clipo": 4}
-"""The last batch: three that the policy learns from, after those that the reward alone learns from."""
+"""The last batch: three batches train the policy, after those that train only the reward."""
 
 
 def start(outputs: Path, *overrides: str) -> subprocess.Popen[str]:
@@ -58,23 +58,23 @@ def start(outputs: Path, *overrides: str) -> subprocess.Popen[str]:
 
 @pytest.fixture(scope="module", params=list(JOBS))
 def alone(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
-    """A job, and the folder of its GRPO by one process."""
+    """A job, and the folder of its GRPO stage run by one process."""
     outputs = tmp_path_factory.mktemp(request.param)
     assert start(outputs, *JOBS[request.param]).wait(PATIENCE) == 0
     return request.param, stage(outputs, "grpo")
 
 
 @pytest.mark.parametrize("trainer", SHARDS)
-def test_two_ranks_in_shards_of_which_one_is_killed_make_what_one_process_does(
+def test_two_sharded_ranks_with_one_killed_match_one_process(
     trainer: str, alone: tuple[str, Path], tmp_path: Path
 ) -> None:
     job, whole = alone
     run = [*JOBS[job], *SHARDS[trainer]]
-    said = struck(tmp_path, start(tmp_path, *run), LAST[job] - 2, lambda ranks: os.kill(ranks["1"], signal.SIGKILL))
-    assert "rank 1 failed first" in said
+    errors = struck(tmp_path, start(tmp_path, *run), LAST[job] - 2, lambda ranks: os.kill(ranks["1"], signal.SIGKILL))
+    assert "rank 1 failed first" in errors
     again = start(tmp_path, *run)
-    _, said = again.communicate(timeout=PATIENCE)
-    assert again.returncode == 0, said
+    _, errors = again.communicate(timeout=PATIENCE)
+    assert again.returncode == 0, errors
     folder = stage(tmp_path, "grpo")
     expected, found = numbers(whole), numbers(folder)
     assert max(step for _, step in expected) == LAST[job]

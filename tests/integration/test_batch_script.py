@@ -1,4 +1,4 @@
-"""docs/train.sbatch as SLURM runs it; programs in the places of ``srun`` and ``scontrol`` note what they are asked."""
+"""docs/train.sbatch as SLURM runs it. Fake ``srun`` and ``scontrol`` programs record their calls."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ exit {ended}
 SHOW, REQUEUE = "show hostnames node-[1-2]", "requeue 7"
 
 
-def started(folder: Path, **srun: int) -> subprocess.Popen[bytes]:
-    """The script in this folder; ``srun`` has started."""
+def start_script(folder: Path, **srun: int) -> subprocess.Popen[bytes]:
+    """Start the script in this folder and wait until ``srun`` has started."""
     for name, text in {"scontrol": SCONTROL, "srun": SRUN.format(**{"stopped": 143, **srun})}.items():
         (folder / name).write_text(text)
         (folder / name).chmod(0o755)
@@ -41,22 +41,22 @@ def started(folder: Path, **srun: int) -> subprocess.Popen[bytes]:
     return script
 
 
-def asked(folder: Path) -> list[str]:
+def recorded_calls(folder: Path) -> list[str]:
     return (folder / "asked").read_text().splitlines()
 
 
-@pytest.mark.parametrize(("stopped", "told"), [(143, [SHOW, "SIGTERM", REQUEUE]), (0, [SHOW, "SIGTERM"])])
-def test_a_run_that_is_out_of_time_is_told_to_save_and_unless_it_ends_in_the_time_left_queued_again(
-    tmp_path: Path, stopped: int, told: list[str]
+@pytest.mark.parametrize(("stopped", "expected"), [(143, [SHOW, "SIGTERM", REQUEUE]), (0, [SHOW, "SIGTERM"])])
+def test_run_out_of_time_gets_sigterm_and_is_requeued_unless_it_exits_with_0(
+    tmp_path: Path, stopped: int, expected: list[str]
 ) -> None:
-    script = started(tmp_path, tenths=600, ended=0, stopped=stopped)
+    script = start_script(tmp_path, tenths=600, ended=0, stopped=stopped)
     script.send_signal(signal.SIGUSR1)
     assert script.wait(60) == stopped
-    assert asked(tmp_path) == told
+    assert recorded_calls(tmp_path) == expected
 
 
 @pytest.mark.parametrize("ended", [0, 1, 143])
-def test_one_that_ends_fails_or_is_cancelled_is_not(tmp_path: Path, ended: int) -> None:
-    assert started(tmp_path, tenths=1, ended=ended).wait(60) == ended
-    assert asked(tmp_path) == [SHOW]
+def test_run_that_ends_fails_or_is_cancelled_is_not_requeued(tmp_path: Path, ended: int) -> None:
+    assert start_script(tmp_path, tenths=1, ended=ended).wait(60) == ended
+    assert recorded_calls(tmp_path) == [SHOW]
     assert (tmp_path / "how").read_text() == "--kill-on-bad-exit=1\n", "a node that fails leaves none waiting"

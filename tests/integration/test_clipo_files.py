@@ -1,4 +1,4 @@
-"""The CLIPO paper's own files, row by row: every row a problem, the instruction in it once, its gold answer sound."""
+"""The CLIPO paper's own files: every row is a problem with the instruction once and a valid gold answer."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ TRACKS = {
     },
 }
 DIFFERENT = {"theoremqa": 747, "truthfulqa": 817, "gsm_symbolic": 4999, "mmlu": 1999}
-"""Sets that hold a question twice: how many questions they hold."""
+"""Number of distinct questions of the sets that repeat questions."""
 INSTRUCTION = re.compile(
     r"Let's think step by step and output the final answer (\(eg, [A-Z., ]+\) )?within \\boxed\{\}"
 )
@@ -69,7 +69,7 @@ def check(problems: list[Problem]) -> None:
 
 
 @pytest.mark.parametrize("track", TRACKS)
-def test_every_row_of_the_evaluation_files(track: str) -> None:
+def test_every_row_of_evaluation_files_is_a_valid_problem(track: str) -> None:
     sets = sets_of(track)
     assert set(sets) == set(TRACKS[track])
     for name, task in sets.items():
@@ -83,12 +83,12 @@ def test_every_row_of_the_evaluation_files(track: str) -> None:
 
 
 TRAINING = {"gsm8k": ("gsm8k", 7473, 1319), "math": ("math75", 7498, 500)}
-"""Task → its file, the rows that can be scored, the test problems."""
+"""Task → its file, number of rows that can be scored, number of test problems."""
 
 
 @pytest.mark.parametrize("task", TRAINING)
-def test_every_row_of_the_training_files(task: str) -> None:
-    """Two of MATH's solutions end in an empty box; all else can be scored, and no question is in two splits."""
+def test_every_scorable_row_of_training_files_is_in_one_split(task: str) -> None:
+    """Two of MATH's solutions end in an empty box. All other rows can be scored, and no question is in two splits."""
     file, rows, tests = TRAINING[task]
     one = task_of(task, FILES)
     assert one.own_rows("train") is not None
@@ -104,7 +104,7 @@ def test_every_row_of_the_training_files(task: str) -> None:
     assert sum(map(len, prompts)) == len(set.union(*prompts))
 
 
-def test_a_single_training_file_is_split() -> None:
+def test_single_training_file_is_split() -> None:
     one = task_of("gsm8k", FILES / "train" / "gsm8k.parquet")
     sizes = {split: len(one.problems(split)) for split in ("train", "validation", "test")}
     assert sizes == {"train": 6773, "validation": 200, "test": 500}

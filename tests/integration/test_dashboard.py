@@ -1,4 +1,4 @@
-"""``make dashboard``: pages for this machine alone, experiments side by side, and a login that is written nowhere."""
+"""``make dashboard``: pages on loopback only, experiments side by side, and a login that is not stored."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ STUDY = "countdown_credit"
 
 
 @pytest.mark.parametrize(
-    ("typed", "address", "at"),
+    ("arguments", "address", "expected"),
     [
         ([], "sqlite:///some.db", "http://127.0.0.1:5000"),
         (["--port", "5001"], "sqlite:///some.db", "http://127.0.0.1:5001"),
@@ -43,13 +43,13 @@ STUDY = "countdown_credit"
         ([], "https://there:8080/", "https://there:8080"),
     ],
 )
-def test_the_pages_are_on_this_machine_alone_or_where_the_server_is(typed: list[str], address: str, at: str) -> None:
-    assert pages(typed, address) == at
-    bound = command(typed, "sqlite:///some.db")
-    assert bound == ["ui", "--host", "127.0.0.1", "--backend-store-uri", "sqlite:///some.db", *typed]
+def test_pages_are_on_loopback_or_on_the_tracking_server(arguments: list[str], address: str, expected: str) -> None:
+    assert pages(arguments, address) == expected
+    bound = command(arguments, "sqlite:///some.db")
+    assert bound == ["ui", "--host", "127.0.0.1", "--backend-store-uri", "sqlite:///some.db", *arguments]
 
 
-def test_the_address_of_all_side_by_side_holds_their_ids_and_of_one_its_own() -> None:
+def test_side_by_side_addresses_contain_experiment_ids() -> None:
     charts, table = side_by_side({"llama_baseline": "3", "llama_critic": "11"}, "http://127.0.0.1:5000")
     place, _, query = charts.partition("?")
     assert place == "http://127.0.0.1:5000/#/compare-experiments/s"
@@ -60,7 +60,7 @@ def test_the_address_of_all_side_by_side_holds_their_ids_and_of_one_its_own() ->
     assert table == "http://127.0.0.1:5000/#/experiments/7/runs?viewStateShareKey=success"
 
 
-def test_names_choose_what_is_shown_else_the_newest_are() -> None:
+def test_choose_experiments_returns_given_names_or_newest_eight() -> None:
     there = {f"name{number}": str(number) for number in range(12)}
     assert list(choose_experiments(["name3", "name1"], there)) == ["name3", "name1"]
     assert list(choose_experiments([], there)) == [f"name{number}" for number in range(8)]
@@ -71,12 +71,12 @@ def test_names_choose_what_is_shown_else_the_newest_are() -> None:
 class Dashboard(NamedTuple):
     port: int
     folder: Path
-    """Its database, its artifacts and its log, and the runs that were sent to it."""
+    """Contains the database, artifacts and log, and the runs that were sent."""
 
 
 @pytest.fixture(scope="module")
 def dashboard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Dashboard]:
-    """Started as the Makefile does, on a free port, over three experiments and a study."""
+    """A dashboard started as in the Makefile, on a free port, with three experiments and a study."""
     folder = tmp_path_factory.mktemp("dashboard")
     database = f"sqlite:///{folder / 'mlflow.db'}"
     kit, tracker = Outputs(folder / "kit"), Tracker(database)
@@ -108,7 +108,7 @@ def dashboard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Dashboard]:
 
 
 def listening(port: int) -> set[str]:
-    """The addresses on which this machine listens at a port, as the kernel writes them."""
+    """Addresses on which this machine listens at a port, in the kernel's notation."""
     lines = [
         line.split() for name in ("tcp", "tcp6") for line in Path(f"/proc/net/{name}").read_text().splitlines()[1:]
     ]
@@ -117,7 +117,7 @@ def listening(port: int) -> set[str]:
 
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="the kernel does not tell")
-def test_the_dashboard_listens_on_loopback_and_a_login_is_written_nowhere(dashboard: Dashboard) -> None:
+def test_dashboard_listens_on_loopback_and_stores_no_login(dashboard: Dashboard) -> None:
     port, folder = dashboard
     assert listening(port) == {"0100007F"}
     run = folder / "outputs" / "runs" / "name" / "now"
@@ -134,13 +134,11 @@ def test_the_dashboard_listens_on_loopback_and_a_login_is_written_nowhere(dashbo
 
 
 @pytest.mark.slow
-def test_what_it_says_leads_to_the_runs_of_all_and_the_arms_of_a_study_side_by_side(
-    dashboard: Dashboard, tmp_path: Path
-) -> None:
+def test_printed_links_show_all_runs_and_study_arms_side_by_side(dashboard: Dashboard, tmp_path: Path) -> None:
     port, folder = dashboard
-    said = (folder / "server.log").read_text()
-    charts, table = re.findall(rf"^http://127\.0\.0\.1:{port}/#/compare\S+$", said, re.MULTILINE)
-    assert re.search(r"^The runs of (\w+, ){3}\w+ side by side, charts:$", said, re.MULTILINE)
+    output = (folder / "server.log").read_text()
+    charts, table = re.findall(rf"^http://127\.0\.0\.1:{port}/#/compare\S+$", output, re.MULTILINE)
+    assert re.search(r"^The runs of (\w+, ){3}\w+ side by side, charts:$", output, re.MULTILINE)
     page = opened(charts, tmp_path)
     assert "Displaying Runs from 4 Experiments" in page
     assert all(f"{name} · seed 0" in page for name in NAMES)
@@ -153,7 +151,7 @@ def test_what_it_says_leads_to_the_runs_of_all_and_the_arms_of_a_study_side_by_s
 
 
 @pytest.mark.slow
-def test_runs_on_a_server_are_shown_by_its_own_pages(dashboard: Dashboard) -> None:
+def test_dashboard_prints_pages_of_tracking_server(dashboard: Dashboard) -> None:
     port = dashboard.port
     environment = {**os.environ, "MLFLOW_TRACKING_URI": f"http://127.0.0.1:{port}"}
     done = subprocess.run(

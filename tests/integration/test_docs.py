@@ -1,4 +1,4 @@
-"""The documentation: it builds, its links lead somewhere, its commands compose, and its messages are the product's."""
+"""The documentation builds, its links exist, its commands compose, and its messages match the product's."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ RUN_ELSEWHERE = (
     *("setup", "test", "test-all", "test-real", "check", "help"),
     *("docs", "list", "sync", "bench", "gpu-check"),
 )
-"""Targets that take nothing, or flags of their own."""
+"""Targets without arguments, or with their own flags."""
 OF_MLFLOW = ("compare", "report", "dashboard")
-"""Targets that read what there is: names and keys are looked at here."""
+"""Targets that read existing runs: only names and keys are checked here."""
 OWN_KEYS: dict[str, Collection[str]] = {
     "experiments.run": (),
     "experiments.plan": COMMANDS["plan"].own_keys,
     "experiments.sample": COMMANDS["sample"].own_keys,
 }
-"""Programs that take a configuration's overrides, and beside them these keys."""
+"""Programs that take configuration overrides, and the keys that they take besides."""
 
 
 class Block(NamedTuple):
@@ -57,7 +57,7 @@ def blocks(language: str) -> Iterator[Block]:
 
 
 def inline() -> Iterator[Block]:
-    """The commands within sentences, but for those with a … to be filled in and those that only name a target."""
+    """The commands within sentences, except those with a … to fill in and those that only name a target."""
     for page in PAGES:
         for text in re.findall(r"`(make [a-z-]+ [^`]+)`", BLOCK.sub("", page.read_text())):
             if "…" not in text:
@@ -65,7 +65,7 @@ def inline() -> Iterator[Block]:
 
 
 def commands(text: str) -> list[list[str]]:
-    """The commands of a shell block: comments gone, lines that a quote or a backslash goes on joined."""
+    """The commands of a shell block, without comments. Lines that a quote or a backslash continues are joined."""
     found: list[list[str]] = []
     kept = ""
     for line in text.splitlines():
@@ -90,7 +90,7 @@ def asked(words: Sequence[str]) -> list[list[str]]:
     return [shlex.split(line) for line in done.stdout.replace("\\\n", " ").splitlines() if " -m " in line]
 
 
-def test_the_site_builds_without_a_warning_and_fetches_nothing(tmp_path: Path) -> None:
+def test_site_builds_without_warnings_and_external_resources(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env=environment())
     assert (done.returncode, done.stdout + done.stderr) == (0, "")
@@ -105,15 +105,15 @@ def environment() -> dict[str, str]:
     return os.environ | {"NO_MKDOCS_2_WARNING": "1"}
 
 
-def test_relative_links_of_the_readme_lead_to_files() -> None:
+def test_relative_links_of_readme_exist() -> None:
     text = (ROOT / "README.md").read_text()
     links = [link for link in re.findall(r"\]\(([^)#]+)", text) if "://" not in link]
     assert len(links) > 5
     assert [link for link in links if not (ROOT / link).exists()] == []
 
 
-def test_every_test_that_a_page_names_is_there() -> None:
-    """``*`` stands for anything, and what is to be written has its name in capitals; some are named without folder."""
+def test_tests_named_on_pages_exist() -> None:
+    """``*`` matches anything, and NAME marks a file that the reader writes. Some tests are named without folder."""
     named = {
         (page.name, path) for page in PAGES for path in re.findall(r"`((?:tests/|test_)[\w./*]+)`", page.read_text())
     }
@@ -123,16 +123,16 @@ def test_every_test_that_a_page_names_is_there() -> None:
 
 
 @pytest.mark.whole
-def test_every_command_composes_or_says_why_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each once, on however many pages it stands."""
+def test_every_command_composes_or_is_marked_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each command is checked once, even if it is on several pages."""
     monkeypatch.chdir(ROOT)
-    monkeypatch.setenv(VARIABLE, "")  # put back as it was, whatever --config-dir sets
+    monkeypatch.setenv(VARIABLE, "")  # restored after the test, whatever --config-dir sets
     shown = [*blocks("sh"), *inline()]
     marks = [block.mark for block in shown if block.mark is not None]
     assert all(mark.startswith("not tried: ") for mark in marks)
-    typed = {tuple(words) for block in shown if block.mark is None for words in commands(block.text)}
+    command_lines = {tuple(words) for block in shown if block.mark is None for words in commands(block.text)}
     plain: list[list[str]] = []
-    for words in sorted(typed):
+    for words in sorted(command_lines):
         assert words[0] == "make", f"only make is composed here; say <!-- not tried: why --> before {words}"
         programs = asked(words[1:])
         if words[1] in RUN_ELSEWHERE:
@@ -143,24 +143,24 @@ def test_every_command_composes_or_says_why_not(monkeypatch: pytest.MonkeyPatch)
             continue
         for program in programs:
             module, *rest = program[program.index("-m") + 1 :]
-            plain += taken(module, rest)
+            plain += check_arguments(module, rest)
     os.environ.pop(VARIABLE, None)
-    wrong = {shlex.join(each): said for each, said in zip(plain, override_errors(plain), strict=True) if said}
+    wrong = {shlex.join(each): error for each, error in zip(plain, override_errors(plain), strict=True) if error}
     assert not wrong
 
 
 def check_names_and_keys(target: str, arguments: Sequence[str]) -> None:
-    """What is named is an experiment or a study of ours, and what is set a key of the command."""
-    os.environ.pop(VARIABLE, None)  # of the command before
-    told = [*takewhile(lambda word: not word.startswith("-"), take_config_dir(arguments))]
-    names = [word for word in told if "=" not in word]
+    """Check that the names are experiments or studies, and that the keys are keys of the command."""
+    os.environ.pop(VARIABLE, None)  # set by the previous command
+    words = [*takewhile(lambda word: not word.startswith("-"), take_config_dir(arguments))]
+    names = [word for word in words if "=" not in word]
     assert set(names) <= {*summaries("experiment"), *study_names()}, (target, names)
-    keys = {word.partition("=")[0] for word in told if "=" in word}
+    keys = {word.partition("=")[0] for word in words if "=" in word}
     assert keys <= set(COMMANDS[target].own_keys), (target, keys)
 
 
-def taken(module: str, arguments: list[str]) -> Iterator[list[str]]:
-    """Whether a program would take its arguments; overrides of the package's own files are left for all together."""
+def check_arguments(module: str, arguments: list[str]) -> Iterator[list[str]]:
+    """Check the arguments of a program. Yields overrides of the package's own files, to check all of them together."""
     if module == "experiments.study":
         os.environ.pop(VARIABLE, None)
         name, *over = take_config_dir(arguments)
@@ -171,11 +171,11 @@ def taken(module: str, arguments: list[str]) -> Iterator[list[str]]:
         assert {word.partition("=")[0] for word in over} <= set(COMMANDS["model"].own_keys)
         assert refusal(name, revision=None) is None
     elif module in OWN_KEYS:
-        os.environ.pop(VARIABLE, None)  # of the command before
+        os.environ.pop(VARIABLE, None)  # set by the previous command
         left = take_config_dir(arguments)
         own = OWN_KEYS[module]
         overrides = [word for word in left if word != "-m" and word.partition("=")[0] not in own]
-        if module == "experiments.sample":  # which asks for no experiment
+        if module == "experiments.sample":  # its command needs no experiment
             overrides = ["experiment=llama_baseline", *overrides]
         if VARIABLE in os.environ:
             assert override_error(overrides) is None
@@ -186,7 +186,7 @@ def taken(module: str, arguments: list[str]) -> Iterator[list[str]]:
 
 
 @pytest.mark.parametrize("block", [*blocks("console")], ids=lambda block: block.text.splitlines()[0][2:])
-def test_every_message_of_the_page_is_what_is_answered(block: Block) -> None:
+def test_console_blocks_show_actual_error_messages(block: Block) -> None:
     lines = block.text.splitlines()
     assert len(lines) % 2 == 0
     for command, message in zip(lines[::2], lines[1::2], strict=True):
@@ -195,11 +195,11 @@ def test_every_message_of_the_page_is_what_is_answered(block: Block) -> None:
         assert override_error(program[program.index("-m") + 2 :]) == message
 
 
-def test_what_is_said_while_a_run_goes_on_stands_in_the_code() -> None:
-    """Strings are compared with their line breaks taken out, and what is put into them left open."""
-    told = re.findall(r"^`(.+)`$", (ROOT / "docs" / "faq.md").read_text(), re.M)
-    assert len(told) > 8
+def test_faq_messages_exist_in_the_code() -> None:
+    """Strings are compared without their line breaks. A … in a message matches any text."""
+    messages = re.findall(r"^`(.+)`$", (ROOT / "docs" / "faq.md").read_text(), re.M)
+    assert len(messages) > 8
     source = re.sub(r'"\s*\n\s*f?"', "", "\n".join(path.read_text() for path in CODE))
-    for message in told:
+    for message in messages:
         pattern = r"[^\n]*?".join(re.escape(part) for part in message.strip("… ").split("…"))
         assert re.search(pattern, source), message

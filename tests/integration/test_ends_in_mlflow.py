@@ -1,4 +1,4 @@
-"""How MLflow shows a run that finished, raised, was stopped or was killed, each as the command line runs it."""
+"""MLflow's status of runs that finished, raised, were stopped or were killed, each run as by the command line."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ ENDS: dict[str, tuple[list[str], dict[str, Any], int, str]] = {
     "SIGTERM": ([], {"place": "rollout", "step": 2, "signals": [signal.SIGTERM]}, INTERRUPTED, "KILLED"),
     "SIGKILL": ([], {"place": "rollout", "step": 2}, -signal.SIGKILL, "KILLED"),
 }
-"""Overrides, where and by what it is struck, its exit code, what MLflow shows."""
+"""Overrides, place and signals of the kill, exit code, status in MLflow."""
 PATIENCE = 120.0
 pytestmark = pytest.mark.whole
 
@@ -64,11 +64,11 @@ def run(tracker: Tracker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 
 
 @pytest.mark.parametrize("end", ENDS)
-def test_mlflow_shows_how_a_run_ended(run: Forks, tracker: Tracker, tmp_path: Path, end: str) -> None:
-    overrides, struck, code, status = ENDS[end]
+def test_mlflow_status_matches_end_of_run(run: Forks, tracker: Tracker, tmp_path: Path, end: str) -> None:
+    overrides, kill, code, status = ENDS[end]
     name = end.replace(" ", "_")
-    assert run(*OURS, *overrides, f"name={name}", f"output_dir={tmp_path}", **struck) == code, run.log.read_text()
-    (experiment,), (stage,) = (shown(tracker, name, kind) for kind in ("experiment", "stage"))
+    assert run(*OURS, *overrides, f"name={name}", f"output_dir={tmp_path}", **kill) == code, run.log.read_text()
+    (experiment,), (stage,) = (finished_runs(tracker, name, kind) for kind in ("experiment", "stage"))
     assert (experiment.status, stage.status) == (status, status)
     files = tracker.artifacts.files(experiment.run_id)
     assert ("failure.json" in files) == (status == "FAILED")
@@ -79,8 +79,8 @@ def test_mlflow_shows_how_a_run_ended(run: Forks, tracker: Tracker, tmp_path: Pa
         assert ended == [round(1000 * failure["ended"])] * 2
 
 
-def shown(tracker: Tracker, name: str, kind: str) -> list[TrackedRun]:
-    """The runs of that kind, once what carries them, which lives longer than a killed run, has ended."""
+def finished_runs(tracker: Tracker, name: str, kind: str) -> list[TrackedRun]:
+    """The runs of that kind, once the MLflow sync has ended, which outlives a killed run."""
     deadline = time.monotonic() + PATIENCE
     while not (found := tracker.runs([name], kind=kind)) or any(one.status == "RUNNING" for one in found):
         assert time.monotonic() < deadline

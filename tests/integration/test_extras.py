@@ -1,4 +1,4 @@
-"""What is not installed for everybody: each extra resolves and does its part, in an environment of its own."""
+"""Optional extras: each resolves and works in its own environment."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def pip(python: Path | str, *arguments: str) -> subprocess.CompletedProcess[str]
 
 
 def need_index() -> None:
-    """Packages can be had from somewhere, or the test is left out."""
+    """Skip the test if no package index can be reached."""
     tried = pip(sys.executable, "--dry-run", "--no-deps", "--ignore-installed", "hydra-core")
     if tried.returncode != 0:
         pytest.skip(f"no package index can be reached: {tried.stderr.strip().splitlines()[-1]}")
@@ -46,25 +46,25 @@ def index() -> None:
 
 @pytest.fixture(scope="module")
 def with_extra(index: None, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
-    """The interpreter of an environment that has this one beneath it, and an extra on top; each is made once."""
+    """The interpreter of an environment with the packages of this one and an extra. Each is made once."""
 
     @cache
-    def made(extra: str) -> Path:
+    def make(extra: str) -> Path:
         own = tmp_path_factory.mktemp(extra)
         subprocess.run([sys.executable, "-m", "venv", own], check=True)
         python = own / "bin" / "python"
-        asked = [str(python), "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"]
-        packages = Path(subprocess.run(asked, capture_output=True, text=True, check=True).stdout.strip())
+        command = [str(python), "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"]
+        packages = Path(subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip())
         (packages / "beneath.pth").write_text(f"{ROOT}\n{sysconfig.get_path('purelib')}\n")
         done = pip(python, *EXTRAS[extra])
         assert done.returncode == 0, done.stderr
         return python
 
-    return made
+    return make
 
 
-def swept(python: Path, folder: Path, *overrides: str) -> tuple[int, str, list[dict[str, Any]]]:
-    """Exit code, what was said, and the jobs by number."""
+def run_sweep(python: Path, folder: Path, *overrides: str) -> tuple[int, str, list[dict[str, Any]]]:
+    """Run a sweep; its exit code, its output, and the jobs by number."""
     command = [str(python), "-m", "experiments.run", "-m", *EVALUATED, f"output_dir={folder}", *overrides]
     variables = {**os.environ, "OMP_NUM_THREADS": "1"}
     done = subprocess.run(command, cwd=folder, env=variables, capture_output=True, text=True, check=False)
@@ -72,54 +72,54 @@ def swept(python: Path, folder: Path, *overrides: str) -> tuple[int, str, list[d
     return done.returncode, done.stdout + done.stderr, sorted(jobs, key=lambda job: job["number"])
 
 
-def test_ray_runs_the_jobs_of_a_sweep(with_extra: Callable[[str], Path], tmp_path: Path) -> None:
+def test_ray_launcher_runs_jobs_of_a_sweep(with_extra: Callable[[str], Path], tmp_path: Path) -> None:
     python, folder, empty = with_extra("ray"), tmp_path / "outputs", tmp_path / "empty"
     folder.mkdir()
     empty.mkdir()
-    code, said, jobs = swept(python, folder, "hydra/launcher=ray", f"policy.pretrained={empty},{EMBEDDED}")
-    assert [job["state"] for job in jobs] == ["failed", "done"], said
+    code, output, jobs = run_sweep(python, folder, "hydra/launcher=ray", f"policy.pretrained={empty},{EMBEDDED}")
+    assert [job["state"] for job in jobs] == ["failed", "done"], output
     assert code == 1
     assert jobs[0]["cause"] == f"policy.pretrained={empty}: no model there (config.json is missing)"
-    again, said, jobs = swept(python, folder, "hydra/launcher=ray", f"policy.pretrained={EMBEDDED}")
-    assert (again, [job["state"] for job in jobs].count("done already")) == (0, 1), said
+    again, output, jobs = run_sweep(python, folder, "hydra/launcher=ray", f"policy.pretrained={EMBEDDED}")
+    assert (again, [job["state"] for job in jobs].count("done already")) == (0, 1), output
 
 
-def test_optuna_learns_from_what_jobs_return_and_with_a_seed_draws_the_same_again(
+def test_optuna_maximises_job_results_and_repeats_draws_with_same_seed(
     with_extra: Callable[[str], Path], tmp_path: Path
 ) -> None:
     python, folder = with_extra("optuna"), tmp_path / "outputs"
     folder.mkdir()
-    code, said, jobs = swept(python, folder, *OPTUNA, DRAWN)
-    assert (code, [job["state"] for job in jobs]) == (0, ["done"] * TRIALS), said
+    code, output, jobs = run_sweep(python, folder, *OPTUNA, DRAWN)
+    assert (code, [job["state"] for job in jobs]) == (0, ["done"] * TRIALS), output
     assert len({override for job in jobs for override in job["overrides"] if "temperature" in override}) == TRIALS
     best = next(folder.glob("sweeps/*/optimization_results.yaml")).read_text()
     with next(folder.glob("sweeps/*/summary.csv")).open() as file:
         assert f"best_value: {max(float(row['mean']) for row in csv.DictReader(file))}" in best
 
-    code, said, jobs = swept(python, folder, *OPTUNA, DRAWN)
-    assert (code, len(jobs)) == (0, 2 * TRIALS), said
+    code, output, jobs = run_sweep(python, folder, *OPTUNA, DRAWN)
+    assert (code, len(jobs)) == (0, 2 * TRIALS), output
     assert all(jobs[2 * number]["overrides"] == jobs[2 * number + 1]["overrides"] for number in range(TRIALS))
     assert len([*folder.glob("stages/evaluate/*/result.json")]) == TRIALS, "nothing is computed twice"
 
 
-def test_optuna_is_told_to_look_for_more(with_extra: Callable[[str], Path], tmp_path: Path) -> None:
+def test_optuna_with_default_direction_is_rejected(with_extra: Callable[[str], Path], tmp_path: Path) -> None:
     python, folder = with_extra("optuna"), tmp_path / "outputs"
     folder.mkdir()
-    code, said, jobs = swept(python, folder, "hydra/sweeper=optuna", DRAWN)
+    code, output, jobs = run_sweep(python, folder, "hydra/sweeper=optuna", DRAWN)
     assert (code, jobs) == (2, [])
-    assert said.startswith("hydra.sweeper.direction=minimize: jobs return one number, of which more is better")
+    assert output.startswith("hydra.sweeper.direction=minimize: jobs return one number, of which more is better")
 
 
-def test_a_trial_that_fails_takes_no_other_along(with_extra: Callable[[str], Path], tmp_path: Path) -> None:
+def test_failed_optuna_trial_does_not_stop_others(with_extra: Callable[[str], Path], tmp_path: Path) -> None:
     python, folder, empty = with_extra("optuna"), tmp_path / "outputs", tmp_path / "empty"
     folder.mkdir()
     empty.mkdir()
-    code, said, jobs = swept(python, folder, *OPTUNA, f"policy.pretrained=choice({empty},{EMBEDDED})")
-    assert (code, len(jobs), {job["state"] for job in jobs}) == (1, TRIALS, {"failed", "done"}), said
+    code, output, jobs = run_sweep(python, folder, *OPTUNA, f"policy.pretrained=choice({empty},{EMBEDDED})")
+    assert (code, len(jobs), {job["state"] for job in jobs}) == (1, TRIALS, {"failed", "done"}), output
 
 
 @pytest.mark.parametrize("packages", [EXTRAS["gpu"], EXTRAS["liger"], ["vllm"]], ids=["gpu", "liger", "vllm"])
-def test_what_takes_a_gpu_can_be_had(index: None, packages: list[str]) -> None:
-    """vLLM has an environment of its own, so no version of ours binds it; what these need is not fetched."""
+def test_gpu_packages_resolve_from_index(index: None, packages: list[str]) -> None:
+    """vLLM has its own environment, so our version bounds do not apply. Dependencies are not fetched."""
     tried = pip(sys.executable, "--dry-run", "--no-deps", "--ignore-installed", *packages)
     assert tried.returncode == 0, tried.stderr

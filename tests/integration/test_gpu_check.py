@@ -1,4 +1,4 @@
-"""The check of a GPU as a command, on the CPU and with a small policy: what works is on the page, and what fails."""
+"""The GPU check as a command, on the CPU with a small policy. Its page reports what works and what fails."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def checked(model: Path, outputs: Path, *settings: str) -> tuple[int, str, str]:
-    """Exit code, what was printed, and the page."""
+def run_check(model: Path, outputs: Path, *settings: str) -> tuple[int, str, str]:
+    """Exit code, output, and the page."""
     given = ["device=cpu", f"output_dir={outputs}", *settings]
     command = [sys.executable, "-m", "benchmarks.gpu_check", str(model), *given]
     done = subprocess.run(command, capture_output=True, text=True)
@@ -38,15 +38,15 @@ def figures(page: str, part: str) -> dict[str, str]:
 
 
 @pytest.mark.whole
-def test_a_page_has_the_figures_of_a_run_with_rollouts_by_the_engine_and_by_a_server(
-    model: Path, tmp_path: Path
-) -> None:
+def test_page_has_figures_of_runs_with_engine_and_server_rollouts(model: Path, tmp_path: Path) -> None:
     server = f"vllm={sys.executable} -m tests.contract.served"
-    code, said, page = checked(model, tmp_path, "parts=experiment,vllm", f"experiment={EXPERIMENT}", server, AT_LEISURE)
-    assert code == 0, said
+    code, output, page = run_check(
+        model, tmp_path, "parts=experiment,vllm", f"experiment={EXPERIMENT}", server, AT_LEISURE
+    )
+    assert code == 0, output
     assert "| `bench` | not run | 0 s | it was not chosen |" in page
     assert "\n## What failed\n\nNothing.\n" in page
-    for part, steps in (("experiment", 3), ("vllm", 4)):  # one of them before the policy's first
+    for part, steps in (("experiment", 3), ("vllm", 4)):  # one of them is the warm-up before the policy's first
         of_part = figures(page, part)
         assert of_part["steps"] == str(steps)
         assert all(float(of_part[name]) > 0 for name in ("seconds a step", "peak memory of the trainer, MB"))
@@ -54,11 +54,9 @@ def test_a_page_has_the_figures_of_a_run_with_rollouts_by_the_engine_and_by_a_se
 
 
 @pytest.mark.slow  # bfloat16 on a processor that does not multiply it natively
-def test_a_page_has_what_decoding_reaches_of_the_memorys_bandwidth_and_how_many_tests_were_skipped(
-    model: Path, tmp_path: Path
-) -> None:
-    code, said, page = checked(model, tmp_path, "parts=tests,roofline", AT_LEISURE)
-    assert code == 0, said
+def test_page_has_bandwidth_share_of_decoding_and_reason_for_skipped_tests(model: Path, tmp_path: Path) -> None:
+    code, output, page = run_check(model, tmp_path, "parts=tests,roofline", AT_LEISURE)
+    assert code == 0, output
     (share,) = figures(page, "roofline").values()
     assert float(share.split()[0]) > 0
     (tests,) = [line for line in page.splitlines() if line.startswith("| `tests` | not run |")] or [""]
@@ -66,9 +64,9 @@ def test_a_page_has_what_decoding_reaches_of_the_memorys_bandwidth_and_how_many_
 
 
 @pytest.mark.whole
-def test_a_part_that_fails_is_named_with_its_reason_and_the_next_one_runs(model: Path, tmp_path: Path) -> None:
+def test_failed_part_is_reported_with_reason_and_next_part_runs(model: Path, tmp_path: Path) -> None:
     wrong = f"{EXPERIMENT} budget.grpo.group_size=0"
-    code, _, page = checked(model, tmp_path, "parts=experiment,vllm", f"experiment={wrong}", "vllm=false")
+    code, _, page = run_check(model, tmp_path, "parts=experiment,vllm", f"experiment={wrong}", "vllm=false")
     assert code == 1
     failed = page.partition("## What failed")[2].partition("## Figures")[0]
     assert "| `experiment` | experiment | exit code " in failed
@@ -77,8 +75,8 @@ def test_a_part_that_fails_is_named_with_its_reason_and_the_next_one_runs(model:
 
 
 @pytest.mark.whole
-def test_parts_over_their_limit_are_stopped_and_named(model: Path, tmp_path: Path) -> None:
-    code, _, page = checked(model, tmp_path, "parts=experiment,roofline", "minutes=0.03")
+def test_parts_over_time_limit_are_stopped_and_reported(model: Path, tmp_path: Path) -> None:
+    code, _, page = run_check(model, tmp_path, "parts=experiment,roofline", "minutes=0.03")
     assert code == 1
     assert "| `model` | works |" in page
     assert "| `experiment` | experiment | stopped at its time limit of 0 s; " in page

@@ -1,4 +1,4 @@
-"""Whatever a model writes, every verifier and parser reads it in bounded time, runs none of it, and is not fooled."""
+"""Every verifier and parser reads any text in bounded time, executes none of it, and gives a correct verdict."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from tests.hostile.watch import CANARY, RECORD, SITE
 
 ROOT = Path(__file__).resolve().parents[2]
 IMPORTABLE = f"open({CANARY!r}, 'w')\n"
-"""A module by the canary's name, which leaves it where somebody imports it."""
+"""A module with the canary's name, which creates the canary file when it is imported."""
 
 
 class Watched(NamedTuple):
-    """What a watched process printed and what it did that no text may make it do."""
+    """Output of a watched process, and the forbidden actions that it took."""
 
     output: str
     error: str
@@ -30,8 +30,8 @@ class Watched(NamedTuple):
     canary: bool
 
 
-def watched(folder: Path, *arguments: str) -> Watched:
-    """Run ``python`` in a folder in which the payloads find all they need."""
+def run_watched(folder: Path, *arguments: str) -> Watched:
+    """Run ``python`` in a folder that has everything the payloads need."""
     site, work, record = folder / "site", folder / "work", folder / "record.txt"
     for path in (site, work):
         path.mkdir()
@@ -66,9 +66,9 @@ for place, payload in enumerate(PAYLOADS):
 """
 
 
-def test_the_watch_sees_every_payload_where_it_is_evaluated(tmp_path: Path) -> None:
-    """Were a parser to evaluate its text, this is what it would look like."""
-    seen = watched(tmp_path, "-c", EVALUATE)
+def test_watch_detects_every_payload_that_is_evaluated(tmp_path: Path) -> None:
+    """A parser that evaluates its text would look like this."""
+    seen = run_watched(tmp_path, "-c", EVALUATE)
     folders = sorted((tmp_path / "work").iterdir())
     left = [any(folder.iterdir()) for folder in folders]
     assert left == ["socket" not in payload for payload in PAYLOADS]
@@ -77,9 +77,9 @@ def test_the_watch_sees_every_payload_where_it_is_evaluated(tmp_path: Path) -> N
     assert len(evaluated) >= len(PAYLOADS)
 
 
-def judged(folder: Path, count: int, seed: int) -> dict[str, Any]:
-    """The report of ``tests.hostile.judge``, after what has to be true of every one."""
-    seen = watched(folder, "-m", "tests.hostile.judge", str(count), str(seed))
+def judge_completions(folder: Path, count: int, seed: int) -> dict[str, Any]:
+    """The report of ``tests.hostile.judge``, after the checks that every report must pass."""
+    seen = run_watched(folder, "-m", "tests.hostile.judge", str(count), str(seed))
     assert seen.output, f"the judge ended in an exception: {seen.error[-2000:]}"
     report = json.loads(seen.output)
     assert report["faults"] == []
@@ -93,8 +93,8 @@ def judged(folder: Path, count: int, seed: int) -> dict[str, Any]:
 def test_hostile_completions_are_harmless(
     tmp_path: Path, each: int, seed: int, record_property: Callable[[str, object], None]
 ) -> None:
-    """200 of them, or 2,600: nothing run, nothing over its limit, nothing right that is not."""
-    report = judged(tmp_path, each * len(FAMILIES), seed)
+    """200 or 2,600 completions: none is executed, none exceeds its limit, no wrong one counts as right."""
+    report = judge_completions(tmp_path, each * len(FAMILIES), seed)
     record_property("slowest", report["slowest"])
     found = report["statuses"]
     for judge in ("countdown longproc", "countdown annotated", "story", "choice", "answer"):

@@ -1,4 +1,4 @@
-"""A run killed together with its mirror: in the end MLflow has what the folder has."""
+"""A run is killed together with its MLflow sync. In the end MLflow has every metric of the folder."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from tests.integration.test_kills import numbers, stage
 OURS = ["experiment=llama_baseline", "debug=fast", "stages=[grpo]", "budget.grpo.steps=6", "logger.patience=120"]
 
 
-def mirror_of(run: int) -> int:
+def sync_process_of(run: int) -> int:
     children = Path(f"/proc/{run}/task/{run}/children").read_text().split()
-    (mirror,) = (child for child in children if "experiments.track" in Path(f"/proc/{child}/cmdline").read_text())
-    return int(mirror)
+    (sync,) = (child for child in children if "experiments.track" in Path(f"/proc/{child}/cmdline").read_text())
+    return int(sync)
 
 
 @pytest.mark.slow
-def test_after_a_run_and_its_mirror_were_killed_the_tracker_has_every_number(tmp_path: Path) -> None:
+def test_mlflow_has_every_metric_after_run_and_sync_were_killed(tmp_path: Path) -> None:
     database = f"sqlite:///{tmp_path / 'mlflow.db'}"
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "MLFLOW_TRACKING_URI": database}
     command = [sys.executable, "-m", "experiments.run", *OURS, f"output_dir={tmp_path}"]
     run = subprocess.Popen(command, env=environment)
     wait_for_step(tmp_path, 3, run)
-    for process in (mirror_of(run.pid), run.pid):
+    for process in (sync_process_of(run.pid), run.pid):
         os.kill(process, signal.SIGKILL)
     assert run.wait() == -signal.SIGKILL
     subprocess.run(command, env=environment, check=True, timeout=PATIENCE)
@@ -42,9 +42,9 @@ def test_after_a_run_and_its_mirror_were_killed_the_tracker_has_every_number(tmp
     assert ends == [("experiment", "FINISHED"), ("experiment", "KILLED"), ("stage", "FINISHED"), ("stage", "FINISHED")]
     expected = numbers(stage(tmp_path, "grpo"))
     for one in (one for one in found if one.data.tags["kind"] == "stage"):
-        told = {
+        synced = {
             (name, point.step): point.value
             for name in {name for name, _ in expected}
             for point in client.get_metric_history(one.info.run_id, name)
         }
-        assert told == expected
+        assert synced == expected

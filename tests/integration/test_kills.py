@@ -1,4 +1,4 @@
-"""A signal wherever it strikes, then the same command again: bitwise the run that nobody stopped."""
+"""A run that a signal ends anywhere, started again by the same command, equals an uninterrupted run bitwise."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.unit.experiments.stages.test_checkpoints import flip
 
 KILLED, TERMINATED = -signal.SIGKILL, -signal.SIGTERM
 WHOLE = [
-    "experiment=llama_critic_calibrated",  # curves, an online critic and AdamW: as much state as there is
+    "experiment=llama_critic_calibrated",  # curves, an online critic and AdamW: the most state a run has
     "online=refresh",
     "debug=fast",
     "logger.mirror=false",
@@ -35,22 +35,22 @@ WHOLE = [
     "budget.grpo.microbatch_tokens=96",  # several micro-batches
     "policy.compute_dtype=float32",  # the same rollouts on every processor
 ]
-"""Two batches that warm the reward up, four that the policy learns from; a checkpoint after each."""
+"""Two batches warm up the reward, four train the policy. Each ends with a checkpoint."""
 OF_A_HEAD = [
     "experiment=clipo_laptop",
     "debug=fast",
     "logger.mirror=false",
     "stages=[grpo]",
-    "policy.pretrained=embedded:llama_arithmetic",  # which solves a few, so that there is something to pull together
+    "policy.pretrained=embedded:llama_arithmetic",  # it solves a few problems, so CLIPO has positives
     "budget.clipo.warmup_steps=1",
     "budget.grpo.steps=4",
     "budget.grpo.evaluate_every=2",
     "budget.grpo.group_size=8",
     "budget.grpo.max_completion_tokens=96",
 ]
-"""One batch that the head alone learns from, four that the policy learns from too."""
+"""One batch trains only the head, four train the policy too."""
 CLOCK = ("system/", "train/throughput/", "train/spent/seconds", "train/online_critic/seconds", "train/sharding/")
-"""Metrics that measure seconds and memory; the last ones are of the second step of each process."""
+"""Metrics of seconds and memory. The last ones are logged in the second step of each process."""
 DEATHS = [
     ("critic", "critic's step", 3, 2),
     ("grpo", "rollout", 1, None),
@@ -61,13 +61,13 @@ DEATHS = [
     ("grpo", "checkpoint beside", 3, 2),
     ("grpo", "validation", 4, 3),
     ("grpo", "checkpoint in place", 4, 3),
-    ("grpo", "logging", 5, 4),  # the next run is killed after this step: nobody writes it a third time
+    ("grpo", "logging", 5, 4),  # the next run is killed after this step, so it is written only twice
     ("grpo", "checkpoint sealed", 5, 5),
     ("grpo", "last step done", 6, 6),
     ("grpo", "no result yet", 0, 6),
 ]
-"""Stage, place and step of each kill, and the step that the next run goes on from; what has trained to its end has no
-step under way."""
+"""Stage, place and step of each kill, and the step from which the next run resumes. A stage that has finished training
+is in no step, so its step is 0."""
 
 
 DEATHS_OF_A_HEAD = [
@@ -76,9 +76,9 @@ DEATHS_OF_A_HEAD = [
     ("head's step", 3, 2),
     ("backward", 4, 3),
     ("checkpoint in place", 5, 4),
-    ("checkpoint sealed", 5, 5),  # the last: training has ended and does not again
+    ("checkpoint sealed", 5, 5),  # the last step: training has ended and is not repeated
 ]
-"""Place and step of each kill, and the step that the next run goes on from."""
+"""Place and step of each kill, and the step from which the next run resumes."""
 
 
 @pytest.fixture(scope="module")
@@ -89,7 +89,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Forks]:
 
 @pytest.fixture(scope="module")
 def whole(run: Forks, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The outputs of the run that nobody killed."""
+    """The outputs of the uninterrupted run."""
     outputs = tmp_path_factory.mktemp("whole")
     assert run(*WHOLE, f"output_dir={outputs}") == 0
     return outputs
@@ -100,9 +100,9 @@ def stage(outputs: Path, name: str) -> Path:
     return folder
 
 
-def test_a_run_killed_in_every_phase_is_the_run_that_was_not(run: Forks, whole: Path, tmp_path: Path) -> None:
-    """One run, killed as often as there are phases. Each kill costs the step under way, and no more, not even where the
-    newest checkpoint is damaged at last."""
+def test_run_killed_in_every_phase_equals_uninterrupted_run(run: Forks, whole: Path, tmp_path: Path) -> None:
+    """One run, killed once in each phase. A kill costs only the current step, and so does a damaged newest checkpoint
+    at the end."""
     for name, place, step, kept in DEATHS:
         assert run(*WHOLE, f"output_dir={tmp_path}", place=place, step=step) == KILLED, place
         checkpoints = stage(tmp_path, name) / "checkpoints"
@@ -117,15 +117,17 @@ def test_a_run_killed_in_every_phase_is_the_run_that_was_not(run: Forks, whole: 
 
 
 @pytest.mark.whole
-def test_so_is_one_whose_reward_learns_with_an_optimizer_of_its_own(
+def test_clipo_run_killed_in_every_phase_equals_uninterrupted_run(
     run: Forks, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """CLIPO's head: killed while it warms up, between its step and the policy's, and after both."""
+    """CLIPO's head has its own optimizer. Kills: in its warm-up, between its step and the policy's, and after both."""
     undisturbed = tmp_path_factory.mktemp("undisturbed")
     assert run(*OF_A_HEAD, f"output_dir={undisturbed}") == 0
     expected = stage(undisturbed, "grpo")
-    learnt = [step for (name, step), value in numbers(expected).items() if name == "train/clipo/valid_groups" and value]
-    assert sorted(learnt) == [1, 2, 3, 4, 5], "in every batch the head had completions to pull together"
+    trained_steps = [
+        step for (name, step), value in numbers(expected).items() if name == "train/clipo/valid_groups" and value
+    ]
+    assert sorted(trained_steps) == [1, 2, 3, 4, 5], "in every batch the head had completions to pull together"
     for place, step, kept in DEATHS_OF_A_HEAD:
         assert run(*OF_A_HEAD, f"output_dir={tmp_path}", place=place, step=step) == KILLED, place
         checkpoints = stage(tmp_path, "grpo") / "checkpoints"
@@ -135,10 +137,8 @@ def test_so_is_one_whose_reward_learns_with_an_optimizer_of_its_own(
 
 
 @pytest.mark.whole
-def test_a_run_asked_to_stop_saves_its_step_and_goes_on_but_one_asked_twice_stops_at_once(
-    run: Forks, whole: Path, tmp_path: Path
-) -> None:
-    """It begins by making again what a finished stage had left it, of which a bit is flipped."""
+def test_sigterm_saves_current_step_and_second_sigterm_stops_at_once(run: Forks, whole: Path, tmp_path: Path) -> None:
+    """The run first repeats a finished stage, because a bit of its output is flipped."""
     shutil.copytree(whole / "stages" / "critic", tmp_path / "stages" / "critic")
     weights = stage(tmp_path, "critic") / "critic" / "critic.safetensors"
     flip(weights, weights.stat().st_size // 2)
@@ -150,17 +150,17 @@ def test_a_run_asked_to_stop_saves_its_step_and_goes_on_but_one_asked_twice_stop
     assert run(*WHOLE, here, place="backward", step=4, signals=[term]) == INTERRUPTED == 130
     left = path_of(checkpoints, 4)
     assert newest_sound(checkpoints)[0] == left
-    told = run.log.read_text().splitlines()[-1]
-    assert told.startswith(f"grpo: stopped by SIGTERM at step 4 (checkpoint {left}); to go on from there run the same")
+    message = run.log.read_text().splitlines()[-1]
+    assert message.startswith(
+        f"grpo: stopped by SIGTERM at step 4 (checkpoint {left}); to go on from there run the same"
+    )
     assert run(*WHOLE, here) == 0
     for name in ("critic", "grpo"):
         assert_same(stage(tmp_path, name), stage(whole, name))
 
 
 @pytest.mark.whole
-def test_a_killed_stage_goes_on_under_changed_code_only_where_that_was_asked_for(
-    run: Forks, whole: Path, tmp_path: Path
-) -> None:
+def test_killed_stage_resumes_with_changed_code_only_if_option_is_set(run: Forks, whole: Path, tmp_path: Path) -> None:
     shutil.copytree(whole / "stages" / "critic", tmp_path / "stages" / "critic")
     here = f"output_dir={tmp_path}"
     assert run(*WHOLE, here, place="rollout", step=2) == KILLED
@@ -170,26 +170,24 @@ def test_a_killed_stage_goes_on_under_changed_code_only_where_that_was_asked_for
     begun.write_text(json.dumps(record))
     before = files(stage(tmp_path, "grpo"))
     assert run(*WHOLE, here) == 1
-    told = run.log.read_text().splitlines()[-1]
-    assert told.startswith("grpo: code changed since ")
-    assert "was begun, in contrastive_reasoning.rewards.critic; to go on" in told
-    assert "checkpoints.resume_changed_code=true; to begin anew: checkpoints.begin_anew=true" in told
+    message = run.log.read_text().splitlines()[-1]
+    assert message.startswith("grpo: code changed since ")
+    assert "was begun, in contrastive_reasoning.rewards.critic; to go on" in message
+    assert "checkpoints.resume_changed_code=true; to begin anew: checkpoints.begin_anew=true" in message
     assert files(stage(tmp_path, "grpo")) == before
     assert run(*WHOLE, here, "checkpoints.resume_changed_code=true", place="reward", step=2) == KILLED
     assert f"grpo: going on in {stage(tmp_path, 'grpo')}" in run.log.read_text()
 
 
 @pytest.mark.whole
-def test_a_killed_stage_is_left_lying_only_where_another_setting_was_typed(
-    run: Forks, whole: Path, tmp_path: Path
-) -> None:
+def test_killed_stage_is_abandoned_only_on_explicit_override(run: Forks, whole: Path, tmp_path: Path) -> None:
     shutil.copytree(whole / "stages" / "critic", tmp_path / "stages" / "critic")
     here, other = f"output_dir={tmp_path}", "advantage.scale=2.0"
     assert run(*WHOLE, here, other, place="rollout", step=2) == KILLED
     before = files(stage(tmp_path, "grpo"))
     assert run(*WHOLE, here) == 1
-    told = run.log.read_text().splitlines()[-1]
-    assert "begun with advantage.scale 2.0 (now 3.0); set that back to go on" in told
+    message = run.log.read_text().splitlines()[-1]
+    assert "begun with advantage.scale 2.0 (now 3.0); set that back to go on" in message
     assert files(stage(tmp_path, "grpo")) == before
     assert run(*WHOLE, here, "checkpoints.begin_anew=true", place="rollout", step=1) == KILLED
     assert run(*WHOLE, here, "advantage.scale=1.5", place="rollout", step=1) == KILLED
@@ -198,10 +196,10 @@ def test_a_killed_stage_is_left_lying_only_where_another_setting_was_typed(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", range(20))
-def test_a_run_killed_at_any_moment_is_the_run_that_was_not(
+def test_run_killed_at_random_moment_equals_uninterrupted_run(
     run: Forks, whole: Path, tmp_path: Path, number: int
 ) -> None:
-    """From outside, a random while after a random number of it was logged: in the critic's stage or in GRPO."""
+    """The kill comes from outside, a random time after a random log line, in the critic stage or in GRPO."""
     chance = random.Random(number)
     name = chance.choice(["critic", "grpo", "grpo", "grpo"])
     if name == "grpo":
@@ -219,7 +217,7 @@ def test_a_run_killed_at_any_moment_is_the_run_that_was_not(
 
 
 def assert_same(found: Path, expected: Path) -> None:
-    """Parameters, optimizer, completions and metrics: each number, each tensor, each file."""
+    """Compare parameters, optimizer, completions and metrics: each number, each tensor, each file."""
     assert files(found) == files(expected)
     for path in files(expected):
         if path.startswith(("policy/", "critic/", "tables/")):
@@ -236,7 +234,7 @@ def files(folder: Path) -> list[str]:
 
 
 def numbers(folder: Path) -> dict[tuple[str, int], float | str]:
-    """Each metric of each step but those of the clock; nan is a word, for it equals nothing."""
+    """Each metric of each step except those of ``CLOCK``. NaN becomes a string, because it equals nothing."""
     return {
         (metric.name, metric.step): metric.value if metric.value == metric.value else "nan"
         for metric in read_metrics(folder)
@@ -245,12 +243,12 @@ def numbers(folder: Path) -> dict[tuple[str, int], float | str]:
 
 
 def differences(one: Any, other: Any, at: str = "") -> Iterator[str]:
-    """Where two checkpoints are not the same."""
+    """The keys at which two checkpoints differ."""
     if isinstance(one, dict) and isinstance(other, dict):
         for key in one.keys() | other.keys():
             if key not in one or key not in other:
                 yield f"{at}/{key} is missing"
-            elif key not in ("seconds", "validate_loop"):  # a run that goes on does not begin its curves again
+            elif key not in ("seconds", "validate_loop"):  # a resumed run does not begin its curves again
                 yield from differences(one[key], other[key], f"{at}/{key}")
     elif isinstance(one, list | tuple) and len(one) == len(other):
         for number, pair in enumerate(zip(one, other, strict=True)):

@@ -1,4 +1,4 @@
-"""Memory stays flat: a long run of laptop models through the real entry, everything switched on that a run has."""
+"""Memory stays constant in a long run of laptop models through the real entry point, with every feature on."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ import pytest
 from experiments.run_folder import read_metrics
 
 STEPS, WARM_UP = 300, 100
-"""Allocators and caches fill in the first hundred steps, to several times what is in use at any moment."""
+"""Allocators and caches fill in the first hundred steps, to several times the memory in use at any moment."""
 MOST = 1.0
-"""Megabytes a step."""
+"""Megabytes per step."""
 GRPO = ["logger.mirror=false", f"budget.grpo.steps={STEPS}"]
 SELDOM = ["budget.grpo.evaluate_every=100", "budget.grpo.checkpoint_every=50", "budget.clipo.draw_every=100"]
 
 FEWER = "budget.grpo.problems=8"
-"""Fewer than the 64 or 128 of the laptop's budgets, so that 300 steps are minutes. What is left behind for each problem
-has to be that much larger to be seen; what a step leaves behind is: with 12 and 24 problems memory grew no faster."""
+"""Fewer than the 64 or 128 of the laptop budgets, so that 300 steps take minutes. A leak per problem must be that much
+larger to be detected. A leak per step is detected as before: with 12 and 24 problems memory grew no faster."""
 ONLINE = ["stages=[critic,grpo]", "online=refresh", "online.lessons.steps=4", "budget.critic.steps=150", FEWER]
 FEW_SHAPES = {"ONEDNN_PRIMITIVE_CACHE_CAPACITY": "16"}
-"""A batch has as many tokens, and a critic scores as many states, as completions happen to have: for each number a
-kernel is compiled, and 1,024 are kept: filling them takes hundreds of steps and would hide what is never given back."""
+"""The numbers of tokens in a batch and of states that a critic scores vary. A kernel is compiled for each number, and
+1,024 are kept. Filling this cache takes hundreds of steps and would hide a leak."""
 
 
 @pytest.mark.slow
@@ -38,7 +38,7 @@ kernel is compiled, and 1,024 are kept: filling them takes hundreds of steps and
         ("llama_critic_calibrated", ONLINE),
     ],
 )
-def test_a_step_leaves_nothing_behind(
+def test_memory_growth_per_step_stays_below_limit(
     experiment: str,
     changed: list[str],
     tmp_path: Path,
@@ -53,18 +53,18 @@ def test_a_step_leaves_nothing_behind(
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    megabytes = in_use(tmp_path)
+    megabytes = memory_by_step(tmp_path)
     assert len(megabytes) >= STEPS
     record_property("megabytes_a_step", round(slope(megabytes[WARM_UP:]), 3))
     assert slope(megabytes[WARM_UP:]) < MOST
 
 
-def in_use(outputs: Path) -> list[float]:
-    """What was resident after each step."""
+def memory_by_step(outputs: Path) -> list[float]:
+    """Resident memory after each step."""
     (folder,) = outputs.glob("stages/grpo/*")
     return [metric.value for metric in read_metrics(folder) if metric.name == "train/throughput/memory_megabytes"]
 
 
 def slope(values: list[float]) -> float:
-    """Of the straight line through the values, per step."""
+    """Slope per step of the straight line through the values."""
     return float(np.polyfit(np.arange(len(values)), values, 1)[0])

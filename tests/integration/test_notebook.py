@@ -1,4 +1,4 @@
-"""The notebook of the documentation, executed as a reader would, and what its cells must have said."""
+"""Executes the notebook of the documentation as a reader would, and checks the output of its cells."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ def text_of(cell: Any) -> str:
 
 
 @pytest.mark.whole
-def test_the_story_runs_from_its_first_cell_to_its_last() -> None:
+def test_story_notebook_runs_and_prints_expected_output() -> None:
     notebook = nbformat.read(DOCS / "story.ipynb", as_version=4)
     where = {"metadata": {"path": str(DOCS)}}
     NotebookClient(notebook, timeout=600, kernel_name="python3", resources=where).execute()
-    said = [text_of(cell) for cell in notebook.cells if cell.cell_type == "code"]
+    texts = [text_of(cell) for cell in notebook.cells if cell.cell_type == "code"]
     outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
     shown = [output for output in outputs if "image/png" in output.get("data", {})]
-    assert len(said) == CELLS
+    assert len(texts) == CELLS
     assert len(shown) == 3, "what the critic says, the heat-map, the study"
-    assert "illegal" in said[2]
-    assert "first moves:" in said[3]
-    assert "oracle/auroc_depth1" in said[4]
-    assert said[7].count("done") == 3
-    assert all(arm in said[8] for arm in ("llama_baseline", "llama_critic", "llama_oracle"))
+    assert "illegal" in texts[2]
+    assert "first moves:" in texts[3]
+    assert "oracle/auroc_depth1" in texts[4]
+    assert texts[7].count("done") == 3
+    assert all(arm in texts[8] for arm in ("llama_baseline", "llama_critic", "llama_oracle"))

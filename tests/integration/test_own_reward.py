@@ -1,4 +1,4 @@
-"""A reward of one's own in a whole run: a few failures are left out of the step, too many end it with a sentence."""
+"""A user's reward in a whole run: a step leaves out a few failures, too many end the run with a message."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def run(folder: Path, function: str, *overrides: str) -> subprocess.CompletedPro
 
 
 def start(folder: Path, *overrides: str, by: Sequence[str] = ()) -> subprocess.CompletedProcess[str]:
-    """``by`` starts the ranks, as a cluster does."""
+    """``by`` starts the ranks, as on a cluster."""
     (folder / "my_rewards.py").write_text(MODULE)
     return subprocess.run(
         [sys.executable, "-m", *by, "experiments.run", *SMALL, *overrides],
@@ -68,7 +68,7 @@ def start(folder: Path, *overrides: str, by: Sequence[str] = ()) -> subprocess.C
     )
 
 
-def test_calls_that_end_their_process_are_left_out_and_the_run_goes_on(tmp_path: Path) -> None:
+def test_reward_calls_that_end_their_process_are_skipped(tmp_path: Path) -> None:
     done = run(tmp_path, "every_third_call_ends_its_process", "reward.workers=1", "reward.max_failures=0.5")
     assert done.returncode == 0, done.stderr
     (folder,) = (tmp_path / "outputs" / "stages" / "grpo").iterdir()
@@ -78,7 +78,7 @@ def test_calls_that_end_their_process_are_left_out_and_the_run_goes_on(tmp_path:
 
 
 @pytest.mark.parametrize("limit", [0.2, 1.0], ids=["ends the run with one sentence", "is left out"])
-def test_a_reward_that_always_raises_its_token_tells_nobody(tmp_path: Path, limit: float) -> None:
+def test_token_in_exception_of_reward_function_is_masked(tmp_path: Path, limit: float) -> None:
     done = run(tmp_path, "raises_its_token", f"reward.max_failures={limit}")
     assert done.returncode == (1 if limit < 1 else 0), done.stderr
     cause = "ConnectionError: 401 for https://judge.example?token=***"
@@ -87,27 +87,27 @@ def test_a_reward_that_always_raises_its_token_tells_nobody(tmp_path: Path, limi
     sentence = f"the reward failed on 8 of 8 rollouts (100%), {allowed}; the first: error, {cause}"
     assert (sentence in done.stderr) == (limit < 1)
     assert limit == 1 or "Traceback" not in done.stderr
-    assert_untold(tmp_path, done)
+    assert_token_not_written(tmp_path, done)
 
 
-def test_nor_does_a_whole_reward_that_ends_the_run_with_a_traceback(tmp_path: Path) -> None:
+def test_token_in_traceback_of_reward_class_is_masked(tmp_path: Path) -> None:
     done = start(tmp_path, "reward=verifier", "reward._target_=my_rewards.Judge")
     assert done.returncode == 1
     assert "401 for https://judge.example?token=***" in done.stderr
-    assert_untold(tmp_path, done)
+    assert_token_not_written(tmp_path, done)
 
 
-@pytest.mark.parametrize(("by", "said"), [(TORCHRUN, "rank 1: the verifier"), ((), "rank 1 failed first")])
-def test_what_one_rank_alone_ends_for_is_said_whoever_started_it(tmp_path: Path, by: Sequence[str], said: str) -> None:
+@pytest.mark.parametrize(("by", "message"), [(TORCHRUN, "rank 1: the verifier"), ((), "rank 1 failed first")])
+def test_failure_of_one_rank_is_reported_with_each_launcher(tmp_path: Path, by: Sequence[str], message: str) -> None:
     refuses = ["reward=verifier", "reward._target_=my_rewards.OneJudgeIsBroken", "trainer=ddp", "trainer.devices=2"]
     done = start(tmp_path, *refuses, by=by)
     assert done.returncode == 1
-    assert said in done.stderr
+    assert message in done.stderr
     assert done.stderr.count("the verifier failed on 5 of the last 20 answers") == 1
 
 
-def assert_untold(folder: Path, done: subprocess.CompletedProcess[str]) -> None:
-    """Neither in what was said nor in any file."""
+def assert_token_not_written(folder: Path, done: subprocess.CompletedProcess[str]) -> None:
+    """The token is neither in the output nor in any file."""
     assert TOKEN not in done.stdout + done.stderr
     files = [path for path in folder.rglob("*") if path.is_file()]
     assert {"my_rewards.py", "begun.json", "metrics.jsonl"} <= {path.name for path in files}

@@ -1,4 +1,4 @@
-"""The wheel and the source distribution: they build, hold what is needed and no more, and run outside of a clone."""
+"""The wheel and the source distribution build, contain exactly the needed files, and run outside of a clone."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ DATA = (
     "experiments/config/*.yaml",
     "*/py.typed",
 )
-"""Files that are no code."""
+"""Files that are not code."""
 
 COMMAND = "contrastive-reasoning"
 Installed = Callable[..., subprocess.CompletedProcess[str]]
 
 
 def build(source: Path, kind: str, to: Path) -> Path:
-    """A ``wheel`` or an ``sdist`` by what pyproject.toml names as build backend, in its folder as build tools do."""
+    """Build a ``wheel`` or an ``sdist`` with the build backend of pyproject.toml, in its folder as build tools do."""
     to.mkdir(exist_ok=True)
     command = [sys.executable, "-c", BUILD.format(kind), str(to)]
     done = subprocess.run(command, cwd=source, capture_output=True, text=True)
@@ -44,7 +44,7 @@ def build(source: Path, kind: str, to: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def sdist(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Built from a copy, with folders beside the packages that must not come along."""
+    """Built from a copy with folders beside the packages that must not be included."""
     clone = tmp_path_factory.mktemp("clone")
     leave = shutil.ignore_patterns("__pycache__", "*.egg-info")
     for package in (*PACKAGES, "tests/unit/losses", "docs/hooks"):
@@ -68,7 +68,7 @@ def wheel(sdist: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Installed:
-    """A command run in an empty folder, where the wheel is installed; the dependencies are this environment's."""
+    """Runs a command in an empty folder with the wheel installed. The dependencies are those of this environment."""
     target, elsewhere = tmp_path_factory.mktemp("target"), tmp_path_factory.mktemp("elsewhere")
     pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check", "install", "--no-index", "--no-deps"]
     subprocess.run([*pip, "--no-compile", "--target", str(target), str(wheel)], check=True)
@@ -83,7 +83,7 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Installe
     return run
 
 
-def test_the_wheel_holds_the_code_and_the_data_of_the_packages_and_nothing_else(wheel: Path) -> None:
+def test_wheel_contains_exactly_code_and_data_of_packages(wheel: Path) -> None:
     code = {str(path.relative_to(ROOT)) for package in PACKAGES for path in (ROOT / package).rglob("*.py")}
     data = {str(path.relative_to(ROOT)) for pattern in DATA for path in ROOT.glob(pattern) if path.is_file()}
     assert {path.split("/")[0] for path in data} == {*PACKAGES}
@@ -96,7 +96,7 @@ def test_the_wheel_holds_the_code_and_the_data_of_the_packages_and_nothing_else(
     assert "License-File: LICENSE" in metadata
 
 
-def test_commands_are_answered_outside_of_a_clone(installed: Installed) -> None:
+def test_installed_commands_work_outside_of_a_clone(installed: Installed) -> None:
     listed = installed(COMMAND, "list")
     assert (listed.returncode, listed.stderr) == (0, "")
     assert listed.stdout.startswith("Experiments: contrastive-reasoning exp NAME\n")
@@ -111,7 +111,7 @@ def test_commands_are_answered_outside_of_a_clone(installed: Installed) -> None:
     planned = installed(COMMAND, "plan", "grpo_gsm8k", "scale=paper", "gpus=8")
     assert (planned.returncode, planned.stderr) == (0, "")
     assert "GiB" in planned.stdout
-    # what is to be typed next can be: no target of make, and no folder to install from
+    # suggested commands must work here: no target of make, and no folder to install from
     if find_spec("ray") is None:
         extra = installed(COMMAND, "exp", "llama_critic", "hydra/launcher=ray")
         assert extra.stderr == "hydra/launcher=ray is not installed: pip install 'contrastive-reasoning[ray]'\n"
@@ -128,13 +128,13 @@ def another_project(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_packages_of_another_project_are_not_taken_for_ours(installed: Installed, another_project: Path) -> None:
+def test_command_ignores_packages_of_same_name_in_another_project(installed: Installed, another_project: Path) -> None:
     planned = installed(COMMAND, "plan", "grpo_gsm8k", "scale=paper", where=another_project)
     assert (planned.returncode, planned.stderr) == (0, "")
 
 
 @pytest.mark.slow
-def test_an_experiment_with_ones_own_code_runs_in_the_folder_of_another_project_and_leaves_its_results_there(
+def test_experiment_with_own_reward_writes_results_to_folder_of_other_project(
     installed: Installed, another_project: Path
 ) -> None:
     (another_project / "my_rewards.py").write_text(

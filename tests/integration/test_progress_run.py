@@ -1,4 +1,4 @@
-"""What a run says of how far it is: in lines of JSON, quietly, and on several ranks."""
+"""Progress output of a run: lines of JSON, quiet, and on several ranks."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ SMALL = [
     "logger.mirror=false",
 ]
 EVERY_LINE = ["progress=json", "progress.seconds_between_lines=0"]
-pytestmark = pytest.mark.slow  # what is shown of a phase has tests of its own
+pytestmark = pytest.mark.slow  # unit tests cover the display of a phase
 KEYS = {"stage", "phase", "step", "steps", "unit", "seconds_gone", "seconds_left", "rate"}
 
 
 def run(output: Path, *overrides: str) -> str:
-    """One experiment by the command line; what it said."""
+    """Run one experiment by the command line; its output."""
     done = subprocess.run(
         [sys.executable, "-m", "experiments.run", *overrides, f"output_dir={output}"],
         env={**os.environ, "OMP_NUM_THREADS": "1"},
@@ -40,13 +40,13 @@ def run(output: Path, *overrides: str) -> str:
     return done.stdout
 
 
-def objects(said: str) -> list[dict[str, Any]]:
-    """The lines of JSON, which are those that begin with a brace, read strictly."""
+def objects(output: str) -> list[dict[str, Any]]:
+    """The lines of JSON, which begin with a brace, parsed strictly."""
 
-    def refuse(constant: str) -> None:
+    def reject(constant: str) -> None:
         raise AssertionError(f"{constant} is not JSON")
 
-    return [json.loads(line, parse_constant=refuse) for line in said.splitlines() if line.startswith("{")]
+    return [json.loads(line, parse_constant=reject) for line in output.splitlines() if line.startswith("{")]
 
 
 def own_steps(found: list[dict[str, Any]], stage: str) -> list[dict[str, Any]]:
@@ -60,38 +60,40 @@ def outputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def told(outputs: Path) -> list[dict[str, Any]]:
-    """What a whole run said in JSON."""
+def progress_lines(outputs: Path) -> list[dict[str, Any]]:
+    """The JSON lines of a whole run."""
     return objects(run(outputs, *SMALL, *EVERY_LINE))
 
 
 def summary(outputs: Path) -> dict[str, dict[str, float]]:
-    """The newest run's."""
+    """The metrics of the newest run."""
     return json.loads(max(outputs.glob("runs/*/*/summary.json")).read_text())["metrics"]
 
 
-def test_every_stage_and_its_validations_tell_steps_rate_and_time_left(told: list[dict[str, Any]]) -> None:
-    assert all(line.keys() >= KEYS for line in told)
-    assert list(dict.fromkeys(line["stage"] for line in told)) == list(STAGES)
+def test_every_stage_reports_steps_rate_and_time_left(progress_lines: list[dict[str, Any]]) -> None:
+    assert all(line.keys() >= KEYS for line in progress_lines)
+    assert list(dict.fromkeys(line["stage"] for line in progress_lines)) == list(STAGES)
     for stage in STAGES:
-        lines = own_steps(told, stage)
+        lines = own_steps(progress_lines, stage)
         assert all(before["step"] <= after["step"] for before, after in pairwise(lines))
         last = lines[-1]
         assert last["step"] == last["steps"] > 0, stage
         assert last["seconds_left"] == 0
         assert last["rate"] > 0
-    validations = [line for line in told if line["phase"] == "validating"]
+    validations = [line for line in progress_lines if line["phase"] == "validating"]
     assert {line["stage"] for line in validations} == {"warm_start", "critic", "grpo"}
 
 
-def test_grpo_tells_success_and_the_whole_reward(told: list[dict[str, Any]], outputs: Path) -> None:
-    last, logged = own_steps(told, "grpo")[-1], summary(outputs)["grpo"]
+def test_grpo_reports_success_and_whole_reward(progress_lines: list[dict[str, Any]], outputs: Path) -> None:
+    last, logged = own_steps(progress_lines, "grpo")[-1], summary(outputs)["grpo"]
     for name in ("train/reward/verifier", "train/reward/outcome", "val/verifier/accuracy"):
         assert last[name] == pytest.approx(logged[name]), name
 
 
-def test_evaluation_counts_problems_and_ends_with_what_is_logged(told: list[dict[str, Any]], outputs: Path) -> None:
-    lines, logged = own_steps(told, "evaluate"), summary(outputs)["evaluate"]
+def test_evaluation_counts_problems_and_ends_with_logged_metrics(
+    progress_lines: list[dict[str, Any]], outputs: Path
+) -> None:
+    lines, logged = own_steps(progress_lines, "evaluate"), summary(outputs)["evaluate"]
     assert {(line["unit"], line["steps"]) for line in lines} == {("problems", 8)}, "four, before training and after"
     assert {line["step"] for line in lines} >= set(range(1, 9))
     halves = ("start", 4), ("test", 8)
@@ -102,20 +104,20 @@ def test_evaluation_counts_problems_and_ends_with_what_is_logged(told: list[dict
             assert last[name] == pytest.approx(logged[name]), name
 
 
-def test_quiet_says_only_that_stages_begin_and_end_and_runs_none_anew(
-    told: list[dict[str, Any]], outputs: Path
+def test_quiet_prints_only_start_and_end_of_stages_and_reuses_them(
+    progress_lines: list[dict[str, Any]], outputs: Path
 ) -> None:
-    said = run(outputs, *SMALL, "progress=quiet", "objective.kl_weight=0.25").splitlines()
+    output = run(outputs, *SMALL, "progress=quiet", "objective.kl_weight=0.25").splitlines()
     for stage in STAGES[:2]:
-        assert any(line.startswith(f"{stage}: reusing ") for line in said), "how it is shown is no part of a stage"
+        assert any(line.startswith(f"{stage}: reusing ") for line in output), "how it is shown is no part of a stage"
     for stage in STAGES[2:]:
-        assert any(line.startswith(f"{stage}: running in ") for line in said)
-        assert any(line.startswith(f"{stage}: done after 0:") for line in said)
+        assert any(line.startswith(f"{stage}: running in ") for line in output)
+        assert any(line.startswith(f"{stage}: done after 0:") for line in output)
     for word in (" gone", " left", "steps/s", "problems/s", "{"):
-        assert not any(word in line for line in said), word
+        assert not any(word in line for line in output), word
 
 
-def test_the_search_for_the_critics_data_tells_its_rate(tmp_path: Path) -> None:
+def test_search_for_critic_data_reports_its_rate(tmp_path: Path) -> None:
     found = objects(run(tmp_path, "experiment=critic_numeric_v2", "debug=fast", "logger.mirror=false", *EVERY_LINE))
     searching = [line for line in found if line["phase"] == "searching"]
     assert [line["step"] for line in searching] == sorted({line["step"] for line in searching})
@@ -124,7 +126,7 @@ def test_the_search_for_the_critics_data_tells_its_rate(tmp_path: Path) -> None:
     assert all(line["rate"] > 0 for line in searching)
 
 
-def test_of_several_ranks_the_first_counts_for_all(tmp_path: Path) -> None:
+def test_first_rank_reports_progress_of_all_ranks(tmp_path: Path) -> None:
     only = ["experiment=llama_baseline", "debug=fast", "stages=[evaluate]", "logger.mirror=false", "trainer=ddp"]
     lines = own_steps(objects(run(tmp_path, *only, *EVERY_LINE)), "evaluate")
     steps = [line["step"] for line in lines]

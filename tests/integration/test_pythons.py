@@ -1,4 +1,4 @@
-"""The newest declared Python beside our own: the package installs with the constraints, and an experiment runs."""
+"""The newest declared Python other than ours: the package installs with the constraints, and an experiment runs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ CONSTRAINTS = ROOT / "constraints.txt"
 
 
 def interpreter(version: str) -> str | None:
-    """One of this version that starts; where pyenv keeps several, its link for one that is not chosen does not."""
+    """An interpreter of this version that starts. With pyenv, the link of a version that is not selected does not."""
     kept = sorted(Path.home().glob(f".pyenv/versions/{version}.*/bin/python"))
     for found in [shutil.which(f"python{version}"), *map(str, kept)]:
         if found and subprocess.run([found, "--version"], capture_output=True, check=False).returncode == 0:
@@ -32,13 +32,13 @@ def interpreter(version: str) -> str | None:
     return None
 
 
-def test_this_python_is_a_declared_one() -> None:
+def test_current_python_is_declared() -> None:
     assert OURS in DECLARED
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("version", [version for version in DECLARED if version != OURS][-1:])
-def test_an_experiment_runs_on_it(version: str, tmp_path: Path) -> None:
+def test_experiment_runs_on_newest_other_declared_python(version: str, tmp_path: Path) -> None:
     python = interpreter(version)
     if python is None:
         pytest.skip(f"there is no python{version} on this machine")
@@ -55,15 +55,15 @@ def test_an_experiment_runs_on_it(version: str, tmp_path: Path) -> None:
     done = pip(own / "bin" / "python", "--constraint", str(CONSTRAINTS), torch[0], str(source))
     assert done.returncode == 0, done.stderr
 
-    def say(*words: str) -> subprocess.CompletedProcess[str]:
+    def run_command(*words: str) -> subprocess.CompletedProcess[str]:
         command = [str(own / "bin" / "contrastive-reasoning"), *words]
         return subprocess.run(command, cwd=empty, env=environment, capture_output=True, text=True, check=False)
 
     environment = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "VIRTUAL_ENV")}
-    ran = say("exp", "llama_critic", "debug=fast")
+    ran = run_command("exp", "llama_critic", "debug=fast")
     assert ran.returncode == 0, ran.stderr
     (record,) = empty.glob("outputs/runs/*/*/summary.json")
     assert json.loads(record.read_text())["metrics"].keys() >= {"warm_start", "critic", "grpo", "evaluate"}
-    typo = say("exp", "llama_critic", "reward.wieght=1")
+    typo = run_command("exp", "llama_critic", "reward.wieght=1")
     assert typo.returncode == 2
     assert "did you mean 'reward.weight'" in typo.stderr

@@ -1,4 +1,4 @@
-"""The command line on several ranks: every stage, a policy that anybody can load, sweeps, and torchrun."""
+"""The command line on several ranks: every stage, a policy that transformers loads, sweeps, and torchrun."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def numbers(folder: Path) -> dict[tuple[str, int], float]:
 
 @pytest.fixture(scope="module")
 def one(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """What one process makes of every stage."""
+    """The stage folders of a run by one process."""
     output = tmp_path_factory.mktemp("one")
     run(*SMALL, *EXACT, f"output_dir={output}")
     return stages(output)
@@ -66,9 +66,7 @@ def one(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 @pytest.mark.parametrize(
     "shards", [["trainer=zero2"], ["trainer=zero3", "trainer.strategy.whole_elements=0"]], ids=["zero2", "zero3"]
 )
-def test_every_stage_in_shards_is_what_one_process_makes(
-    shards: list[str], one: dict[str, Path], tmp_path: Path
-) -> None:
+def test_every_stage_in_shards_matches_one_process(shards: list[str], one: dict[str, Path], tmp_path: Path) -> None:
     done = run(*SMALL, *EXACT, *shards, f"output_dir={tmp_path}")
     assert done.stdout.count("grpo: running in") == 1, "rank 0 alone speaks"
     two = stages(tmp_path)
@@ -86,7 +84,7 @@ def test_every_stage_in_shards_is_what_one_process_makes(
 
 
 @pytest.mark.whole
-def test_adapters_that_learned_in_shards_are_folded_into_the_policy_of_one_process(tmp_path: Path) -> None:
+def test_adapters_trained_in_shards_merge_to_policy_of_one_process(tmp_path: Path) -> None:
     adapters = f"policy.lora={{_target_:{LoRA.__module__}.LoRA,rank:4,alpha:8.0,dropout:0.0,target_modules:all-linear}}"
     small = [*SMALL, *EXACT, adapters, "stages=[warm_start]"]
     run(*small, f"output_dir={tmp_path / 'one'}")
@@ -100,13 +98,14 @@ def test_adapters_that_learned_in_shards_are_folded_into_the_policy_of_one_proce
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("typed", "launcher"), [("sweep=seeds", "basic"), ("-m", "submitit_local")])
-def test_each_job_of_a_sweep_starts_its_own_ranks(typed: str, launcher: str, tmp_path: Path) -> None:
-    """One after the other, or as a cluster's jobs: submitit's local executor takes what its SLURM executor does. A
-    preset says of whatever names it that it is a sweep: the ranks of its jobs must not be taken for one.
+@pytest.mark.parametrize(("argument", "launcher"), [("sweep=seeds", "basic"), ("-m", "submitit_local")])
+def test_each_job_of_a_sweep_starts_its_own_ranks(argument: str, launcher: str, tmp_path: Path) -> None:
+    """Jobs run one after the other, or as on a cluster: submitit's local executor takes what its SLURM executor does.
+
+    A preset makes every command that names it a sweep. The ranks of its jobs must not start another one.
     """
     where = [f"output_dir={tmp_path}", f"hydra/launcher={launcher}"]
-    run(typed, *ONLY_EVALUATED, "seed=0,1", "trainer=ddp", *where)
+    run(argument, *ONLY_EVALUATED, "seed=0,1", "trainer=ddp", *where)
     (sweep,) = tmp_path.glob("sweeps/*")
     records = sorted(tmp_path.glob("runs/*/*/summary.json"))
     assert len(records) == 2, "no job started the sweep again"
@@ -122,7 +121,7 @@ CLIPO += ["budget.grpo.problems=8", "budget.grpo.steps=3", "budget.grpo.max_comp
 
 @pytest.fixture(scope="module")
 def alone(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """What one process makes of GRPO with CLIPO."""
+    """The stage folders of GRPO with CLIPO by one process."""
     output = tmp_path_factory.mktemp("alone")
     run(*CLIPO, f"output_dir={output}")
     return stages(output)
@@ -130,13 +129,17 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("trainer", ["ddp", "zero2"])
-def test_torchrun_on_two_nodes_of_two_devices(trainer: str, alone: dict[str, Path], tmp_path: Path) -> None:
-    """Two agents on this machine, as a cluster starts one on each node: four ranks learn what one process does."""
+def test_torchrun_on_two_nodes_of_two_devices_matches_one_process(
+    trainer: str, alone: dict[str, Path], tmp_path: Path
+) -> None:
+    """Two agents on this machine, like one on each node of a cluster. Four ranks give the result of one process."""
     command = [sys.executable, "-m", "torch.distributed.run", "--nnodes=2", "--nproc-per-node=2"]
     meeting = [f"--rdzv-endpoint=127.0.0.1:{free_port()}", "--rdzv-backend=c10d", "--rdzv-id=test"]
-    asked = [*CLIPO, f"trainer={trainer}", "trainer.devices=2", "trainer.num_nodes=2", f"output_dir={tmp_path}"]
+    arguments = [*CLIPO, f"trainer={trainer}", "trainer.devices=2", "trainer.num_nodes=2", f"output_dir={tmp_path}"]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    nodes = [subprocess.Popen([*command, *meeting, "-m", "experiments.run", *asked], env=environment) for _ in range(2)]
+    nodes = [
+        subprocess.Popen([*command, *meeting, "-m", "experiments.run", *arguments], env=environment) for _ in range(2)
+    ]
     assert [node.wait(timeout=300) for node in nodes] == [0, 0]
     four = stages(tmp_path)
     policies = [load_file(folder["grpo"] / "policy" / "model.safetensors") for folder in (alone, four)]
@@ -151,17 +154,17 @@ def test_torchrun_on_two_nodes_of_two_devices(trainer: str, alone: dict[str, Pat
     assert min(map(abs, paid[-3:])) > 0, "some groups had correct completions to compare"
 
 
-def test_the_batch_script_asks_for_what_it_runs() -> None:
-    """Its shell is sound, and its command composes to as many ranks as the job has devices."""
+def test_batch_script_requests_resources_of_its_command() -> None:
+    """The script is valid shell, and its command composes to one rank for each device of the job."""
     script = (ROOT / "docs" / "train.sbatch").read_text()
     subprocess.run(["bash", "-n", ROOT / "docs" / "train.sbatch"], check=True)
-    asked = dict(re.findall(r"^#SBATCH --([a-z-]+)=(\d+)$", script, flags=re.MULTILINE))
+    requested = dict(re.findall(r"^#SBATCH --([a-z-]+)=(\d+)$", script, flags=re.MULTILINE))
     overrides = re.findall(r"^ +((?:experiment|scale|trainer[\w.]*)=\S+?)(?: [\\&])?$", script, flags=re.MULTILINE)
-    assert asked["ntasks-per-node"] == "1", "torchrun starts the ranks of a node"
+    assert requested["ntasks-per-node"] == "1", "torchrun starts the ranks of a node"
     with initialize_config_module("conf", version_base="1.3"):
-        config = compose("config", [value.replace('"$SLURM_NNODES"', asked["nodes"]) for value in overrides])
-    assert config.trainer.num_nodes == int(asked["nodes"])
-    assert config.trainer.devices == int(asked["gpus-per-node"])
+        config = compose("config", [value.replace('"$SLURM_NNODES"', requested["nodes"]) for value in overrides])
+    assert config.trainer.num_nodes == int(requested["nodes"])
+    assert config.trainer.devices == int(requested["gpus-per-node"])
     assert config.budget.grpo.problems % (config.trainer.devices * config.trainer.num_nodes) == 0
     assert re.search(r"^#SBATCH --signal=B:USR1@\d+$", script, flags=re.MULTILINE), "which the script listens for"
-    assert f"--nproc-per-node={asked['gpus-per-node']}" in script
+    assert f"--nproc-per-node={requested['gpus-per-node']}" in script

@@ -1,4 +1,4 @@
-"""The whole path in small: every stage, reuse, a resumed stage, a sweep, and what MLflow shows of it."""
+"""The whole pipeline in small: every stage, reuse, a resumed stage, a sweep, and its runs in MLflow."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def composed(output: Path, *overrides: str) -> DictConfig:
 
 
 def run(output: Path, *overrides: str) -> Path:
-    """One experiment in this process, its folder."""
+    """Run one experiment in this process; its folder."""
     return run_experiment(composed(output, *overrides))
 
 
@@ -50,7 +50,7 @@ def first(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return run(tmp_path_factory.mktemp("outputs"))
 
 
-def test_every_stage_runs_and_leaves_its_result(first: Path) -> None:
+def test_every_stage_runs_and_writes_its_result(first: Path) -> None:
     stages = entries(first)
     assert tuple(stages) == STAGES
     for name, entry in stages.items():
@@ -79,11 +79,11 @@ def test_curves_begin_before_the_first_update(first: Path, stage: str, metric: s
 
 NOT_OF_THIS_METHOD = {"train/reward/oracle", "train/reward/clipo", "train/clipo/", "val/probe/accuracy_starts_shuffled"}
 NOT_IN_SO_FEW_STEPS = {"train/steps/auroc", "train/steps/auroc_siblings"}
-"""Without a correct and an incorrect rollout there is nothing to tell apart."""
+"""Metrics that need a correct and an incorrect rollout."""
 
 
-def test_each_training_stage_ends_with_a_picture_of_numbers_that_it_logs(first: Path) -> None:
-    """A panel leaves out what is not logged, so a name that nobody logs would never be missed."""
+def test_curves_figure_of_each_training_stage_uses_only_logged_metrics(first: Path) -> None:
+    """A panel leaves out metrics that are not logged, so a wrong name would not be noticed."""
     callbacks: Any = OmegaConf.load(Path(conf.__path__[0]) / "callbacks" / "default.yaml")
     for name, entry in entries(first).items():
         if name == "evaluate":
@@ -94,16 +94,16 @@ def test_each_training_stage_ends_with_a_picture_of_numbers_that_it_logs(first: 
         assert drawn - never <= set(last_values(Path(entry["folder"]))), name
 
 
-def test_a_second_run_reuses_everything(first: Path) -> None:
-    """What another reward shares with it and what not is seen in the sweep below."""
+def test_second_run_reuses_every_stage(first: Path) -> None:
+    """The sweep below checks which stages a run with other settings reuses."""
     assert all(entry["reused"] for entry in entries(run(first.parents[2])).values())
 
 
 @pytest.mark.whole
-def test_a_stopped_stage_goes_on_to_the_same_weights(
+def test_interrupted_grpo_stage_resumes_to_same_weights(
     first: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Ctrl-C in the second step of GRPO, in outputs that share the first experiment's earlier stages."""
+    """Ctrl-C comes in the second step of GRPO. The earlier stages are copied from the first experiment."""
     outputs = tmp_path / "outputs"
     for stage in ("warm_start", "critic"):
         shutil.copytree(first.parents[2] / "stages" / stage, outputs / "stages" / stage)
@@ -124,8 +124,8 @@ def test_a_stopped_stage_goes_on_to_the_same_weights(
 
 
 @pytest.mark.whole
-def test_what_watches_changes_nothing(first: Path, tmp_path: Path) -> None:
-    """Without any of the configuration's callbacks: the same weights, and the same of every number that is left."""
+def test_run_without_callbacks_has_same_weights_and_metrics(first: Path, tmp_path: Path) -> None:
+    """Without the configuration's callbacks, the weights and all metrics that remain are the same."""
     config = composed(tmp_path / "outputs")
     for stage in config.callbacks:
         config.callbacks[stage] = {}
@@ -162,11 +162,11 @@ class Leak(Callback):
         print("printed", os.environ["HF_TOKEN"])
         warnings.warn("warned of " + os.environ["HF_TOKEN"])
 """
-"""A part that says its token, in the process of a job."""
+"""A callback that prints its token, in the process of a job."""
 
 
 class Sweep(NamedTuple):
-    """What a sweep left, and what it said."""
+    """The database, the folders and the output of a sweep."""
 
     database: str
     folders: list[Path]
@@ -175,7 +175,7 @@ class Sweep(NamedTuple):
 
 @pytest.fixture(scope="module")
 def sweep(first: Path, tmp_path_factory: pytest.TempPathFactory) -> Sweep:
-    """2 × 1 through the command line; the warm start and the critic come from the finished experiment."""
+    """2 × 1 jobs by the command line. The warm start and the critic come from the finished experiment."""
     tracked, own = tmp_path_factory.mktemp("mlruns"), tmp_path_factory.mktemp("own")
     (own / "leaky.py").write_text(LEAK)
     database = f"sqlite:///{tracked / 'mlflow.db'}"
@@ -190,7 +190,7 @@ def sweep(first: Path, tmp_path_factory: pytest.TempPathFactory) -> Sweep:
 
 
 @pytest.mark.whole
-def test_another_reward_shares_what_it_can_with_the_first_experiment(first: Path, sweep: Sweep) -> None:
+def test_sweep_jobs_reuse_warm_start_and_critic_of_first_experiment(first: Path, sweep: Sweep) -> None:
     jobs = [entries(folder) for folder in first.parent.iterdir() if (folder / "sweep.json").exists()]
     assert len(jobs) == 2
     for job in jobs:
@@ -202,7 +202,7 @@ def test_another_reward_shares_what_it_can_with_the_first_experiment(first: Path
 
 
 @pytest.mark.whole
-def test_a_sweep_is_one_parent_with_its_jobs_as_children(sweep: Sweep) -> None:
+def test_sweep_in_mlflow_is_one_parent_with_its_jobs_as_children(sweep: Sweep) -> None:
     client = MlflowClient(tracking_uri=sweep.database)
     experiment = client.get_experiment_by_name("llama_critic")
     assert experiment is not None
@@ -216,8 +216,8 @@ def test_a_sweep_is_one_parent_with_its_jobs_as_children(sweep: Sweep) -> None:
 
 
 @pytest.mark.whole
-def test_a_run_of_the_sweep_can_be_read_and_made_again_from_mlflow_alone(sweep: Sweep, tmp_path: Path) -> None:
-    """Its tags, software, data, machine, pictures, pages, tables, and the policy it made."""
+def test_mlflow_has_all_metadata_and_artifacts_of_a_sweep_run(sweep: Sweep, tmp_path: Path) -> None:
+    """Its tags, software, data, system metrics, figures, pages, tables, and its policy."""
     client = MlflowClient(tracking_uri=sweep.database)
     experiment = client.get_experiment_by_name("llama_critic")
     assert experiment is not None
@@ -244,8 +244,8 @@ def files_of(client: MlflowClient, run: Run, folder: str | None = None) -> set[s
 
 
 @pytest.mark.whole
-def test_a_run_leaves_no_secret_of_its_environment_anywhere(sweep: Sweep) -> None:
-    """Not in its folders, in MLflow's database and artifacts, or on the terminal."""
+def test_sweep_writes_no_secret_of_its_environment(sweep: Sweep) -> None:
+    """There is none in its folders, in MLflow's database and artifacts, or in its output."""
     files = [path for folder in sweep.folders for path in folder.rglob("*") if path.is_file()]
     assert {"config.yaml", "mirror.json", "mirror.log", "mlflow.db", "multirun.yaml"} <= {path.name for path in files}
     assert holding("llama_critic", files), "what is there is found"
@@ -261,7 +261,7 @@ def holding(text: str, files: list[Path]) -> list[Path]:
 
 
 @pytest.mark.parametrize("key", ["policy.pretrained", "hydra.sweep.dir"])
-def test_a_secret_among_the_overrides_is_refused_before_anything_is_written(tmp_path: Path, key: str) -> None:
+def test_secret_in_overrides_is_rejected_before_any_file_is_written(tmp_path: Path, key: str) -> None:
     command = [sys.executable, "-m", "experiments.run", *SMALL, f"output_dir={tmp_path}", f"{key}=${{oc.env:HF_TOKEN}}"]
     done = subprocess.run(command, env=os.environ | SECRETS, capture_output=True, text=True, check=False)
     assert done.returncode == 2

@@ -1,4 +1,4 @@
-"""A study of two arms through the command line: stopped, gone on with, and where a job or a start fails."""
+"""A study of two arms by the command line: stopped, resumed, and with a job or a warm start that fails."""
 
 from __future__ import annotations
 
@@ -34,17 +34,17 @@ LONGEST = 900.0
 pytestmark = pytest.mark.slow
 
 
-def start(folder: Path, *wishes: str) -> subprocess.Popen[str]:
+def start(folder: Path, *options: str) -> subprocess.Popen[str]:
     environment = {**os.environ, "MLFLOW_TRACKING_URI": f"sqlite:///{folder / 'mlflow.db'}"}
     environment["PYTHONPATH"] = str(Path(__file__).resolve().parents[2])
-    command = [sys.executable, "-m", "experiments.study", str(folder / "tiny.yaml"), *wishes]
+    command = [sys.executable, "-m", "experiments.study", str(folder / "tiny.yaml"), *options]
     return subprocess.Popen(
         command, env=environment, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )
 
 
 def wait_for_a_checkpoint(study: subprocess.Popen[str], outputs: Path) -> None:
-    """Until a job is within its GRPO stage."""
+    """Wait until a job is within its GRPO stage."""
     deadline = time.monotonic() + LONGEST
     while not list(outputs.glob("stages/grpo/*/checkpoints/*.ckpt.seal")):
         assert study.poll() is None, study.communicate()[0]
@@ -52,22 +52,22 @@ def wait_for_a_checkpoint(study: subprocess.Popen[str], outputs: Path) -> None:
         time.sleep(0.1)
 
 
-def test_a_stopped_study_goes_on_and_ends_with_what_it_has(tmp_path: Path) -> None:
+def test_stopped_study_resumes_and_reports_finished_jobs(tmp_path: Path) -> None:
     outputs = tmp_path / "outputs"
     (tmp_path / "tiny.yaml").write_text(STUDY.format(outputs=outputs, seed=0, steps=12))
     study = start(tmp_path)
     wait_for_a_checkpoint(study, outputs)
     study.send_signal(signal.SIGINT)
-    said, _ = study.communicate(timeout=LONGEST)
-    assert study.returncode == 130, said
+    output, _ = study.communicate(timeout=LONGEST)
+    assert study.returncode == 130, output
     logs = {path.parent.name: path.read_text() for path in (outputs / "studies" / "tiny").glob("*/log.txt")}
     assert any("to go on from there run the same command again" in log for log in logs.values()), logs
 
     study = start(tmp_path)
-    said, _ = study.communicate(timeout=LONGEST)
-    assert study.returncode == 1, said
+    output, _ = study.communicate(timeout=LONGEST)
+    assert study.returncode == 1, output
     log = outputs / "studies" / "tiny" / "broken-0" / "log.txt"
-    assert f"broken seed 0: FAILED, see {log}" in said
+    assert f"broken seed 0: FAILED, see {log}" in output
     assert "clip_low" in log.read_text()
     logs = {path.parent.name: path.read_text() for path in log.parent.parent.glob("*/log.txt")}
     assert any("grpo: going on in" in text for text in logs.values()), logs
@@ -83,32 +83,32 @@ def test_a_stopped_study_goes_on_and_ends_with_what_it_has(tmp_path: Path) -> No
     assert Path(policy, "model.safetensors").is_file()
 
     study = start(tmp_path, "only=grpo,oracle")
-    said, _ = study.communicate(timeout=LONGEST)
-    assert study.returncode == 0, said
-    assert "3 of 3 jobs are finished; 0 to run" in said
+    output, _ = study.communicate(timeout=LONGEST)
+    assert study.returncode == 0, output
+    assert "3 of 3 jobs are finished; 0 to run" in output
     table = (tmp_path / "outputs" / "compare" / "tiny" / "study.md").read_text()
     assert "| grpo | 2 |" in table
     assert "| oracle | 1 |" in table
     assert "at equal tokens and seconds" in table
 
 
-def test_a_seed_whose_warm_start_fails_stops_no_other(tmp_path: Path) -> None:
+def test_failed_warm_start_of_one_seed_does_not_stop_others(tmp_path: Path) -> None:
     register()
     outputs, file = tmp_path / "outputs", tmp_path / "tiny.yaml"
     file.write_text(STUDY.format(outputs=outputs, seed="each", steps=2))
     blocked = plan_job(start_jobs(find_study(str(file)))[1])[-1].folder
     blocked.parent.mkdir(parents=True)
     blocked.write_text("a file where the folder of seed 1's warm start should be\n")
-    said, _ = (study := start(tmp_path, "only=grpo")).communicate(timeout=LONGEST)
-    assert study.returncode == 1, said
-    assert f"start seed 1: FAILED, see {outputs / 'studies' / 'tiny' / 'start-1' / 'log.txt'}" in said
+    output, _ = (study := start(tmp_path, "only=grpo")).communicate(timeout=LONGEST)
+    assert study.returncode == 1, output
+    assert f"start seed 1: FAILED, see {outputs / 'studies' / 'tiny' / 'start-1' / 'log.txt'}" in output
     assert "| grpo | 1 |" in (outputs / "compare" / "tiny" / "study.md").read_text()
 
     blocked.unlink()
-    said, _ = (study := start(tmp_path, "only=grpo")).communicate(timeout=LONGEST)
-    assert study.returncode == 0, said
-    assert "1 of 2 jobs are finished; 1 to run" in said
-    assert "not tested alike" not in said
+    output, _ = (study := start(tmp_path, "only=grpo")).communicate(timeout=LONGEST)
+    assert study.returncode == 0, output
+    assert "1 of 2 jobs are finished; 1 to run" in output
+    assert "not tested alike" not in output
     tracker = Tracker(f"sqlite:///{tmp_path / 'mlflow.db'}")
     runs = [run for run in tracker.runs(["tiny"], kind="experiment") if run.status == "FINISHED"]
     begun = {(run.tags["seed"], run.params["policy.pretrained"]) for run in runs if run.tags["arm"] != "start"}

@@ -1,4 +1,4 @@
-"""Sweeps through the command line: a job that fails, one that is done already, several at once, and Ctrl-C."""
+"""Sweeps by the command line: a job that fails, one that is done already, several at once, and Ctrl-C."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ register()
 
 
 class Ended(NamedTuple):
-    """A command that has ended."""
+    """Exit code and output of a command."""
 
     code: int
     said: str
@@ -65,10 +65,10 @@ def statuses(database: str, name: str) -> dict[str, set[str]]:
 
 
 @pytest.mark.whole
-def test_one_that_fails_takes_no_other_along_and_what_is_done_is_not_run_again(
+def test_failed_job_does_not_stop_others_and_finished_job_is_skipped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Three policies: none at all, the one that was evaluated before, and a copy of it in another place."""
+    """Three policies: an empty folder, the one that was evaluated before, and a copy of it in another folder."""
     monkeypatch.setenv("MLFLOW_TRACKING_URI", database := f"sqlite:///{tmp_path / 'mlflow.db'}")
     output, copy, empty = tmp_path / "outputs", tmp_path / "copy", tmp_path / "empty"
     shutil.copytree(resolve(EMBEDDED), copy)
@@ -97,8 +97,8 @@ def test_one_that_fails_takes_no_other_along_and_what_is_done_is_not_run_again(
     }
 
 
-def test_a_sweeper_that_would_look_for_less_success_is_refused(tmp_path: Path) -> None:
-    """As Optuna does where it is told nothing; no job begins."""
+def test_sweeper_that_minimises_success_is_rejected(tmp_path: Path) -> None:
+    """This is Optuna's default direction. No job begins."""
     where = [f"output_dir={tmp_path}", "seed=0,1"]
     done = run("-m", *EVALUATED, *where, "+hydra.sweeper.direction=minimize")
     assert (done.code, done.said) == (2, "")
@@ -110,13 +110,13 @@ def test_a_sweeper_that_would_look_for_less_success_is_refused(tmp_path: Path) -
 
 
 @pytest.mark.whole
-def test_jobs_at_once_share_cores_gpus_and_the_tracker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """MLflow's SQLite has two writers at once, from the first moment, when its tables are made."""
+def test_parallel_jobs_share_cores_gpus_and_tracker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """MLflow's SQLite database has two writers at once from the start, when its tables are created."""
     database = f"sqlite:///{tmp_path / 'mlflow.db'}"
     for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("MLFLOW_TRACKING_URI", database)
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "98,99")  # names enough to be shared out
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "98,99")  # two names, so that the jobs can share them
     swept = [
         "trainer.accelerator=auto",
         "seed=0,1,2",
@@ -140,10 +140,10 @@ def test_jobs_at_once_share_cores_gpus_and_the_tracker(tmp_path: Path, monkeypat
 
 @pytest.mark.slow
 @pytest.mark.parametrize("launcher", ["basic", "joblib"])
-def test_ctrl_c_stops_all_jobs_and_the_same_command_goes_on(
+def test_ctrl_c_stops_all_jobs_and_same_command_resumes(
     launcher: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With a preset, whose mode must not make each job a sweep again."""
+    """The sweep has a preset, whose mode must not turn each job into a sweep again."""
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     ours = [*GRPO, "sweep=fixed_head", f"hydra/launcher={launcher}", f"output_dir={tmp_path}"]
     ours += ["hydra.launcher.n_jobs=2"] if launcher == "joblib" else []
@@ -156,10 +156,10 @@ def test_ctrl_c_stops_all_jobs_and_the_same_command_goes_on(
         assert time.monotonic() < deadline
         time.sleep(0.1)
     os.killpg(sweep.pid, signal.SIGINT)  # the whole group, as a terminal does
-    said, _ = sweep.communicate(timeout=LONGEST)
-    assert sweep.returncode == 130, said
+    output, _ = sweep.communicate(timeout=LONGEST)
+    assert sweep.returncode == 130, output
     assert {job["state"] for job in jobs_of(tmp_path)} == {"stopped"}
-    assert "the same command goes on" in said
+    assert "the same command goes on" in output
     assert not list(tmp_path.glob("runs/*/*/summary.json"))
 
     time.sleep(1.0)  # sweeps are named by the second

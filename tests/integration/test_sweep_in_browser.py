@@ -1,4 +1,4 @@
-"""From a sweep to what a browser shows of it, by the commands that a user types."""
+"""From a sweep to its pages in a browser, with the commands of a user."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.ports import free_port
 
 ROOT = Path(__file__).resolve().parents[2]
 SHARED = ("debug=fast", "stages=[warm_start,grpo,evaluate]", "logger.patience=300", "seed=0")
-"""Real stages in seconds."""
+"""Real stages that take seconds."""
 GROUPS = "rollout.group_size=2,4"
 SWEEPS = {
     "clipo_laptop": (GROUPS, "reward.temperature=0.2,0.05", "budget.clipo.warmup_steps=1"),
@@ -32,8 +32,8 @@ SWEEPS = {
 PNG = b"\x89PNG"
 
 
-def typed(module: str, *arguments: str, folder: Path) -> str:
-    """What a command prints, run in a folder of its own."""
+def run_module(module: str, *arguments: str, folder: Path) -> str:
+    """The output of a command that runs in ``folder``."""
     command = [sys.executable, "-m", f"experiments.{module}", *arguments]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "MLFLOW_TRACKING_URI": f"sqlite:///{folder / 'mlflow.db'}"}
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
@@ -43,18 +43,18 @@ def typed(module: str, *arguments: str, folder: Path) -> str:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """CLIPO by temperature and group size, the verifier alone by group size, and the comparison of both."""
+    """CLIPO by temperature and group size, only the verifier by group size, and the comparison of both."""
     folder = tmp_path_factory.mktemp("swept")
     for name, swept in SWEEPS.items():
-        typed("run", "-m", f"experiment={name}", *SHARED, *swept, folder=folder)
+        run_module("run", "-m", f"experiment={name}", *SHARED, *swept, folder=folder)
     axes = "by=experiment,reward.temperature,rollout.group_size"
-    typed("compare", "clipo_laptop", "grpo_laptop", axes, "metric=test/verifier/accuracy_sampled", folder=folder)
+    run_module("compare", "clipo_laptop", "grpo_laptop", axes, "metric=test/verifier/accuracy_sampled", folder=folder)
     return folder
 
 
 @pytest.fixture(scope="module")
-def said(folder: Path) -> Iterator[str]:
-    """What ``make dashboard`` prints, while its pages are there."""
+def output(folder: Path) -> Iterator[str]:
+    """The output of ``make dashboard``, while its server runs."""
     port, log = free_port(), folder / "server.log"
     command = [sys.executable, "-m", "experiments.dashboard", "--port", str(port), "--workers", "1"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "MLFLOW_TRACKING_URI": f"sqlite:///{folder / 'mlflow.db'}"}
@@ -74,7 +74,7 @@ def said(folder: Path) -> Iterator[str]:
 
 
 def page_and_pictures(address: str, folder: Path) -> tuple[str, dict[str, bytes]]:
-    """The page at an address as text, and by name the pictures of its description, fetched."""
+    """The page at an address as text, and the pictures of its description by name."""
     page = opened(address, folder)
     sources = [unescape(source) for source in re.findall(r'<img[^>]* src="(get-artifact[^"]*)"', page)]
     pictures = {}
@@ -92,10 +92,10 @@ def page_and_pictures(address: str, folder: Path) -> tuple[str, dict[str, bytes]
         ("comparison", "test-verifier-accuracy_sampled-heat-map.png", ("clipo_laptop", "grpo_laptop")),
     ],
 )
-def test_the_page_of_a_sweep_and_of_its_comparison_begins_with_heat_map_and_table(
-    said: str, folder: Path, kind: str, heat_map: str, shown: tuple[str, ...]
+def test_pages_of_sweep_and_comparison_show_heat_map_and_table(
+    output: str, folder: Path, kind: str, heat_map: str, shown: tuple[str, ...]
 ) -> None:
-    (address,) = re.findall(rf"^The newest {kind} of clipo_laptop: (\S+)$", said, re.MULTILINE)
+    (address,) = re.findall(rf"^The newest {kind} of clipo_laptop: (\S+)$", output, re.MULTILINE)
     page, pictures = page_and_pictures(address, folder)
     assert heat_map in pictures
     assert all(content.startswith(PNG) for content in pictures.values()), "the server has each picture of the page"
@@ -104,7 +104,7 @@ def test_the_page_of_a_sweep_and_of_its_comparison_begins_with_heat_map_and_tabl
 
 
 @pytest.mark.slow
-def test_the_table_has_each_point_and_what_it_cost(folder: Path) -> None:
+def test_sweep_tables_have_each_point_and_its_token_cost(folder: Path) -> None:
     tables = [path for path in folder.glob("outputs/sweeps/*/summary.csv") if "reward.temperature" in path.read_text()]
     (written,) = tables
     points = [(row["reward.temperature"], row["rollout.group_size"]) for row in csv.DictReader(written.open())]

@@ -1,4 +1,4 @@
-"""``warm_start.train=true``: a pretrained policy is taught with its own tokenizer and template, and GRPO goes on."""
+"""``warm_start.train=true`` trains a pretrained policy with its own tokenizer and template; GRPO continues from it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ LORA = ["adapter=lora", "policy.lora.rank=4"]
 
 @pytest.fixture
 def pretrained(tmp_path: Path) -> Path:
-    """A bundled policy as a folder in Hugging Face format, with a chat template that it has never seen."""
+    """A bundled policy as a folder in Hugging Face format, with a chat template that it was not trained with."""
     folder, bundled = tmp_path / "pretrained", resolve("embedded:llama_countdown")
     AutoModelForCausalLM.from_pretrained(bundled).save_pretrained(folder)
     tokenizer = AutoTokenizer.from_pretrained(bundled)
@@ -58,17 +58,17 @@ def losses(folder: Path) -> list[float]:
 
 
 @pytest.mark.parametrize("adapter", [[], pytest.param(LORA, marks=pytest.mark.whole)], ids=["weights", "lora"])
-def test_a_pretrained_policy_is_taught_and_grpo_goes_on_from_it(
+def test_warm_start_trains_pretrained_policy_and_grpo_continues_from_it(
     pretrained: Path, tmp_path: Path, adapter: list[str]
 ) -> None:
     stages = run(pretrained, tmp_path / "outputs", "budget.grpo.learning_rate=1e-6", *adapter)
     before, *_, after = losses(stages["warm_start"])
     assert after < 0.9 * before
-    original, taught = weights(pretrained), weights(stages["warm_start"] / "policy")
+    original, trained = weights(pretrained), weights(stages["warm_start"] / "policy")
     by_grpo = weights(stages["grpo"] / "policy")
-    assert taught.shape == original.shape, "adapters are merged"
-    # two batches may hold no group that differs, and so leave the weights as they were
-    assert (by_grpo - taught).norm() < 0.1 * (taught - original).norm()
+    assert trained.shape == original.shape, "adapters are merged"
+    # all groups of two batches may have equal rewards, which leaves the weights unchanged
+    assert (by_grpo - trained).norm() < 0.1 * (trained - original).norm()
     assert AutoTokenizer.from_pretrained(stages["warm_start"] / "policy").chat_template == TEMPLATE
     result = json.loads((stages["grpo"] / "result.json").read_text())
     assert result["parents"] == {"warm_start": stages["warm_start"].name}
@@ -76,7 +76,7 @@ def test_a_pretrained_policy_is_taught_and_grpo_goes_on_from_it(
 
 @pytest.mark.whole
 @pytest.mark.parametrize("adapter", [[], LORA], ids=["weights", "lora"])
-def test_a_stopped_teaching_goes_on_to_the_same_weights(
+def test_interrupted_warm_start_resumes_to_same_weights(
     pretrained: Path, tmp_path: Path, adapter: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     only = ["stages=[warm_start]", *adapter]

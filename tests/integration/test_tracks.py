@@ -1,4 +1,4 @@
-"""A track from its YAML to its table, in small: files made on the spot, a policy of a few thousand parameters."""
+"""A track from its YAML to its table, in small: generated files, a policy of a few thousand parameters."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ register()
 
 
 MODEL = "Qwen2.5-3B-Instruct"
-"""Whose figures track 1 prints: a folder of that name is taken for the model."""
+"""Track 1 prints the figures of this model. A folder of that name counts as the model."""
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ def composed(*overrides: str) -> DictConfig:
 
 
 def make_files(config: DictConfig, folder: Path) -> int:
-    """Two rows for each set, one of them without a gold answer; how many sets."""
+    """Write two rows for each set, one of them without a gold answer; the number of sets."""
     golds = dict.fromkeys(config.suite.sets.answers.values(), "2") | dict.fromkeys(
         config.suite.sets.choices.values(), "B"
     )
@@ -54,11 +54,11 @@ def make_files(config: DictConfig, folder: Path) -> int:
 
 
 SAMPLED = ["track1", "suite.samples=1", "suite.k_values=[1]", "suite.quantity=verifier/accuracy_sampled"]
-"""As the paper's text has it."""
+"""The sampled evaluation of the paper's text."""
 
 
 @pytest.mark.parametrize(("track", "sets", "averages"), [(["track1"], 8, 3), (SAMPLED, 8, 3), (["track2"], 6, 3)])
-def test_from_files_to_the_table(
+def test_track_evaluation_logs_averages_and_prints_table(
     track: list[str], sets: int, averages: int, small: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     config = composed(f"suite={track[0]}", *track[1:], *small)
@@ -81,7 +81,7 @@ def test_from_files_to_the_table(
         assert "CLIPO, Table" in text
 
 
-def test_decoding_is_as_published() -> None:
+def test_decoding_settings_of_tracks_match_paper() -> None:
     first, second = (composed(f"suite={name}").suite for name in ("track1", "track2"))
     assert (first.samples, first.greedy.temperature, first.greedy.max_tokens) == (0, 0.0, 2048)
     assert (first.sampling.temperature, first.sampling.top_p) == (0.6, 0.95)
@@ -89,7 +89,7 @@ def test_decoding_is_as_published() -> None:
     assert second.sampling.max_tokens == 4096
 
 
-def test_an_evaluation_that_is_silent_for_too_long_says_where_it_stands(small: list[str], tmp_path: Path) -> None:
+def test_evaluation_over_time_limit_warns_and_dumps_stacks(small: list[str], tmp_path: Path) -> None:
     config = composed("suite=track1", "callbacks.every.watchdog.limits.evaluation=0.001", *small)
     make_files(config, tmp_path)
     with pytest.warns(UserWarning, match=r"evaluation of test.* has lasted longer than 0\.001 s"):

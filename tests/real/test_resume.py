@@ -1,6 +1,6 @@
-"""A run on the real model that is killed, and goes on by the same command, is the run that was not: bit for bit.
+"""A killed run on the real model, resumed by the same command, equals an uninterrupted run bit for bit.
 
-On the first layers: each of its runs writes a checkpoint after every step.
+It uses the first layers, because each run writes a checkpoint after every step.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from tests.real.test_steps import SIZES, opposites
 
 pytestmark = pytest.mark.real
 DEATHS = [("backward", 2, 1), ("checkpoint in place", 3, 2)]
-"""Place and step of each kill, and the step that the next run goes on from."""
+"""Place and step of each kill, and the step from which the next run resumes."""
 
 
-def test_a_killed_run_is_the_run_that_was_not(run: Forks, few_layers: Path, tmp_path: Path) -> None:
-    """CLIPO, so that a second optimizer has a state; the answer is a letter, which the first layers write by chance."""
+def test_resumed_run_equals_uninterrupted_run(run: Forks, few_layers: Path, tmp_path: Path) -> None:
+    """CLIPO, so that a second optimizer has a state. The answer is a letter that the layers generate by chance."""
     words = [*SIZES, *opposites(tmp_path), f"policy.pretrained={few_layers}", "reward=clipo"]
     (tmp_path / "opposites.jsonl").write_text("".join(f'{{"prompt": "{n} + 1?", "answer": "a"}}\n' for n in range(9)))
     words += [

@@ -1,6 +1,6 @@
 """Our engine on the real model: against ``generate`` of transformers, and against plain forward passes.
 
-All in float32, which rounds otherwise in a batch than in one row: over 30 layers a log-prob differs by some 1e-5.
+All in float32, whose rounding differs between a batch and one row: over 30 layers a log-prob differs by some 1e-5.
 """
 
 from __future__ import annotations
@@ -19,8 +19,10 @@ LARGEST = 1e-4
 """Difference of a log-prob, in nats."""
 
 
-def test_greedy_tokens_are_those_of_generate(policy: CausalLMPolicy, record_property: pytest.RecordProperty) -> None:
-    """Which reads each prompt by itself, without padding. The two end where one of them ends."""
+def test_greedy_tokens_match_transformers_generate(
+    policy: CausalLMPolicy, record_property: pytest.RecordProperty
+) -> None:
+    """``generate`` gets each prompt alone, without padding. Both must end at the same token."""
     problems = [Problem(id=str(n), prompt=prompt, answer="") for n, prompt in enumerate(QUESTIONS)]
     rollouts = drawn(policy, problems, group_size=1, temperature=0.0, max_tokens=16)
     apart = []
@@ -46,7 +48,7 @@ def test_greedy_tokens_are_those_of_generate(policy: CausalLMPolicy, record_prop
 
 
 @pytest.mark.parametrize("batch", ["written", "played"])
-def test_log_probs_of_sampled_tokens_are_those_of_a_plain_pass(
+def test_sampled_log_probs_match_plain_forward_pass(
     batch: str, request: pytest.FixtureRequest, record_property: pytest.RecordProperty
 ) -> None:
     made: Written = request.getfixturevalue(batch)

@@ -17,11 +17,11 @@ from tests.real.conftest import QUESTIONS, loaded, weights
 
 pytestmark = pytest.mark.real
 MERGED = 1e-3
-"""Of logits, which are some tens: B A is added to a matrix before the product with the input or after it, in 210
-matrices of float32."""
+"""Tolerance of logits, which are some tens. In each of 210 float32 matrices, B A is added before or after the product
+with the input."""
 
 
-def test_trained_weights_are_saved_as_they_are(model: Path, policy: CausalLMPolicy, tmp_path: Path) -> None:
+def test_save_and_load_keep_trained_weights_exactly(model: Path, policy: CausalLMPolicy, tmp_path: Path) -> None:
     trained = loaded(model)
     take_step(trained)
     trained.save(tmp_path)
@@ -35,7 +35,7 @@ def test_trained_weights_are_saved_as_they_are(model: Path, policy: CausalLMPoli
     assert torch.equal(logits(theirs, policy), logits(trained.model, policy))
 
 
-def test_adapters_are_attached_trained_and_folded_in(
+def test_adapters_are_attached_trained_and_merged_on_save(
     model: Path, policy: CausalLMPolicy, tmp_path: Path, record_property: pytest.RecordProperty
 ) -> None:
     lora = LoRA(rank=4, alpha=8.0, dropout=0.0, target_modules="all-linear")
@@ -64,7 +64,7 @@ def test_adapters_are_attached_trained_and_folded_in(
 
 
 def take_step(trained: CausalLMPolicy) -> None:
-    """Towards an answer, by the gradient's sign, so that every weight moves."""
+    """Takes a step towards an answer, by the gradient's sign, so that every weight changes."""
     completion = trained.encode_completions(["The opposite of hot is cold."])
     loss = -trained.log_probs(*trained.encode_prompts(QUESTIONS[:1]), *completion).mean()
     parameters = [parameter for parameter in trained.parameters() if parameter.requires_grad]
@@ -74,12 +74,12 @@ def take_step(trained: CausalLMPolicy) -> None:
 
 
 def changed(one: CausalLMPolicy, other: CausalLMPolicy) -> list[str]:
-    """The parameters that are not the same, bit for bit."""
+    """Returns the names of the parameters that differ in any bit."""
     there = dict(other.named_parameters())
     return [name for name, parameter in one.named_parameters() if not torch.equal(parameter, there[name])]
 
 
 @torch.no_grad()
 def logits(model: Any, policy: CausalLMPolicy) -> Tensor:
-    """After the tokens of a question, by the model's own forward pass, without a batch or padding."""
+    """Returns the logits of a question by the model's own forward pass, without a batch or padding."""
     return copy.copy(model).eval()(torch.tensor([policy.prompt_ids(QUESTIONS[0])])).logits[0]

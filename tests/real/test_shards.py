@@ -1,8 +1,8 @@
 """ZeRO-2 and ZeRO-3 on two ranks against one process, with all weights and with adapters.
 
-On the first layers of the real model, whose embedding is 28 of 35 million weights: two ranks, one process, and what
-they are compared by fit into little memory, and a layer more would be sharded as these are. Each rank draws and learns
-from other problems.
+They train the first layers of the real model, whose embedding has 28 of 35 million weights. Two ranks, one process and
+the data of the comparison thus need little memory. Further layers would be sharded in the same way. Each rank has
+different problems.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.real
 
 @pytest.fixture(scope="module")
 def one(few_layers: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where what one process makes of either kind is saved."""
+    """The folder with the results of one process, for each kind."""
     folder = tmp_path_factory.mktemp("one")
     for kind in KINDS:
         torch.save(trained("one", kind, few_layers), folder / f"{kind}.pt")
@@ -31,17 +31,20 @@ def one(few_layers: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def two(one: Path, few_layers: Path, tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
-    """What each rank finds; their processes are started once."""
+    """The results of each rank; the processes are started once."""
     return on_ranks(compared, tmp_path_factory.mktemp("two"), few_layers, one)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("stage", STAGES)
-def test_two_ranks_learn_what_one_process_does(
+def test_sharded_training_on_two_ranks_matches_one_process(
     stage: str, kind: str, one: Path, two: list[dict[str, Any]], record_property: pytest.RecordProperty
 ) -> None:
-    """To float32: a gradient's sum has another order, and AdamW divides by its size, so that a weight of almost no
-    gradient may go another way; of all weights together the steps agree to 1e-4 of their length."""
+    """The steps of all weights together agree to 1e-4 of their length.
+
+    In float32 a gradient is summed in another order, and AdamW divides by its size. A weight with almost no gradient
+    may therefore change in another direction.
+    """
     expected = torch.load(one / f"{kind}.pt", weights_only=True)
     first, second = (rank[f"{stage} {kind}"] for rank in two)
     record_property("apart, as a share of what was learned", first["apart"])

@@ -1,4 +1,4 @@
-"""The fetched model is the recorded one, and answers:  make test-real"""
+"""The fetched model matches its record and answers a question:  make test-real"""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from tests.real.conftest import NAME, drawn
 pytestmark = pytest.mark.real
 
 
-def test_the_fetched_model_is_the_recorded_one(model: Path) -> None:
+def test_fetched_model_matches_recorded_checksum_and_shape(model: Path) -> None:
     config, origin = (json.loads((model / name).read_text()) for name in ("config.json", "origin.json"))
     assert origin["sha256"] == known_models()[NAME].sha256
     assert ModelShape.of(config) == PUBLISHED[NAME]
 
 
-def test_it_answers_and_ends_its_turn(policy: CausalLMPolicy) -> None:
-    asked = [Problem(id="France", prompt="What is the capital of France?", answer="Paris")]
-    rollouts = drawn(policy, asked, group_size=1, temperature=0.0, max_tokens=16)
+def test_model_answers_question_and_ends_turn(policy: CausalLMPolicy) -> None:
+    problems = [Problem(id="France", prompt="What is the capital of France?", answer="Paris")]
+    rollouts = drawn(policy, problems, group_size=1, temperature=0.0, max_tokens=16)
     assert "Paris" in rollouts.texts[0]
     assert rollouts.finish_reasons == ["stop"]
     ids = rollouts.completion_ids[0][rollouts.mask[0]]

@@ -1,4 +1,4 @@
-"""Characters and tokens of the model's own completions: what is credited is what the step says."""
+"""Characters and tokens of the model's own completions: the credited tokens are the text of the step."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.real
 
 
 @pytest.mark.parametrize("batch", ["written", "played"])
-def test_texts_and_spans_are_those_of_the_tokens(batch: str, request: pytest.FixtureRequest) -> None:
+def test_texts_and_spans_match_tokens(batch: str, request: pytest.FixtureRequest) -> None:
     made: Written = request.getfixturevalue(batch)
     tokenizer, rollouts = made.policy.tokenizer, made.rollouts
     for row, text in enumerate(rollouts.texts):
@@ -27,7 +27,7 @@ def test_texts_and_spans_are_those_of_the_tokens(batch: str, request: pytest.Fix
             assert bool(spelled) == (start < end)
 
 
-def test_credit_is_on_the_tokens_that_spell_the_step(played: Written) -> None:
+def test_step_credit_covers_exactly_tokens_of_step(played: Written) -> None:
     rollouts = played.rollouts
     credit = OracleReward(outcome=VerifierReward(task=TASK), task=TASK, weight=0.1)(rollouts)
     parsed = rollouts.steps_by(TASK)

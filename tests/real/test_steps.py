@@ -1,4 +1,4 @@
-"""One step of each method on the real model, by the command line. Sizes are the least at which it has a gradient.
+"""One step of each method on the real model, by the command line, at the smallest sizes with a gradient.
 
 GRPO trains all weights, the others adapters, whose checkpoint is a third as large.
 """
@@ -40,7 +40,7 @@ Step = Callable[..., Path]
 
 @pytest.fixture
 def step(run: Forks, model: Path, tmp_path: Path) -> Iterator[Step]:
-    """The folder of the stage that a command's GRPO step left; it takes 2 GB, and is removed after the test."""
+    """Runs one GRPO step and returns the folder of its stage. It takes 2 GB and is removed after the test."""
 
     def taken(*words: str) -> Path:
         where = [f"policy.pretrained={model}", f"output_dir={tmp_path / 'outputs'}"]
@@ -52,7 +52,7 @@ def step(run: Forks, model: Path, tmp_path: Path) -> Iterator[Step]:
 
 
 def opposites(folder: Path) -> list[str]:
-    """A task of one's own: what is the opposite of a word. At temperature 1 the model finds it in many answers."""
+    """A user-defined task: the opposite of a word. At temperature 1 many completions contain it."""
     rows = [
         {"prompt": f"What is the opposite of {word}?", "answer": other}
         for word, other in (pair.split("-") for pair in OPPOSITES.split())
@@ -64,7 +64,7 @@ def opposites(folder: Path) -> list[str]:
     return ["experiment=grpo_laptop", "task=rows", f"task.path={file}", judge, "stages=[grpo]", *few]
 
 
-def test_grpo(step: Step, model: Path, tmp_path: Path) -> None:
+def test_grpo_step_moves_weights_by_learning_rate(step: Step, model: Path, tmp_path: Path) -> None:
     folder = step(*opposites(tmp_path))
     found = metrics(folder)
     assert 0 < found["train/reward/verifier"] < 1
@@ -76,8 +76,8 @@ def test_grpo(step: Step, model: Path, tmp_path: Path) -> None:
     assert share > 0.9
 
 
-def test_gspo(step: Step, model: Path, tmp_path: Path) -> None:
-    """Two updates on the same rollouts: at the second one, ratios of completions have left the narrow bounds."""
+def test_gspo_second_update_clips_ratios(step: Step, model: Path, tmp_path: Path) -> None:
+    """Two updates on the same rollouts: at the second one, ratios of completions exceed the narrow bounds."""
     folder = step(*opposites(tmp_path), "objective=gspo", "budget.grpo.updates=2", *ADAPTERS)
     found = metrics(folder)
     assert found["train/objective/clip_fraction"] > 0
@@ -85,8 +85,8 @@ def test_gspo(step: Step, model: Path, tmp_path: Path) -> None:
     assert_adapters_moved(folder, model)
 
 
-def test_clipo(step: Step, model: Path, tmp_path: Path) -> None:
-    """Correct completions of mixed groups are paid r + max(−λL, −0.5), and no other one is."""
+def test_clipo_shapes_only_correct_completions_of_mixed_groups(step: Step, model: Path, tmp_path: Path) -> None:
+    """Correct completions of mixed groups get r + max(−λL, −0.5), all others get r."""
     folder = step(*opposites(tmp_path), "reward=clipo", "budget.clipo.warmup_steps=0", *ADAPTERS)
     found = metrics(folder)
     rows = json.loads((folder / "tables" / "train" / "completions" / "1.json").read_text())
@@ -107,8 +107,8 @@ def test_clipo(step: Step, model: Path, tmp_path: Path) -> None:
     assert_adapters_moved(folder, model)
 
 
-def test_credit_of_a_critic(step: Step, model: Path, tmp_path: Path) -> None:
-    """Outside its steps a completion has the advantage of its outcome; what stands apart from it is a step, whole."""
+def test_critic_credit_changes_advantage_of_whole_steps_only(step: Step, model: Path, tmp_path: Path) -> None:
+    """Outside its steps a completion has the advantage of its outcome. Other advantages are on whole steps."""
     template = tmp_path / "template.txt"
     template.write_text(SHOTS + POSED)
     game = [f"task.prompt_file={template}", "task.number_range=[1,9]", "task.target_range=[10,30]"]
@@ -129,7 +129,7 @@ def test_credit_of_a_critic(step: Step, model: Path, tmp_path: Path) -> None:
             (html.unescape(text), value) for value, text in re.findall(r'title="(.*?)">(.*?)</span>', tokens, re.S)
         ]
         text = "".join(text for text, _ in spelled).partition("↵")[0]
-        problem = CountdownProblem((1, 2, 3), 10, style="direct")  # where steps stand does not depend on it
+        problem = CountdownProblem((1, 2, 3), 10, style="direct")  # the positions of steps do not depend on it
         steps = [text[move.start : move.end] for move in parse_steps(problem, text)]
         outcome = spelled[-1][1]
         runs = [list(run) for apart, run in groupby(spelled, key=lambda token: token[1] != outcome) if apart]
@@ -142,7 +142,7 @@ def test_credit_of_a_critic(step: Step, model: Path, tmp_path: Path) -> None:
 
 
 def metrics(folder: Path) -> dict[str, float]:
-    """Those of the step, all of which are finite."""
+    """Returns the metrics of the step; asserts that all are finite."""
     found = {metric.name: metric.value for metric in read_metrics(folder)}
     assert all(map(math.isfinite, found.values()))
     assert found[SKIPPED] == 0
@@ -150,21 +150,21 @@ def metrics(folder: Path) -> dict[str, float]:
 
 
 def changes(folder: Path, model: Path) -> Iterator[tuple[str, torch.Tensor]]:
-    """How far each weight of the saved policy is from that of the model."""
+    """Yields how far each weight of the saved policy is from that of the model."""
     start, saved = (load_file(where / "model.safetensors") for where in (model, folder / "policy"))
     assert start.keys() == saved.keys()
     return ((name, (saved[name] - weight.float()).abs()) for name, weight in start.items())
 
 
 def moved(folder: Path, model: Path) -> tuple[float, float]:
-    """How far the weight went that went farthest, and the share of weights that went at all, but for embeddings."""
+    """Returns the largest change of a weight and the share of changed weights, both without embeddings."""
     parts = [change for name, change in changes(folder, model) if "embed" not in name]
     total = sum(part.numel() for part in parts)
     return max(part.max().item() for part in parts), sum(int((part > 0).sum()) for part in parts) / total
 
 
 def assert_adapters_moved(folder: Path, model: Path) -> None:
-    """They are folded into every matrix of the layers, and all else is what it was."""
+    """They are merged into every matrix of the layers; all other weights are unchanged."""
     names = {name for name, change in changes(folder, model) if change.any()}
     assert len(names) == 30 * 7
     assert all(name.endswith("_proj.weight") for name in names)

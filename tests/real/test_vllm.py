@@ -26,7 +26,7 @@ QUESTIONS = [
     "Natalia sold 48 clips in April and half as many in May. How many is that?",
 ]
 CLOSE = 1e-3
-"""Of two float32 passes through 30 layers, by kernels of different libraries."""
+"""Tolerance between two float32 passes through 30 layers, by kernels of different libraries."""
 OURS = Engine(max_batch_tokens=10_000)
 
 
@@ -37,7 +37,7 @@ def problems() -> Sequence[Problem]:
 
 @pytest.fixture(scope="module")
 def trained(model: Path, problems: Sequence[Problem]) -> CausalLMPolicy:
-    """The policy with adapters, after one large step away from completions of its own."""
+    """The policy with adapters, after two large steps away from its own completions."""
     adapted = loaded(model, LoRA(rank=4, alpha=8.0, dropout=0.0, target_modules="all-linear"))
     drawn = OURS.generate(adapted, problems, group_size=1, sampling=replace(SAMPLED, max_tokens=8), seed=SEED)
     optimizer = torch.optim.AdamW([part for part in adapted.parameters() if part.requires_grad], lr=3e-3)
@@ -51,7 +51,7 @@ def trained(model: Path, problems: Sequence[Problem]) -> CausalLMPolicy:
 
 @pytest.fixture(scope="module")
 def server(trained: CausalLMPolicy, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealVLLM]:
-    """Started on the trained policy as it was saved."""
+    """A server that was started on the saved trained policy."""
     folder = tmp_path_factory.mktemp("served")
     trained.save(folder / f"{NAME}-trained")
     options = ["--logprobs-mode", "processed_logprobs", "--max-model-len", "512"]
@@ -59,10 +59,10 @@ def server(trained: CausalLMPolicy, tmp_path_factory: pytest.TempPathFactory) ->
         yield started
 
 
-def test_a_saved_trained_policy_is_what_vllm_loads(
+def test_vllm_loads_saved_trained_policy(
     server: RealVLLM, policy: CausalLMPolicy, trained: CausalLMPolicy, problems: Sequence[Problem]
 ) -> None:
-    """Nothing was sent: the weights are those that the server read when it started."""
+    """No weights are sent: the server has those that it loaded at its start."""
     prompt = trained.prompt_ids(problems[0].prompt)
     body = request_body(trained, prompt, group_size=2, limit=16, sampling=SAMPLED, seed=5)
     answer = JSONServer(url=server.url, timeout=600.0, retries=0).post("/v1/completions", body)
@@ -77,7 +77,7 @@ def test_a_saved_trained_policy_is_what_vllm_loads(
 
 
 def forward(policy: CausalLMPolicy, prompt: list[int], completion: list[int]) -> torch.Tensor:
-    """Log-probs of a completion by transformers' own pass."""
+    """Returns log-probs of a completion by transformers' own forward pass."""
     model: Any = policy.model
     with torch.no_grad():
         logits = model(torch.tensor([prompt + completion])).logits[0, len(prompt) - 1 : -1]
@@ -85,7 +85,7 @@ def forward(policy: CausalLMPolicy, prompt: list[int], completion: list[int]) ->
 
 
 @pytest.mark.parametrize("which", ["policy", "trained"])
-def test_sent_weights_draw_completions_with_the_log_probs_of_our_pass(
+def test_sent_weights_give_log_probs_of_our_forward_pass(
     which: str, server: RealVLLM, problems: Sequence[Problem], tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     sent: CausalLMPolicy = request.getfixturevalue(which)
@@ -94,7 +94,7 @@ def test_sent_weights_draw_completions_with_the_log_probs_of_our_pass(
     assert (scored(sent, rollouts) - rollouts.old_log_probs).abs().max() <= CLOSE
 
 
-def test_greedy_completions_are_those_of_our_engine_token_by_token(
+def test_greedy_completions_match_our_engine_token_by_token(
     server: RealVLLM, policy: CausalLMPolicy, problems: Sequence[Problem], tmp_path: Path
 ) -> None:
     theirs, ours = (
@@ -107,10 +107,10 @@ def test_greedy_completions_are_those_of_our_engine_token_by_token(
     assert "Paris" in theirs.texts[0]
 
 
-def test_a_server_that_dies_between_two_completions_ends_the_draw_in_a_sentence(
+def test_server_death_between_completions_raises_server_error(
     server: RealVLLM, policy: CausalLMPolicy, problems: Sequence[Problem], tmp_path: Path
 ) -> None:
-    """The last test here: nothing is left of the server."""
+    """This must be the last test of this file, because it kills the server."""
     engine = engine_of(server.url, tmp_path, concurrency=1)
 
     def kill(row: int, text: str) -> None:

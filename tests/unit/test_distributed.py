@@ -1,4 +1,4 @@
-"""Even shares against all ways to share, and steps that are skipped."""
+"""Even shares compared with all possible divisions, and skipped steps."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def largest(costs: list[int], shares: list[list[int]]) -> int:
     return max(sum(costs[place] for place in share) for share in shares)
 
 
-def test_shares_are_as_long_and_differ_from_every_rth_only_where_the_largest_becomes_smaller() -> None:
+def test_even_shares_have_equal_size_and_never_increase_largest_cost() -> None:
     draw, moved = random.Random(0), 0
     for _ in range(300):
         count = draw.choice((1, 2, 3, 8))
@@ -35,21 +35,21 @@ def test_shares_are_as_long_and_differ_from_every_rth_only_where_the_largest_bec
     assert moved > 100
 
 
-def test_large_ones_are_kept_apart() -> None:
+def test_even_shares_separates_large_costs() -> None:
     assert even_shares([9, 1, 9, 1, 0, 5, 0, 5], 2) == [[0, 1, 4, 5], [2, 3, 6, 7]]
     assert even_shares([9, 9, 1, 1], 2) == [[0, 2], [1, 3]]
     with pytest.raises(ValueError, match="5 costs cannot be shared out evenly over 2"):
         even_shares([1, 2, 3, 4, 5], 2)
 
 
-def test_one_step_too_many_names_the_file_with_its_batch(tmp_path: Path) -> None:
+def test_too_many_skipped_steps_raise_with_batch_file(tmp_path: Path) -> None:
     skipped = SkippedSteps(1, of="a head")
     skipped.add("loss is not finite")
     path = tmp_path / "skipped" / "step=000007.rank0.pt"
-    sentence = "gradient is not finite, and 1 steps of a head were left out before: the run stops; "
+    message = "gradient is not finite, and 1 steps of a head were left out before: the run stops; "
     with pytest.raises(FloatingPointError) as error, keeping_batch(lambda: {"a": torch.ones(2)}, run=tmp_path, step=7):
         skipped.add("gradient is not finite")
-    assert str(error.value).startswith(f"{sentence}the batch of step 7 is in {path}")
+    assert str(error.value).startswith(f"{message}the batch of step 7 is in {path}")
     assert torch.load(path, weights_only=True)["a"].equal(torch.ones(2))
     with pytest.raises(ValueError, match="max_skipped_steps must not be negative, got -1"):
         SkippedSteps(-1)

@@ -1,4 +1,4 @@
-"""How a phase is counted and shown, and where work stands that hangs."""
+"""Counting and display of phases, and stack dumps of work that hangs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NUMBERS = {"train/reward/verifier": 0.31, "val/verifier/accuracy": 0.12345}
 
 
 class Clock:
-    """Seconds that pass when a test says so."""
+    """Seconds that a test sets."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -35,11 +35,11 @@ def clock_by_hand(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 
 @pytest.mark.parametrize(("seconds", "text"), [(7.2, "0:07"), (750.0, "12:30"), (3723.0, "1:02:03")])
-def test_clock(seconds: float, text: str) -> None:
+def test_clock_formats_seconds(seconds: float, text: str) -> None:
     assert clock(seconds) == text
 
 
-def test_a_line(clock_by_hand: Clock) -> None:
+def test_lines_prints_progress_as_text(clock_by_hand: Clock) -> None:
     stream = io.StringIO()
     display = Lines(seconds_between_lines=30.0, console=Console(file=stream))
     phase = Phase(display, stage="grpo", unit="steps", total=60)
@@ -54,7 +54,7 @@ def test_a_line(clock_by_hand: Clock) -> None:
     ]
 
 
-def test_an_object(capsys: pytest.CaptureFixture[str], clock_by_hand: Clock) -> None:
+def test_json_lines_prints_strict_json(capsys: pytest.CaptureFixture[str], clock_by_hand: Clock) -> None:
     phase = Phase(JSONLines(seconds_between_lines=0.0), stage="grpo", unit="steps", total=60, done=12)
     clock_by_hand.now = 40.0
     phase.display.show(phase, {"a/b": nan, "a/c": inf, "a/d": 1.5})
@@ -73,7 +73,7 @@ def test_an_object(capsys: pytest.CaptureFixture[str], clock_by_hand: Clock) -> 
     }
 
 
-def test_a_phase_within_another_stands_under_it_on_a_terminal_and_goes(clock_by_hand: Clock) -> None:
+def test_nested_phase_is_shown_on_terminal_and_removed(clock_by_hand: Clock) -> None:
     stream = io.StringIO()
     display = Lines(seconds_between_lines=10.0, console=Console(file=stream, force_terminal=True, width=120))
     with Phase(display, stage="grpo", unit="steps", total=4) as outer:
@@ -89,7 +89,7 @@ def test_a_phase_within_another_stands_under_it_on_a_terminal_and_goes(clock_by_
     assert "validating" not in last
 
 
-def test_the_rate_of_a_window_and_that_of_all() -> None:
+def test_pace_over_window_and_over_all_steps() -> None:
     recent, whole = Pace(1), Pace(None)
     assert recent.rate is None
     for step, second in ((0, 0.0), (10, 1.0), (11, 2.0)):
@@ -100,35 +100,35 @@ def test_the_rate_of_a_window_and_that_of_all() -> None:
 
 
 def said_while(path: Path, *beats: tuple[str, float], limit: float | None = 0.4) -> list[str]:
-    """The warnings about work that beats so, each time with some seconds of silence after it."""
-    with StackDump({"evaluation": limit}, path) as heart, warnings.catch_warnings(record=True) as said:
+    """Returns the warnings for these beats, each followed by a pause of some seconds."""
+    with StackDump({"evaluation": limit}, path) as dump, warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         for at, seconds in beats:
-            heart.beat("evaluation", at, always=at.startswith("anew"))
+            dump.beat("evaluation", at, always=at.startswith("anew"))
             time.sleep(seconds)
-    return [str(warning.message) for warning in said]
+    return [str(warning.message) for warning in caught]
 
 
-def test_a_silence_is_named_with_where_every_thread_stands(tmp_path: Path) -> None:
+def test_stack_dump_warns_after_limit_and_writes_stacks(tmp_path: Path) -> None:
     path = tmp_path / "stacks" / "rank0.txt"
-    (sentence,) = said_while(path, ("of start", 0.15), ("of test, after 3 problems,", 0.6), limit=0.2)
-    assert sentence == (
+    (message,) = said_while(path, ("of start", 0.15), ("of test, after 3 problems,", 0.6), limit=0.2)
+    assert message == (
         f"evaluation of test, after 3 problems, has lasted longer than 0.2 s; where every thread stands: {path}"
     )
     assert "in said_while" in path.read_text()
 
 
-def test_what_begins_anew_is_named_however_soon_it_comes(tmp_path: Path) -> None:
-    found = said_while(tmp_path / "a.txt", ("after 3", 0.0), ("after 4", 0.0), ("anew", 0.8))
-    assert [sentence.partition(" has ")[0] for sentence in found] == ["evaluation anew"]
+def test_beat_with_always_counts_soon_after_another(tmp_path: Path) -> None:
+    messages = said_while(tmp_path / "a.txt", ("after 3", 0.0), ("after 4", 0.0), ("anew", 0.8))
+    assert [message.partition(" has ")[0] for message in messages] == ["evaluation anew"]
 
 
-def test_work_that_moves_leaves_nothing_however_long_it_lasts(tmp_path: Path) -> None:
+def test_regular_beats_cause_no_warning_and_no_file(tmp_path: Path) -> None:
     assert said_while(tmp_path / "a.txt", *[("of test", 0.02)] * 60) == []
     assert said_while(tmp_path / "stacks" / "a.txt", ("of test", 0.0), limit=None) == []
     assert not list(tmp_path.iterdir())
 
 
-def test_a_limit_is_positive(tmp_path: Path) -> None:
+def test_limit_must_be_positive(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"limits\.evaluation must be positive"):
         StackDump({"evaluation": 0.0}, tmp_path / "rank0.txt")

@@ -44,7 +44,7 @@ def one_token(rows: int) -> torch.Tensor:
     return torch.ones(rows, 1, dtype=torch.bool)
 
 
-def test_leave_one_out() -> None:
+def test_leave_one_out_subtracts_mean_of_other_rewards() -> None:
     assert_close(LeaveOneOut()(credit([1.0, 0.0]), one_token(2), 2)[:, 0], torch.tensor([1.0, -1.0]).double())
     rewards = [0.1, 0.7, 0.4]
     got = LeaveOneOut()(credit(rewards), one_token(3), 3)[:, 0].tolist()
@@ -53,14 +53,14 @@ def test_leave_one_out() -> None:
 
 @pytest.mark.parametrize("advantage", ALL)
 @pytest.mark.parametrize("reward", [0.0, 1.0, 0.1, -0.3, 1e-9])
-def test_equal_rewards_teach_exactly_nothing(advantage: Advantage, reward: float) -> None:
-    """Not even the rounding of a mean of 0.1s, which a division by a tiny spread would blow up."""
+def test_equal_rewards_have_exactly_zero_advantage(advantage: Advantage, reward: float) -> None:
+    """The mean of equal 0.1s is rounded, and a division by a tiny spread would amplify the rounding error."""
     got = advantage(credit([reward] * 7), one_token(7), 7)
     assert torch.equal(got, torch.zeros_like(got))
 
 
 @pytest.mark.parametrize("advantage", ALL)
-def test_masked_tokens_get_nothing_and_others_the_same(advantage: Advantage) -> None:
+def test_masked_tokens_have_zero_advantage_and_others_are_equal(advantage: Advantage) -> None:
     mask = torch.tensor([[True, True, False], [True, False, False]])
     got = advantage(credit([1.0, 0.0]), mask, 2)
     assert torch.equal(got != 0, mask)
@@ -68,7 +68,7 @@ def test_masked_tokens_get_nothing_and_others_the_same(advantage: Advantage) -> 
 
 
 @pytest.mark.parametrize("advantage", ALL)
-def test_a_group_needs_two(advantage: Advantage) -> None:
+def test_group_of_one_or_incomplete_group_raises(advantage: Advantage) -> None:
     with pytest.raises(ValueError, match=r"group_size must be at least 2 .* got 1"):
         advantage(credit([1.0, 0.0]), one_token(2), 1)
     with pytest.raises(ValueError, match="5 rollouts are not whole groups of 2"):
@@ -91,14 +91,14 @@ EVERY_ADVANTAGE: list[Advantage] = [
         advantage=Process(outcome=OUTCOME, weight=1.0, epsilon=1e-6), window=1, floor=0.0, span=1.0, total_steps=9
     ),
 ]
-"""One of each kind that a configuration can name, as a test asks."""
+"""One of each kind that a configuration can name; a test checks that none is missing."""
 OUTCOMES = [1.0, 0.0, 0.3, 0.7]
 VALUES = [[0.9, 0.4], [0.2, 0.6], [0.5, 0.1], [0.3, 0.8]]
 TOKENS = 6
-"""Of every rollout: two steps of two tokens, and two tokens after them."""
+"""The number of tokens of every rollout: two steps of two tokens each, and two tokens after them."""
 
 
-def test_every_advantage_of_a_configuration_is_tried_below() -> None:
+def test_every_configured_advantage_is_tested() -> None:
     files = sorted((Path(conf.__path__[0]) / "advantage").glob("*.yaml"))
     nodes: list[Any] = [OmegaConf.load(file) for file in files]
     named = {node["_target_"] for node in nodes if "_target_" in node}
@@ -106,7 +106,7 @@ def test_every_advantage_of_a_configuration_is_tried_below() -> None:
 
 
 def credit_of(rows: list[int], failures: list[int]) -> Credit:
-    """Credit of these rollouts of the four above."""
+    """Returns the credit of these rollouts of the four above."""
     steps = [[StepCredit(2 * k, 2 * k + 1, VALUES[row][k], depth=3 - k) for k in range(2)] for row in rows]
     outcome = torch.tensor([OUTCOMES[row] for row in rows], dtype=torch.float64)
     return Credit(
@@ -120,31 +120,29 @@ def credit_of(rows: list[int], failures: list[int]) -> Credit:
     )
 
 
-def of(advantage: Advantage, credit_of: Credit, group_size: int) -> torch.Tensor:
+def advantage_of(advantage: Advantage, credit_of: Credit, group_size: int) -> torch.Tensor:
     return advantage(credit_of, torch.ones(len(credit_of.outcome), TOKENS, dtype=torch.bool), group_size)
 
 
 @pytest.mark.parametrize("advantage", EVERY_ADVANTAGE, ids=lambda advantage: type(advantage).__name__)
-def test_a_failed_rollout_has_exactly_no_advantage_and_the_others_that_of_a_smaller_group(advantage: Advantage) -> None:
+def test_failed_rollout_has_zero_advantage_and_others_form_smaller_group(advantage: Advantage) -> None:
     if isinstance(advantage, TrustGate):
-        of(advantage, credit_of([0, 1, 2, 3], []), 4)  # from here on it trusts
+        advantage_of(advantage, credit_of([0, 1, 2, 3], []), 4)  # the gate trusts from the next call on
     failed = credit_of([0, 1, 2, 3], [2])
     failed.outcome[2] = float("nan")  # never read
-    got = of(advantage, failed, 4)
+    got = advantage_of(advantage, failed, 4)
     assert torch.equal(got[2], torch.zeros(TOKENS, dtype=got.dtype))
     assert bool(got[[0, 1, 3]].any(dim=1).all()), "the others teach"
     if isinstance(advantage, TrustGate):
         advantage.calls -= 1
-    expected = of(advantage, credit_of([0, 1, 3], []), 3)
+    expected = advantage_of(advantage, credit_of([0, 1, 3], []), 3)
     torch.testing.assert_close(got[[0, 1, 3]], expected, rtol=1e-12, atol=0)
 
 
 @pytest.mark.parametrize("advantage", EVERY_ADVANTAGE[:4], ids=lambda advantage: type(advantage).__name__)
 @pytest.mark.parametrize("failures", [[0, 1, 2], [0, 1, 2, 3]])
-def test_where_fewer_than_two_were_rewarded_there_is_no_one_to_compare_with(
-    advantage: Advantage, failures: list[int]
-) -> None:
-    assert not of(advantage, credit_of([0, 1, 2, 3], failures), 4).any()
+def test_fewer_than_two_rewarded_rollouts_have_zero_advantage(advantage: Advantage, failures: list[int]) -> None:
+    assert not advantage_of(advantage, credit_of([0, 1, 2, 3], failures), 4).any()
 
 
 MIXED: list[Callable[[Advantage, float], Advantage]] = [
@@ -158,12 +156,12 @@ MIXED: list[Callable[[Advantage, float], Advantage]] = [
 
 @pytest.mark.parametrize("outcome", [OUTCOME, MeanCentred()])
 @pytest.mark.parametrize("mixed", MIXED)
-def test_a_weight_of_zero_is_bitwise_the_outcome(
+def test_weight_zero_is_bitwise_equal_to_outcome(
     mixed: Callable[[Advantage, float], Advantage], outcome: Advantage
 ) -> None:
-    given = credit_of([0, 1, 2, 3], [])
-    assert torch.equal(of(mixed(outcome, 0.0), given, 4), of(outcome, given, 4))
-    assert not torch.equal(of(mixed(outcome, 0.5), given, 4), of(outcome, given, 4))
+    full_credit = credit_of([0, 1, 2, 3], [])
+    assert torch.equal(advantage_of(mixed(outcome, 0.0), full_credit, 4), advantage_of(outcome, full_credit, 4))
+    assert not torch.equal(advantage_of(mixed(outcome, 0.5), full_credit, 4), advantage_of(outcome, full_credit, 4))
 
 
 NEEDS = "a reward that values steps"
@@ -177,9 +175,9 @@ BEFORE = f"{NEEDS} and the state before them"
         *[(mixed, missing, BEFORE) for mixed in MIXED[1:4] for missing in ("steps", "starts")],
     ],
 )
-def test_a_reward_without_values_is_named(
+def test_missing_step_values_raise_with_reward_name(
     mixed: Callable[[Advantage, float], Advantage], missing: str, needs: str
 ) -> None:
     changes: dict[str, Any] = {missing: None}
     with pytest.raises(ValueError, match=rf"needs {needs} .*: function$"):
-        of(mixed(OUTCOME, 0.5), replace(credit_of([0, 1], []), **changes), 2)
+        advantage_of(mixed(OUTCOME, 0.5), replace(credit_of([0, 1], []), **changes), 2)

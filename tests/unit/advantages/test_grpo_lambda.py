@@ -18,7 +18,7 @@ def advantage(decay: float, floor: float | None = None) -> GRPOLambda:
 
 @pytest.mark.parametrize("decay", [0.0, 0.5, 0.95, 1.0])
 @pytest.mark.parametrize("floor", [None, -0.1])
-def test_against_a_sum_for_every_token(decay: float, floor: float | None) -> None:
+def test_grpo_lambda_matches_sum_for_every_token(decay: float, floor: float | None) -> None:
     outcome = GroupRelative(normalise_std=True, epsilon=1e-6)(CREDIT, MASK, 4)[:, 0].tolist()
     expected = torch.zeros(MASK.shape, dtype=torch.float64)
     for row, length in enumerate(LENGTHS):
@@ -28,8 +28,8 @@ def test_against_a_sum_for_every_token(decay: float, floor: float | None) -> Non
     assert_close(advantage(decay, floor)(CREDIT, MASK, 4), expected, rtol=1e-12, atol=1e-12)
 
 
-def test_the_gradient_is_that_of_traces_in_the_ratio() -> None:
-    """Where the policy is still the one that sampled; autograd through the accumulated ratio, clipped."""
+def test_grpo_lambda_gradient_equals_that_of_traces_in_ratio() -> None:
+    """The policy still equals the one that sampled; autograd runs through the accumulated, clipped ratio."""
     decay, start = 0.8, torch.randn(MASK.shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     outcome = MeanCentred()(CREDIT, MASK, 4)
     by_ratio = start.clone().requires_grad_()
@@ -46,7 +46,7 @@ def test_the_gradient_is_that_of_traces_in_the_ratio() -> None:
 
 
 @pytest.mark.parametrize("decay", [-0.1, 1.1, float("nan")])
-def test_settings_out_of_range_are_refused(decay: float) -> None:
+def test_settings_out_of_range_raise(decay: float) -> None:
     with pytest.raises(ValueError, match=rf"decay must lie in \[0, 1\], got {decay}"):
         advantage(decay)
     with pytest.raises(ValueError, match=r"floor must not be positive, got 0\.1"):

@@ -21,8 +21,8 @@ def potential(*, weight: float = 1.0, decay: float = 1.0, scale: float = 1.0) ->
     return Potential(outcome=GroupRelative(normalise_std=True, epsilon=1e-6), weight=weight, decay=decay, scale=scale)
 
 
-def of_one(steps: list[StepCredit], *, start: float, correct: bool, tokens: int, decay: float) -> list[float]:
-    """The λ-returns of one rollout beside an empty one."""
+def returns_of(steps: list[StepCredit], *, start: float, correct: bool, tokens: int, decay: float) -> list[float]:
+    """Returns the λ-returns of one rollout, which shares its group with an empty one."""
     credit = Credit(
         outcome=torch.zeros(2, dtype=torch.float64),
         parts={},
@@ -34,7 +34,7 @@ def of_one(steps: list[StepCredit], *, start: float, correct: bool, tokens: int,
 
 
 def by_tokens(credit: Credit, mask: torch.Tensor, decay: float) -> torch.Tensor:
-    """The slow obvious version: V after every token, then for every token the sum over the changes that follow it."""
+    """The slow, obvious version: V after every token, then for every token the sum over the changes that follow it."""
     assert credit.steps is not None
     assert credit.illegal is not None
     assert credit.starts is not None
@@ -42,7 +42,7 @@ def by_tokens(credit: Credit, mask: torch.Tensor, decay: float) -> torch.Tensor:
     expected = torch.zeros(mask.shape, dtype=torch.float64)
     for row, steps in enumerate(credit.steps):
         length = int(mask[row].sum())
-        changes: list[tuple[int, float]] = []  # last token of the segment, what V changed there
+        changes: list[tuple[int, float]] = []  # last token of the segment, the change of V there
         value = credit.starts[row]
         lost = False
         for token in range(length):
@@ -65,8 +65,10 @@ def by_tokens(credit: Credit, mask: torch.Tensor, decay: float) -> torch.Tensor:
 
 
 def random_credit(rng: random.Random, rows: int, tokens: int) -> tuple[Credit, torch.Tensor]:
-    """Steps with gaps between them, revisits, finished states in the middle as a search has them, cut-off ends; some
-    settled by a later token, some forbidden, some of those lost with all that follows."""
+    """Returns steps with gaps between them, revisits, cut-off ends, and finished states in the middle as in a search.
+
+    Some steps are settled by a later token and some are illegal. In some rollouts all steps from one token on are lost.
+    """
     steps, illegal, lengths = [], [], []
     for _ in range(rows):
         borders = sorted(rng.sample(range(tokens), rng.choice([0, 2, 4, 6])))
@@ -100,7 +102,7 @@ def random_credit(rng: random.Random, rows: int, tokens: int) -> tuple[Credit, t
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_against_a_sum_for_every_token(seed: int) -> None:
+def test_potential_matches_sum_for_every_token(seed: int) -> None:
     rng = random.Random(seed)
     credit, mask = random_credit(rng, rows=12, tokens=10)
     decay = rng.choice([0.0, 0.5, 0.95, 1.0])
@@ -111,41 +113,41 @@ def test_against_a_sum_for_every_token(seed: int) -> None:
     assert_close(mixed, 0.7 * outcome + 0.3 * 2.0 * returns, rtol=1e-12, atol=1e-12)
 
 
-def test_moves_by_hand() -> None:
-    """Two moves, the second loses the target; separator (token 2) and all after the last step that is not finished."""
+def test_lambda_returns_of_moves_match_hand_computation() -> None:
+    """Three steps with values 0.75, 0.25 and 0.5; tokens 2 and 5 are separators, token 8 follows the last step."""
     steps = [StepCredit(0, 1, 0.75, depth=3), StepCredit(3, 4, 0.25, depth=2), StepCredit(6, 7, 0.5, depth=1)]
-    got = of_one(steps, start=0.5, correct=False, tokens=9, decay=0.0)
+    got = returns_of(steps, start=0.5, correct=False, tokens=9, decay=0.0)
     assert got == [0.25, 0.25, -0.5, -0.5, -0.5, -0.25, -0.25, -0.25, -0.25]
-    got = of_one(steps, start=0.5, correct=False, tokens=9, decay=0.5)
+    got = returns_of(steps, start=0.5, correct=False, tokens=9, decay=0.5)
     assert got == [0.25 - 0.25 - 0.0625] * 2 + [-0.5 - 0.125] * 3 + [-0.25] * 4
 
 
-def test_going_round_earns_nothing() -> None:
+def test_revisited_state_earns_no_credit() -> None:
     there, back = StepCredit(0, 0, 0.25, depth=2), StepCredit(1, 1, 0.75, depth=3, again=True)
     away = StepCredit(2, 2, 0.5, depth=2)
-    assert of_one([there, back, away], start=0.5, correct=False, tokens=4, decay=0.0) == [-0.25, 0.0, 0.25, -0.5]
+    assert returns_of([there, back, away], start=0.5, correct=False, tokens=4, decay=0.0) == [-0.25, 0.0, 0.25, -0.5]
 
 
-def test_leaving_a_dead_branch_earns_what_entering_it_cost() -> None:
-    """A search: into a dead node, through two of its leaves, to another node, which is solved."""
+def test_leaving_dead_branch_regains_cost_of_entering() -> None:
+    """A search enters a dead node, visits two of its leaves, and goes to another node, which is solved."""
     steps = [StepCredit(0, 0, 0.0, 2), StepCredit(1, 1, 0.0, 1), StepCredit(2, 2, 0.0, 1), StepCredit(3, 3, 1.0, 2)]
-    got = of_one([*steps, StepCredit(4, 4, 1.0, 1)], start=1.0, correct=True, tokens=6, decay=0.0)
+    got = returns_of([*steps, StepCredit(4, 4, 1.0, 1)], start=1.0, correct=True, tokens=6, decay=0.0)
     assert got == [-1.0, 1.0, 1.0, 1.0, 0.0, 0.0]
 
 
 @pytest.mark.parametrize("name", ["weight", "decay"])
 @pytest.mark.parametrize("value", [-0.1, 1.1, float("nan")])
-def test_shares_outside_the_unit_interval_are_refused(name: str, value: float) -> None:
+def test_settings_out_of_range_raise(name: str, value: float) -> None:
     with pytest.raises(ValueError, match=rf"{name} must lie in \[0, 1\], got {value}"):
         potential(**{name: value})
     with pytest.raises(ValueError, match=r"scale must be positive, got 0\.0"):
         potential(scale=0.0)
 
 
-def test_a_reward_that_holds_no_verifier_is_refused() -> None:
-    silent = Credit(outcome=torch.zeros(2), parts={}, steps=[[], []], starts=[0.0, 0.0])
+def test_reward_without_verdicts_raises() -> None:
+    unverified = Credit(outcome=torch.zeros(2), parts={}, steps=[[], []], starts=[0.0, 0.0])
     with pytest.raises(ValueError, match="holds no verifier"):
-        potential()(silent, torch.ones(2, 1, dtype=torch.bool), 2)
+        potential()(unverified, torch.ones(2, 1, dtype=torch.bool), 2)
 
 
 Prefix = tuple[int, ...]
@@ -155,10 +157,11 @@ PREFIXES = [prefix for length in range(LENGTH) for prefix in product(range(ACTIO
 
 
 class Game:
-    """Five binary tokens under a softmax policy with logits of its own for every prefix.
+    """Five binary tokens under a softmax policy with separate logits for every prefix.
 
-    Whether a token ends a step, how deep that step is (finished or not, as in a search) and whether its state was
-    there before are facts of the prefix that it completes, drawn at random; so is the verdict on a trajectory.
+    Three facts depend on the prefix that a token completes: whether the token ends a step, how deep that step is
+    (finished or not, as in a search), and whether its state is revisited. They are random, and so is the verdict on a
+    trajectory.
     """
 
     def __init__(self, seed: int) -> None:
@@ -170,7 +173,7 @@ class Game:
         self.again = {prefix: rng.random() < 0.2 for prefix in [*PREFIXES, *TRAJECTORIES]}
 
     def log_probs(self, logits: Tensor) -> Tensor:
-        """Of each token of each trajectory."""
+        """Returns the log-probs of each token of each trajectory."""
         table = logits.log_softmax(dim=1)
         return torch.stack(
             [
@@ -180,7 +183,7 @@ class Game:
         )
 
     def chance(self, prefix: Prefix) -> float:
-        """V^π: the policy's chance of success after the prefix."""
+        """V^π: the policy's probability of success after the prefix."""
         if len(prefix) == LENGTH:
             return float(self.correct[prefix])
         probs = self.logits[PREFIXES.index(prefix)].softmax(dim=0).tolist()
@@ -204,7 +207,7 @@ class Game:
         )
 
     def gradient(self, advantages: Tensor) -> Tensor:
-        """E[Σ_t A_t ∇ log π(a_t | prefix)], every trajectory by its exact probability."""
+        """E[Σ_t A_t ∇ log π(a_t | prefix)], every trajectory weighted by its exact probability."""
         logits = self.logits.clone().requires_grad_()
         log_probs = self.log_probs(logits)
         weights = log_probs.detach().sum(dim=1).exp()
@@ -213,7 +216,7 @@ class Game:
         return logits.grad
 
     def bias(self, values: dict[Prefix, float], *, decay: float, revisits: bool = False) -> float:
-        """The largest difference between the gradients by the λ-returns and by R."""
+        """Returns the largest difference between the gradients by the λ-returns and by R."""
         mask = torch.ones(len(TRAJECTORIES), LENGTH, dtype=torch.bool)
         credit = self.credit(values, revisits=revisits)
         advantage = Potential(outcome=MeanCentred(), weight=1.0, decay=decay, scale=1.0)
@@ -221,23 +224,23 @@ class Game:
         return (returns - self.gradient(credit.outcome[:, None].expand(mask.shape))).abs().max().item()
 
 
-def arbitrary(seed: int) -> dict[Prefix, float]:
+def arbitrary_values(seed: int) -> dict[Prefix, float]:
     rng = random.Random(-seed - 1)
     return {prefix: rng.uniform(-2, 3) for prefix in [*PREFIXES, *TRAJECTORIES]}
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_without_decay_any_values_leave_the_gradient_as_it_was(seed: int) -> None:
-    assert Game(seed).bias(arbitrary(seed), decay=1.0, revisits=True) < 1e-12
+def test_decay_one_gradient_is_unbiased_for_any_values(seed: int) -> None:
+    assert Game(seed).bias(arbitrary_values(seed), decay=1.0, revisits=True) < 1e-12
 
 
 @pytest.mark.parametrize("decay", [0.0, 0.5, 0.95])
-def test_the_policys_own_chances_leave_it_at_any_decay(decay: float) -> None:
+def test_gradient_is_unbiased_at_any_decay_for_true_values(decay: float) -> None:
     game = Game(0)
     chances = {prefix: game.chance(prefix) for prefix in [*PREFIXES, *TRAJECTORIES]}
     assert game.bias(chances, decay=decay) < 1e-12
 
 
 @pytest.mark.parametrize("decay", [0.0, 0.5, 0.95])
-def test_wrong_values_do_not(decay: float) -> None:
-    assert Game(0).bias(arbitrary(0), decay=decay) > 1e-3
+def test_gradient_is_biased_below_decay_one_for_wrong_values(decay: float) -> None:
+    assert Game(0).bias(arbitrary_values(0), decay=decay) > 1e-3

@@ -15,7 +15,7 @@ EPSILON = 1e-6
 
 
 def by_loops(credit: Credit, mask: torch.Tensor, group_size: int, weight: float) -> torch.Tensor:
-    """The slow obvious version of the formula in the docstring."""
+    """The slow, obvious version of the formula in the docstring of ``process``."""
     assert credit.steps is not None
     expected = MeanCentred()(credit, mask, group_size).clone()
     for row, steps in enumerate(credit.steps):
@@ -32,7 +32,7 @@ def by_loops(credit: Credit, mask: torch.Tensor, group_size: int, weight: float)
 
 
 def random_steps(rng: random.Random, tokens: int) -> list[StepCredit]:
-    """Steps that go down and come back, as a search does: some of equal depth in one rollout."""
+    """Returns steps as in a search that backtracks: some have equal depth in one rollout."""
     borders = sorted(rng.sample(range(tokens), rng.choice([0, 2, 4, 6])))
     return [
         StepCredit(first, last, rng.choice([0.0, 1.0, rng.random()]), depth=rng.randint(1, 3))
@@ -41,7 +41,7 @@ def random_steps(rng: random.Random, tokens: int) -> list[StepCredit]:
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_against_loops(seed: int) -> None:
+def test_process_matches_loops(seed: int) -> None:
     rng = random.Random(seed)
     rows, group_size, tokens = 12, rng.choice([2, 3, 4, 6]), 9
     steps = [random_steps(rng, tokens) for _ in range(rows)]
@@ -53,7 +53,7 @@ def test_against_loops(seed: int) -> None:
     assert_close(got, by_loops(credit, mask, group_size, 0.7), rtol=1e-10, atol=1e-10)
 
 
-def test_steps_of_equal_value_add_exactly_nothing() -> None:
+def test_equal_step_values_add_exactly_zero() -> None:
     steps = [
         [StepCredit(0, 1, 0.1, depth=3), StepCredit(2, 2, 0.3, depth=2)],
         [StepCredit(0, 0, 0.1, depth=3)],
@@ -65,8 +65,8 @@ def test_steps_of_equal_value_add_exactly_nothing() -> None:
     assert torch.equal(got, torch.zeros(3, 3))
 
 
-def test_breaking_a_rule_is_no_way_out_of_blame() -> None:
-    """Of three first moves one keeps the target, one loses it, one is forbidden: the last two are blamed alike."""
+def test_illegal_step_gets_same_advantage_as_losing_step() -> None:
+    """Of three first moves, one keeps the target, one loses it and one is illegal: the last two get equal values."""
     steps = [[StepCredit(0, 0, 1.0, depth=2)], [StepCredit(0, 0, 0.0, depth=2)], []]
     illegal = [[], [], [StepCredit(0, 0, 0.0, depth=2, legal=False)]]
     credit = Credit(outcome=torch.zeros(3), parts={}, steps=steps, illegal=illegal)
@@ -75,7 +75,7 @@ def test_breaking_a_rule_is_no_way_out_of_blame() -> None:
     assert_close(got, torch.tensor([[2 / root], [-1 / root], [-1 / root]]))
 
 
-def test_steps_keep_their_order_with_the_forbidden_among_them() -> None:
+def test_with_illegal_keeps_order_of_steps() -> None:
     steps = [[StepCredit(0, 1, 0.5, depth=2), StepCredit(4, 5, 0.7, depth=1)], []]
     illegal = [[StepCredit(2, 3, 0.0, depth=1, legal=False)], [StepCredit(0, 0, 0.0, depth=2, legal=False)]]
     merged = with_illegal(Credit(outcome=torch.zeros(2), parts={}, steps=steps, illegal=illegal))

@@ -1,4 +1,4 @@
-"""Subsampling: chances found by bisection, each row drawn as often as it should be, the mean kept, and its state."""
+"""Subsampled: inclusion probabilities by bisection, how often each row is drawn, the mean, and the saved state."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def weights(count: int, seed: int) -> torch.Tensor:
 
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("expected", [0.8, 3.0, 7.3, 15.0])
-def test_chances_are_those_that_bisection_finds(seed: int, expected: float) -> None:
+def test_inclusion_matches_bisection(seed: int, expected: float) -> None:
     drawn = weights(24, seed)
     low, high = 0.0, 1e12
     for _ in range(200):
@@ -61,13 +61,13 @@ def test_chances_are_those_that_bisection_finds(seed: int, expected: float) -> N
 
 
 @pytest.mark.parametrize("expected", [19.0, 19.5, 24.0])
-def test_where_few_weigh_anything_all_of_them_stay(expected: float) -> None:
+def test_inclusion_keeps_all_rows_with_weight_if_few(expected: float) -> None:
     drawn = weights(24, 0)
     assert torch.equal(inclusion(drawn, expected=expected), (drawn > 0).double())
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_every_row_is_drawn_as_often_as_its_chance_says(seed: int) -> None:
+def test_systematic_draws_each_row_with_its_probability(seed: int) -> None:
     chances = inclusion(weights(24, seed), expected=7.3)
     draws = torch.stack([systematic(chances, offset=(k + 0.5) / OFFSETS) for k in range(OFFSETS)])
     assert_close(draws.double().mean(dim=0), chances, atol=2 / OFFSETS, rtol=0)
@@ -76,33 +76,33 @@ def test_every_row_is_drawn_as_often_as_its_chance_says(seed: int) -> None:
     assert not draws[:, chances == 0].any()
 
 
-def test_the_mean_over_batches_is_the_advantage(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Over all places of the comb, which are what the draws are uniform over."""
-    advantage, given, places = Process(outcome=OUTCOME, weight=0.5, epsilon=1e-6), credit(), 500
+def test_mean_over_offsets_equals_full_advantage(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The mean is over all offsets of the systematic draw, which are uniform."""
+    advantage, full_credit, places = Process(outcome=OUTCOME, weight=0.5, epsilon=1e-6), credit(), 500
     total = torch.zeros(8, 3, dtype=torch.float64)
     for k in range(places):
         monkeypatch.setattr(
             "contrastive_reasoning.advantages.subsampled.fixed_draw", lambda *_, k=k: (k + 0.5) / places
         )
-        found = subsampled(advantage)(given, MASK, 4)
+        found = subsampled(advantage)(full_credit, MASK, 4)
         assert (found != 0).any(dim=1).sum() == 4
         total += found
-    assert_close(total / places, advantage(given, MASK, 4), atol=5e-3, rtol=0)
+    assert_close(total / places, advantage(full_credit, MASK, 4), atol=5e-3, rtol=0)
 
 
-def test_all_rows_are_the_advantage_bit_for_bit() -> None:
+def test_share_one_is_bitwise_equal_to_advantage() -> None:
     assert torch.equal(subsampled(share=1.0)(credit(), MASK, 4), OUTCOME(credit(), MASK, 4))
 
 
-def test_a_batch_without_credit_stays_one() -> None:
+def test_batch_with_zero_advantages_stays_zero() -> None:
     nothing = Credit(outcome=torch.zeros(8), parts={})
     made = subsampled()
     assert not made(nothing, MASK, 4).any()
     assert made.metrics == {"subsample/kept": 0.0}
 
 
-def test_it_goes_on_where_it_stopped() -> None:
-    """With the memory of the advantage within."""
+def test_resumed_advantage_is_bitwise_equal_to_uninterrupted() -> None:
+    """The state contains that of the inner advantage."""
 
     def made() -> Subsampled:
         process = Process(outcome=OUTCOME, weight=0.5, epsilon=1e-6)
@@ -124,13 +124,13 @@ def test_it_goes_on_where_it_stopped() -> None:
 
 
 @pytest.mark.parametrize("share", [0.0, -0.1, 1.1, float("nan")])
-def test_a_share_that_is_none_is_refused(share: float) -> None:
+def test_share_out_of_range_raises(share: float) -> None:
     with pytest.raises(ValueError, match=rf"share must lie in \(0, 1\], got {share}"):
         subsampled(share=share)
 
 
-def inside(outcome: Advantage) -> list[Callable[[], Advantage]]:
-    """Every advantage that holds another one's and remembers nothing itself."""
+def holders_of(outcome: Advantage) -> list[Callable[[], Advantage]]:
+    """Returns builders of every stateless advantage that holds another one."""
     return [
         partial(Process, outcome=outcome, weight=0.5, epsilon=1e-6),
         partial(Survival, outcome=outcome, weight=0.5, epsilon=1e-6),
@@ -141,9 +141,9 @@ def inside(outcome: Advantage) -> list[Callable[[], Advantage]]:
 
 
 @pytest.mark.parametrize("number", range(5))
-def test_what_remembers_is_not_held_by_what_does_not(number: int) -> None:
-    """Its state would be in no checkpoint."""
-    name = type(inside(OUTCOME)[number]()).__name__
-    said = f"Subsampled remembers earlier batches, so {name} cannot hold it: make {name} part of Subsampled"
-    with pytest.raises(ValueError, match=said):
-        inside(subsampled())[number]()
+def test_stateless_advantage_rejects_stateful_outcome(number: int) -> None:
+    """No checkpoint would contain the inner state."""
+    name = type(holders_of(OUTCOME)[number]()).__name__
+    message = f"Subsampled remembers earlier batches, so {name} cannot hold it: make {name} part of Subsampled"
+    with pytest.raises(ValueError, match=message):
+        holders_of(subsampled())[number]()

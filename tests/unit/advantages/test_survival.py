@@ -25,27 +25,27 @@ def survival(weight: float = 1.0) -> Survival:
     return Survival(outcome=OUTCOME, weight=weight, epsilon=1e-6)
 
 
-def of(rows: list[list[StepCredit]], starts: list[float], correct: list[bool]) -> Credit:
+def credit_of(rows: list[list[StepCredit]], starts: list[float], correct: list[bool]) -> Credit:
     outcome = torch.tensor(correct, dtype=torch.float64)
     return Credit(outcome=outcome, parts={}, steps=rows, starts=starts, verdicts=[verdict(value) for value in correct])
 
 
-def test_what_was_lost_before_is_nobodys_fault() -> None:
-    """Four rollouts of two moves: one wins, one loses it at the end, two lost it at once."""
+def test_step_from_lost_state_gets_no_credit() -> None:
+    """Four rollouts of two moves: one wins, one loses the target with its last move, two with their first."""
     lost = [StepCredit(0, 1, 0.0, depth=2), StepCredit(2, 3, 0.0, depth=1)]
     rows = [[StepCredit(0, 1, 1.0, depth=2), StepCredit(2, 3, 0.0, depth=1)] for _ in range(2)] + [lost, lost]
     correct = [True, False, False, False]
-    credit, mask = of(rows, [1.0] * 4, correct), torch.ones(4, 4, dtype=torch.bool)
+    credit, mask = credit_of(rows, [1.0] * 4, correct), torch.ones(4, 4, dtype=torch.bool)
     step = survival()(credit, mask, 4) - OUTCOME(credit, mask, 4)
-    # depth 2: c = 2/4, δ = ±1/2, σ² = (4 · 1/4) / 4; depth 1: c = 1/2 of the two that were alive, the verdict for Φ(s′)
+    # depth 2: c = 2/4, δ = ±1/2, σ² = (4 · 1/4) / 4; depth 1: c = 1/2 of the two not yet lost; Φ(s′) is the verdict
     assert_close(step[:, 0], torch.tensor([1.0, 1.0, -1.0, -1.0], dtype=torch.float64), atol=1e-5, rtol=0)
     assert_close(step[:, 3], torch.tensor([1.0, -1.0, 0.0, 0.0], dtype=torch.float64), atol=1e-5, rtol=0)
-    blamed = Process(outcome=OUTCOME, weight=1.0, epsilon=1e-6)(credit, mask, 4) - OUTCOME(credit, mask, 4)
-    assert blamed[2, 3] == 0.0, "here the values of lost states are equal; the verdict is not among them"
+    by_process = Process(outcome=OUTCOME, weight=1.0, epsilon=1e-6)(credit, mask, 4) - OUTCOME(credit, mask, 4)
+    assert by_process[2, 3] == 0.0, "here the values of lost states are equal; the verdict is not among them"
 
 
 def naive(rows: list[list[StepCredit]], starts: list[float], correct: list[bool], group: int) -> list[list[float]]:
-    """In exact fractions: parents looked for backwards, sums over the group written out."""
+    """The slow version in exact fractions: a backward search for parents and explicit sums over the group."""
 
     def before(row: int, index: int) -> Fraction | None:
         deeper = [rows[row][k] for k in range(index) if rows[row][k].depth == rows[row][index].depth + 1]
@@ -78,7 +78,7 @@ def naive(rows: list[list[StepCredit]], starts: list[float], correct: list[bool]
     return found
 
 
-def test_equals_the_slow_version_in_searches_with_revisits() -> None:
+def test_survival_matches_slow_version_in_searches_with_revisits() -> None:
     rng = random.Random(0)
     for _ in range(60):
         rows = [
@@ -92,7 +92,7 @@ def test_equals_the_slow_version_in_searches_with_revisits() -> None:
         ]
         starts = [rng.choice([0.0, 0.5, 1.0])] * 3 + [rng.random()] * 3
         correct = [rng.random() < 0.4 for _ in range(6)]
-        credit, mask = of(rows, starts, correct), torch.ones(6, 10, dtype=torch.bool)
+        credit, mask = credit_of(rows, starts, correct), torch.ones(6, 10, dtype=torch.bool)
         step = survival()(credit, mask, 3) - OUTCOME(credit, mask, 3)
         for row, values in enumerate(naive(rows, starts, correct, 3)):
             for k, value in enumerate(values):
@@ -103,19 +103,19 @@ def test_equals_the_slow_version_in_searches_with_revisits() -> None:
 
 
 @pytest.mark.parametrize("pairs", [[(0.1, 0.3)] * 7, [(0.0, 0.0), (0.0, 0.0)], [(0.7, 0.2)]])
-def test_equals_get_exactly_nothing(pairs: list[tuple[float, float]]) -> None:
+def test_equal_pairs_get_exactly_zero(pairs: list[tuple[float, float]]) -> None:
     assert centre_by_survival(pairs, epsilon=1e-6) == [0.0] * len(pairs)
 
 
 @pytest.mark.parametrize("kept", [1.0, 0.0])
-def test_where_all_of_it_is_kept_or_lost_nothing_was_decided(kept: float) -> None:
+def test_group_that_keeps_or_loses_all_value_gets_zero(kept: float) -> None:
     pairs = [(1.0, kept), (0.0, 0.0), (1.0, kept)]
     assert centre_by_survival(pairs, epsilon=0.0) == [0.0] * 3
 
 
 @pytest.mark.parametrize("kept", [0.02, 0.98])
-def test_a_critics_noise_is_no_decision(kept: float) -> None:
-    """All steps of the group lose nearly everything, or all keep it: what differs in the fourth decimal is noise."""
+def test_epsilon_suppresses_noise_of_critic(kept: float) -> None:
+    """All steps of the group lose nearly all value, or all keep it: differences in the fourth decimal are noise."""
     rng = random.Random(0)
     pairs = [(0.9, kept + rng.uniform(-5e-4, 5e-4)) for _ in range(8)]
     assert max(map(abs, centre_by_survival(pairs, epsilon=0.05))) < 0.02
@@ -123,16 +123,16 @@ def test_a_critics_noise_is_no_decision(kept: float) -> None:
     assert min(map(abs, centre_by_survival(decided, epsilon=0.05))) > 0.8
 
 
-def test_a_forbidden_step_kept_nothing_and_left_the_state_as_it_was() -> None:
-    """Two rollouts: one keeps the value and wins; one breaks a rule, keeps the value after all and loses at the end."""
+def test_illegal_step_has_value_zero_and_leaves_state_unchanged() -> None:
+    """One rollout keeps the value and wins; the other makes an illegal step, keeps the value and loses at the end."""
     rows = [
         [StepCredit(0, 0, 1.0, depth=2), StepCredit(1, 1, 1.0, depth=1)],
         [StepCredit(1, 1, 1.0, depth=2), StepCredit(2, 2, 0.0, depth=1)],
     ]
     illegal = [[], [StepCredit(0, 0, 0.0, depth=2, legal=False)]]
-    credit = replace(of(rows, [1.0, 1.0], [True, False]), illegal=illegal)
+    credit = replace(credit_of(rows, [1.0, 1.0], [True, False]), illegal=illegal)
     step = survival()(credit, torch.ones(2, 3, dtype=torch.bool), 2) - OUTCOME(credit, torch.ones(2, 3) > 0, 2)
-    # depth 2: three decisions, c = 2/3, σ² = 2/9; depth 1: from the value that the legal step kept, c = 1/2, σ² = 1/4
+    # depth 2: three decisions, c = 2/3, σ² = 2/9; depth 1: Φ(s) is what the legal step kept, c = 1/2, σ² = 1/4
     kept, lost = (1 / 3) / sqrt(2 / 9), (-2 / 3) / sqrt(2 / 9)
     expected = torch.tensor([[kept, 1.0, 0.0], [lost, kept, -1.0]], dtype=torch.float64)
     assert_close(step, expected, atol=1e-5, rtol=0)

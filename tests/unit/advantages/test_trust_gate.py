@@ -1,4 +1,4 @@
-"""The trust gate: its weight by hand, its window, its state, and that without trust it is its outcome, bit for bit."""
+"""TrustGate: its weight by hand, its window, its state, and bitwise equality with the outcome without trust."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ OUTCOME = GroupRelative(normalise_std=True, epsilon=1e-6)
 PROCESS = Process(outcome=OUTCOME, weight=0.5, epsilon=1e-6)
 MASK = torch.ones(4, 6, dtype=torch.bool)
 LONG = 10**9
-"""Steps of a run whose last third is far away."""
+"""The number of steps of a run whose last third is not reached."""
 
 
 def gate(**changes: Any) -> TrustGate:
@@ -62,68 +62,68 @@ def weights(made: TrustGate, *credits: Credit) -> list[float]:
         (None, 0.0, 0.0),
     ],
 )
-def test_weight_by_hand(auroc: float | None, disagreement: float | None, trust: float) -> None:
-    told = credit(auroc, disagreement)
-    assert weights(gate(), told, told, told) == pytest.approx([0.0, 0.0, 0.5 * trust])
+def test_gate_weight_matches_hand_computation(auroc: float | None, disagreement: float | None, trust: float) -> None:
+    given = credit(auroc, disagreement)
+    assert weights(gate(), given, given, given) == pytest.approx([0.0, 0.0, 0.5 * trust])
 
 
-def test_trust_is_of_the_window_before_and_changes_only_at_its_end() -> None:
-    """Means 0.75 and 0.9 of two windows; a batch without an AUROC is left out of the mean."""
+def test_trust_uses_previous_window_and_changes_only_at_its_end() -> None:
+    """The means of the two windows are 0.75 and 0.9; a batch without an AUROC is left out of the mean."""
     made = gate(window=3)
-    told = [credit(a) for a in (0.7, 0.8, None, 0.9, 0.95, 0.85, 0.0, 0.0, 0.0, 0.9)]
-    assert weights(made, *told) == pytest.approx([0, 0, 0, 0.25, 0.25, 0.25, 0.5, 0.5, 0.5, 0.0])
+    given = [credit(a) for a in (0.7, 0.8, None, 0.9, 0.95, 0.85, 0.0, 0.0, 0.0, 0.9)]
+    assert weights(made, *given) == pytest.approx([0, 0, 0, 0.25, 0.25, 0.25, 0.5, 0.5, 0.5, 0.0])
 
 
-def test_it_is_annealed_linearly_to_zero_in_the_last_third() -> None:
+def test_gate_weight_anneals_linearly_to_zero_in_last_third() -> None:
     made = gate(window=1, total_steps=9)
     found = weights(made, *[credit(1.0)] * 11)
     assert found == pytest.approx([0, *[0.5] * 5, 0.5 * 2 / 3, 0.5 * 1 / 3, 0.0, 0.0, 0.0])
 
 
-def test_between_none_and_all_it_is_the_advantage_of_that_weight() -> None:
-    made, told = gate(), credit(0.75)
-    weights(made, told, told)
-    expected = Process(outcome=OUTCOME, weight=0.25, epsilon=1e-6)(told, MASK, 2)
-    torch.testing.assert_close(made(told, MASK, 2), expected)
-    assert not torch.equal(expected, OUTCOME(told, MASK, 2))
+def test_partial_trust_equals_advantage_with_that_weight() -> None:
+    made, given = gate(), credit(0.75)
+    weights(made, given, given)
+    expected = Process(outcome=OUTCOME, weight=0.25, epsilon=1e-6)(given, MASK, 2)
+    torch.testing.assert_close(made(given, MASK, 2), expected)
+    assert not torch.equal(expected, OUTCOME(given, MASK, 2))
 
 
-def test_values_that_only_tell_problems_apart_are_not_trusted() -> None:
-    told = credit(0.5)
-    told = replace(told, metrics={**told.metrics, "steps/auroc": 1.0})
-    assert weights(gate(), *[told] * 6) == [0.0] * 6
+def test_trust_ignores_auroc_across_problems() -> None:
+    given = credit(0.5)
+    given = replace(given, metrics={**given.metrics, "steps/auroc": 1.0})
+    assert weights(gate(), *[given] * 6) == [0.0] * 6
 
 
 @pytest.mark.parametrize("other", [OUTCOME, GRPOLambda(outcome=OUTCOME, decay=0.9, floor=None)])
-def test_another_advantage_is_refused(other: Advantage) -> None:
+def test_gate_rejects_advantage_without_step_credit(other: Advantage) -> None:
     with pytest.raises(ValueError, match=f"{type(other).__name__} .* process, potential, survival or vineppo"):
         gate(advantage=other)
 
 
-def test_without_trust_it_is_bitwise_the_outcome() -> None:
+def test_gate_without_trust_is_bitwise_equal_to_outcome() -> None:
     made = gate()
     for _ in range(5):
         got = made(credit(0.6), MASK, 2)
         assert got.numpy().tobytes() == OUTCOME(credit(), MASK, 2).numpy().tobytes(), "signs of zeros, too"
 
 
-def test_its_state_resumes_in_the_middle_of_a_window() -> None:
-    told = [
+def test_gate_resumes_in_middle_of_window() -> None:
+    given = [
         credit(a, d) for a, d in ((0.9, 0.1), (0.7, None), (0.8, 0.3), (None, 0.2), (0.85, 0.0), (0.6, 0.0), (0.9, 0))
     ]
     whole, stopped, resumed = gate(window=3), gate(window=3), gate(window=3)
-    expected = weights(whole, *told)
-    weights(stopped, *told[:4])
+    expected = weights(whole, *given)
+    weights(stopped, *given[:4])
     file = io.BytesIO()
     torch.save(stopped.state_dict(), file)
     file.seek(0)
     resumed.load_state_dict(torch.load(file, weights_only=True))
     assert resumed.metrics == stopped.metrics
-    assert weights(resumed, *told[4:]) == expected[4:]
+    assert weights(resumed, *given[4:]) == expected[4:]
     assert expected[-1] > 0
 
 
-def test_after_another_critic_took_over_only_its_own_batches_count() -> None:
+def test_begin_anew_drops_batches_of_former_critic() -> None:
     made = gate(window=2)
     found = weights(made, *[credit(0.9)] * 3)
     made.begin_anew()  # one batch into the second window
@@ -131,16 +131,16 @@ def test_after_another_critic_took_over_only_its_own_batches_count() -> None:
     assert found == pytest.approx([0.0, 0.0, 0.5])
 
 
-def test_a_reward_that_says_nothing_of_its_steps_is_told_apart_from_one_that_could_not_tell() -> None:
-    silent = replace(credit(), metrics={})
+def test_missing_step_metrics_raise_but_missing_auroc_does_not() -> None:
+    without_metrics = replace(credit(), metrics={})
     made = gate()
-    made(silent, MASK, 2)
+    made(without_metrics, MASK, 2)
     with pytest.raises(ValueError, match=r"reads steps/auroc_siblings, and this reward \(oracle\) has no metrics"):
-        made(silent, MASK, 2)
+        made(without_metrics, MASK, 2)
     assert weights(gate(), *[credit()] * 3) == [0.0] * 3
 
 
-def test_a_reward_without_steps_is_refused_and_not_taken_for_a_poor_one() -> None:
+def test_reward_without_step_values_raises() -> None:
     plain = Credit(outcome=torch.zeros(4), parts={"verifier": torch.zeros(4)})
     with pytest.raises(ValueError, match=r"needs a reward that values steps .* this one has: verifier"):
         gate()(plain, MASK, 2)
@@ -154,7 +154,7 @@ OUT_OF_RANGE = [
 ]
 
 
-@pytest.mark.parametrize(("name", "value", "said"), OUT_OF_RANGE)
-def test_numbers_out_of_range_are_refused(name: str, value: float, said: str) -> None:
-    with pytest.raises(ValueError, match=f"{name} must (be )?{said}, got {value}"):
+@pytest.mark.parametrize(("name", "value", "message"), OUT_OF_RANGE)
+def test_numbers_out_of_range_raise(name: str, value: float, message: str) -> None:
+    with pytest.raises(ValueError, match=f"{name} must (be )?{message}, got {value}"):
         gate(**{name: value})

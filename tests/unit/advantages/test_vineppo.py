@@ -1,4 +1,4 @@
-"""Differences of values on the tokens of steps, against loops, and that they favour what is better on average."""
+"""VinePPO: differences of values on the tokens of steps against loops, and the gradient of the expected success."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def random_credit(rng: random.Random, rows: int, tokens: int) -> Credit:
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_against_loops(seed: int) -> None:
+def test_vineppo_matches_loops(seed: int) -> None:
     rng = random.Random(seed)
     rows, group_size, tokens = 12, rng.choice([2, 3, 4, 6]), 9
     credit = random_credit(rng, rows, tokens)
@@ -43,9 +43,11 @@ def test_against_loops(seed: int) -> None:
     assert not got[~mask].any()
 
 
-def test_the_gradient_is_that_of_the_expected_success_by_enumeration() -> None:
-    """Two steps of two choices each: E[Σ_k A_k ∇ log π(a_k)], over all rollouts with exact values and starts, is ∇ of
-    the share that succeeds, since a value before a step says nothing of what the step was."""
+def test_vineppo_gradient_equals_that_of_expected_success() -> None:
+    """Two steps of two choices each: E[Σ_k A_k ∇ log π(a_k)] over all rollouts equals ∇ of the share that succeeds.
+
+    Values and starts are exact, and a value before a step does not depend on the step.
+    """
     torch.manual_seed(0)
     logits = torch.randn(3, 2, dtype=torch.float64, requires_grad=True)  # of the first step, then after each choice
     succeeds = torch.tensor([[0.0, 1.0], [1.0, 0.0]], dtype=torch.float64)

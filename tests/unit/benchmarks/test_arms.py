@@ -1,4 +1,4 @@
-"""The conversation with an arm, held with real processes: small scripts that speak as the peers do."""
+"""The protocol with an arm, tested with real processes: small scripts that implement the side of a peer."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ def arm(folder: Path, name: str = "fake", script: str = STEPPING) -> Arm:
     return Arm(name, [sys.executable, "-c", f"exec(open({str(path)!r}).read())"], log=folder / f"{name}.log")
 
 
-def test_an_arm_tells_versions_figures_and_tokens_and_what_it_does_not_measure(tmp_path: Path) -> None:
+def test_arm_returns_versions_figures_tokens_and_skipped_measures(tmp_path: Path) -> None:
     with arms_that_close() as arms:
         arms.append(arm(tmp_path))
         assert arms[0].versions == {"fake": "1.2"}
-        for measure, sentence in (("shared_prefix", "not yet"), ("memory", "this arm does not measure memory")):
-            with pytest.raises(Skipped, match=sentence):
+        for measure, message in (("shared_prefix", "not yet"), ("memory", "this arm does not measure memory")):
+            with pytest.raises(Skipped, match=message):
                 arms[0].ask(measure)
         assert arms[0].ask("scoring").figures == {"scoring": 0.5}
         steps = [arms[0].ask("step") for _ in range(2)]
@@ -61,27 +61,27 @@ def test_an_arm_tells_versions_figures_and_tokens_and_what_it_does_not_measure(t
     assert (tmp_path / "fake.log").read_text() == "what a library prints\n"
 
 
-def test_an_arm_that_ends_is_one_sentence(tmp_path: Path) -> None:
+def test_arm_that_ends_raises_with_last_output(tmp_path: Path) -> None:
     with pytest.raises(ArmFailed, match=r"^fake ended: no such library$"):
         arm(tmp_path, script=ENDS_AT_ONCE)
 
 
-def test_arms_take_turns_and_the_first_answers_are_counted_of_warm_arms_alone(tmp_path: Path) -> None:
-    told: list[str] = []
+def test_race_alternates_arms_and_counts_first_answer_only_if_warm(tmp_path: Path) -> None:
+    lines: list[str] = []
     with arms_that_close() as arms:
         arms += [arm(tmp_path, name) for name in ("ours", "a", "b")]
-        seconds = race(arms, {"step": ["a", "b"], "scoring": ["b"]}, warm=[], repeats=2, tell=told.append)
+        seconds = race(arms, {"step": ["a", "b"], "scoring": ["b"]}, warm=[], repeats=2, tell=lines.append)
         warm = race(arms[:2], {"step": ["a"]}, warm=["step"], repeats=1, tell=lambda what: None)
     assert seconds == {
         "ours": {"generation": [2, 3], "whole_step": [4, 6], "scoring": [0.5, 0.5]},
         "a": {"generation": [2, 3], "whole_step": [4, 6]},
         "b": {"generation": [2, 3], "whole_step": [4, 6], "scoring": [0.5, 0.5]},
     }
-    assert [line.split(" · ")[-1] for line in told] == ["ours", "a", "b", "ours", "b"] * 3
+    assert [line.split(" · ")[-1] for line in lines] == ["ours", "a", "b", "ours", "b"] * 3
     assert {name: of_arm["generation"] for name, of_arm in warm.items()} == {"ours": [4], "a": [4]}
 
 
-def test_a_peer_that_ends_on_the_way_is_left_out_but_without_ours_there_is_nothing_to_compare(tmp_path: Path) -> None:
+def test_race_omits_peer_that_ends_and_raises_if_ours_ends(tmp_path: Path) -> None:
     with arms_that_close() as arms:
         scripts = {"ours": ends_in_step(5), "weak": ends_in_step(3), "b": STEPPING}
         arms += [arm(tmp_path, name, script) for name, script in scripts.items()]
@@ -92,7 +92,7 @@ def test_a_peer_that_ends_on_the_way_is_left_out_but_without_ours_there_is_nothi
             race([ours, other], {"step": ["b"]}, warm=["step"], repeats=1, tell=lambda what: None)
 
 
-def test_an_environment_is_reused_and_what_cannot_be_made_is_one_sentence_and_leaves_no_stamp(tmp_path: Path) -> None:
+def test_peer_python_reuses_environment_and_removes_stamp_on_failure(tmp_path: Path) -> None:
     write_json(tmp_path / STAMP, list(REQUIREMENTS))
     assert peer_python(tmp_path) == tmp_path / "bin" / "python"
     assert [path.name for path in tmp_path.iterdir()] == [STAMP], "nothing was made"
@@ -103,7 +103,7 @@ def test_an_environment_is_reused_and_what_cannot_be_made_is_one_sentence_and_le
     assert not (tmp_path / STAMP).exists()
 
 
-def test_every_version_is_pinned_and_torch_is_ours() -> None:
+def test_requirements_are_pinned_and_match_our_versions() -> None:
     assert all("==" in requirement for requirement in REQUIREMENTS)
     constraints = (Path(__file__).resolve().parents[3] / "constraints.txt").read_text().splitlines()
     ours = [line.split(";")[0].split("+")[0].strip() for line in constraints]
@@ -111,7 +111,7 @@ def test_every_version_is_pinned_and_torch_is_ours() -> None:
         assert next(r for r in REQUIREMENTS if r.startswith(f"{library}==")) in ours
 
 
-def test_a_row_can_end_only_at_its_given_length_and_the_longest_is_cut() -> None:
+def test_processors_allow_end_token_only_at_given_length() -> None:
     lengths, prompt, end, longest = [1, 3, 4, 2], 5, 2, 4
     (given,) = processors({"lengths": lengths, "max_tokens": longest}, prompt_tokens=prompt, end=end)
     for place in range(1, longest + 1):

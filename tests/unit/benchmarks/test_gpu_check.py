@@ -1,4 +1,4 @@
-"""Parts of the check on a GPU: limits, reasons, what is read from their files, and the page."""
+"""Parts of the check on a GPU: time limits, failure reasons, results read from their files, and the page."""
 
 from __future__ import annotations
 
@@ -62,13 +62,13 @@ def python(script: str) -> list[str]:
 
 
 def is_alive(process: int) -> bool:
-    """A zombie is not: it waits for a parent that is gone as well."""
+    """A zombie counts as dead: it waits for a parent that has ended as well."""
     status = Path(f"/proc/{process}/status")
     return status.exists() and "State:\tZ" not in status.read_text()
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
-def test_without_a_gpu_it_says_so_and_touches_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_main_without_gpu_fails_and_changes_no_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "gpu_check").mkdir()
     (tmp_path / "gpu_check" / "kept.log").write_text("of an earlier check")
     assert main([f"output_dir={tmp_path}", f"page={tmp_path / 'gpu.md'}"]) == 2
@@ -77,18 +77,16 @@ def test_without_a_gpu_it_says_so_and_touches_nothing(tmp_path: Path, capsys: py
 
 
 @pytest.mark.parametrize(
-    ("argument", "said"),
+    ("argument", "message"),
     [("parts=tests,tset", "there is no part 'tset'; the parts are tests, "), ("minutes=0", "minutes must be positive")],
 )
-def test_a_wrong_setting_is_refused(argument: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_main_rejects_invalid_setting(argument: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="2"):
         main([argument, "device=cpu"])
-    assert said in capsys.readouterr().err
+    assert message in capsys.readouterr().err
 
 
-def test_a_process_is_ended_at_its_limit_with_all_that_it_started(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_run_kills_process_and_children_at_time_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("benchmarks.processes.GRACE_SECONDS", 0.2)
     reason = run(["sh", "-c", STUBBORN], log=tmp_path / "log", seconds=2)
     assert reason is not None
@@ -112,12 +110,12 @@ def test_a_process_is_ended_at_its_limit_with_all_that_it_started(
         ("raise SystemExit(3)", "exit code 3: no output"),
     ],
 )
-def test_the_reason_of_a_failure_is_its_last_line(script: str, reason: str | None, tmp_path: Path) -> None:
+def test_run_returns_last_output_line_of_failure(script: str, reason: str | None, tmp_path: Path) -> None:
     assert run(python(script), log=tmp_path / "log", seconds=100) == reason
 
 
-def test_failed_and_skipped_tests_are_named_and_keep_their_results_where_another_is_interrupted(tmp_path: Path) -> None:
-    """Without the plugins of pytest, which take seconds to load."""
+def test_of_tests_reads_results_of_interrupted_pytest_run(tmp_path: Path) -> None:
+    """Runs pytest without plugins, which take seconds to load."""
     (tmp_path / "test_part.py").write_text(TESTS)
     results = tmp_path / "tests.xml"
     command = ["env", "PYTEST_DISABLE_PLUGIN_AUTOLOAD=1", sys.executable, "-m", "pytest", "-v"]
@@ -131,14 +129,14 @@ def test_failed_and_skipped_tests_are_named_and_keep_their_results_where_another
     assert end.startswith("exit code 2: ")
 
 
-def test_where_all_tests_are_skipped_nothing_was_shown(tmp_path: Path) -> None:
+def test_of_tests_is_not_run_if_all_tests_were_skipped(tmp_path: Path) -> None:
     skipped = '<testsuites><testcase name="test_one"><skipped message="no GPU"/></testcase></testsuites>'
     (tmp_path / "tests.xml").write_text(skipped)
     outcome = of_tests(tmp_path / "tests.xml", None)
     assert (outcome.state, outcome.not_run) == ("not run", "all 1 tests were skipped: no GPU")
 
 
-def test_ratios_and_notes_are_those_of_the_benchmarks_own_file(tmp_path: Path) -> None:
+def test_of_benchmark_reads_ratios_and_notes_from_file(tmp_path: Path) -> None:
     result = compare("update", "short prompts", "TRL 1.0", ours=[2.0, 2.0], theirs=[1.0, 3.0])
     found = Findings(results=[result], notes=["vLLM was not measured: no GPU."])
     report(found, Console(quiet=True), tmp_path / "bench.json")
@@ -152,7 +150,7 @@ def test_ratios_and_notes_are_those_of_the_benchmarks_own_file(tmp_path: Path) -
     assert of_run(tmp_path, None).failures == (("experiment", "no step of GRPO was logged"),)
 
 
-def test_a_program_that_is_not_there_is_a_failure_and_what_lacks_its_model_is_not_run(tmp_path: Path) -> None:
+def test_missing_program_fails_and_part_without_model_is_not_run(tmp_path: Path) -> None:
     (tmp_path / "model").mkdir()
     place = tmp_path / "gpu.md"
     here = check(tmp_path / "parts", model=str(tmp_path / "model"), vllm="/no/such/vllm")
@@ -163,10 +161,10 @@ def test_a_program_that_is_not_there_is_a_failure_and_what_lacks_its_model_is_no
 
 
 @pytest.mark.parametrize(("hub", "failed"), [(True, 0), (False, 1)])
-def test_without_the_hub_the_indexs_model_learns_from_generated_problems(
+def test_without_hub_model_of_index_trains_on_generated_problems(
     hub: bool, failed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The processes are stood in for: which model can be fetched depends on the network."""
+    """A stub replaces the processes: which model can be fetched depends on the network."""
     started: list[list[str]] = []
 
     def stand_in(command: list[str], *, log: Path, seconds: float) -> str | None:
@@ -184,17 +182,17 @@ def test_without_the_hub_the_indexs_model_learns_from_generated_problems(
     assert "trainer=gpu" in trained
 
 
-def test_all_parts_together_take_half_an_hour_at_most() -> None:
+def test_all_parts_take_at_most_half_an_hour() -> None:
     assert sum(part.minutes for part in PARTS.values()) <= 30
 
 
-def test_the_experiment_is_one_of_ten_steps_on_a_gpu() -> None:
+def test_experiment_has_ten_steps_on_gpu() -> None:
     for task in ("gsm8k", "arithmetic"):
         config = composed(*f"experiment={EXPERIMENT}".split(), "trainer=gpu", "policy.pretrained=x", f"task={task}")
         assert (config.scale, config.trainer.accelerator, config.budget.grpo.steps) == ("gpu", "gpu", 10)
 
 
-def test_a_page_has_every_figure_and_reason_and_keeps_to_the_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_page_has_every_figure_and_reason_within_language_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(os.environ, "HF_TOKEN", "hf_a_secret_token")
     outcomes = {name: Outcome(not_run="it was not chosen") for name in PARTS} | {
         "tests": Outcome(failures=(("test_a", "out|of\nmemory"),), figures=(("tests passed", "1 of 2"),), seconds=3.2),
@@ -216,7 +214,7 @@ def test_a_page_has_every_figure_and_reason_and_keeps_to_the_limits(monkeypatch:
     assert complaints("docs/gpu.md", text, limits()) == []
 
 
-def test_the_page_of_the_repository_is_of_this_command() -> None:
+def test_docs_page_matches_this_command() -> None:
     text = (ROOT / "docs" / "gpu.md").read_text(encoding="utf-8")
     assert text.startswith(HEAD)
     row = r"^\| `tests` \| (works|failed|not run) \|"

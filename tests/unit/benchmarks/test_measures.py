@@ -1,4 +1,4 @@
-"""From requests to the page: what is asked of whom, ratios pair by pair, and every number in its table."""
+"""From requests to the page: requests to each arm, ratios of paired repeats, and the tables of the page."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def chosen(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> Namespace:
     return options()
 
 
-def test_a_page_is_of_all_that_one_model_does_on_the_cpu(
+def test_options_set_page_only_for_complete_run_of_one_model(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     plain, large = chosen(monkeypatch), chosen(monkeypatch, "--models", MODELS[1])
@@ -42,7 +42,7 @@ def test_a_page_is_of_all_that_one_model_does_on_the_cpu(
 
 
 @pytest.mark.parametrize(
-    ("arguments", "sentence"),
+    ("arguments", "message"),
     [
         (["--workloads", "problems"], "--workloads problems is not done by small; choose of short, long, uneven"),
         pytest.param(
@@ -52,15 +52,15 @@ def test_a_page_is_of_all_that_one_model_does_on_the_cpu(
         ),
     ],
 )
-def test_what_cannot_be_measured_is_refused(
-    arguments: list[str], sentence: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_options_reject_unsupported_workload_or_device(
+    arguments: list[str], message: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit):
         chosen(monkeypatch, *arguments)
-    assert sentence in capsys.readouterr().err
+    assert message in capsys.readouterr().err
 
 
-def test_a_step_is_asked_for_once_and_scoring_apart() -> None:
+def test_requests_contain_step_once_and_scoring_separately() -> None:
     everyone, trl = [peer.name for peer in PEERS], [PEERS[0].name]
     assert requests(["update_roofline"], []) == {"step": []}, "ours alone"
     assert requests(MEASURES, PEERS) == {"step": everyone, "scoring": trl}
@@ -70,7 +70,7 @@ def test_a_step_is_asked_for_once_and_scoring_apart() -> None:
     assert requests(["scaling"], []) == {}
 
 
-def test_ratios_are_of_pairs_the_peers_seconds_over_ours_and_an_overhead_the_other_way_round() -> None:
+def test_compare_divides_paired_seconds_and_inverts_overhead() -> None:
     ours, theirs = [1.0, 2.0, 4.0], [3.0, 2.0, 6.0]
     result = compare("update", "short", "TRL", ours=ours, theirs=theirs)
     assert (result.ratio_min, result.ratio, result.ratio_max) == (1.0, 1.5, 3.0)
@@ -81,7 +81,7 @@ def test_ratios_are_of_pairs_the_peers_seconds_over_ours_and_an_overhead_the_oth
 
 
 @pytest.mark.whole
-def test_clipos_overhead_is_of_two_experiments_that_train(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_clipo_overhead_runs_two_experiments(monkeypatch: pytest.MonkeyPatch) -> None:
     register()
     monkeypatch.setattr("benchmarks.clipo.WARM_UP", 0)
     monkeypatch.setattr("benchmarks.clipo.STEPS", 1)
@@ -89,12 +89,12 @@ def test_clipos_overhead_is_of_two_experiments_that_train(monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize(("ours", "theirs"), [([], []), ([1.0], [1.0, 2.0])])
-def test_repeats_come_in_pairs(ours: list[float], theirs: list[float]) -> None:
+def test_compare_rejects_unpaired_repeats(ours: list[float], theirs: list[float]) -> None:
     with pytest.raises(ValueError, match=f"got {len(ours)} and {len(theirs)}"):
         compare("update", "short", "TRL", ours=ours, theirs=theirs)
 
 
-def test_every_result_is_a_row_under_its_workload_and_the_page_says_how_it_was_measured() -> None:
+def test_page_has_row_for_each_result_and_measurement_conditions() -> None:
     found = Findings(
         results=[
             compare("generation", "short prompts", "TRL 1.0", ours=[0.5, 0.25], theirs=[1.0, 1.0]),

@@ -1,4 +1,4 @@
-"""What decoding reads, counted token by token; a bandwidth that is one; and the fraction from our own arm."""
+"""Bytes that decoding reads, counted token by token; sizes of models; and the roofline fraction of our own arm."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ TOY = TinyArchitecture(
 )
 
 
-def test_bytes_are_those_of_a_count_token_by_token() -> None:
+def test_decode_bytes_match_count_token_by_token() -> None:
     traffic = Traffic(weights=1000, position=10)
     prompts, lengths = [5, 7], [3, 1, 4, 2]
     expected = 0
-    for step in (1, 2, 3):  # the pass that reads each row's token of this number
+    for step in (1, 2, 3):  # the pass that reads token number `step` of each row
         expected += 1000
         for prompt in (0, 1):
             rows = [length for length in lengths[2 * prompt : 2 * prompt + 2] if length > step]
@@ -48,7 +48,7 @@ def test_bytes_are_those_of_a_count_token_by_token() -> None:
 
 
 @pytest.mark.parametrize(("dtype", "size"), [(torch.float32, 4), (torch.bfloat16, 2)])
-def test_traffic_is_the_policys(dtype: torch.dtype, size: int) -> None:
+def test_traffic_matches_weights_and_cache_of_policy(dtype: torch.dtype, size: int) -> None:
     tokenizer = train_tokenizer(["1+2=3"], vocab_size=300)
     model = tiny_llama(tokenizer, hidden_size=64, layers=2)
     policy = CausalLMPolicy(model=model, tokenizer=tokenizer, compute_dtype=dtype, chat_template=False)
@@ -57,7 +57,7 @@ def test_traffic_is_the_policys(dtype: torch.dtype, size: int) -> None:
 
 
 @pytest.mark.parametrize(("model", "billions"), [("qwen2_05b", 0.494), ("qwen2_15b", 1.544)])
-def test_shapes_have_the_size_they_are_called_by(model: str, billions: float) -> None:
+def test_qwen2_shapes_have_number_of_weights_of_their_name(model: str, billions: float) -> None:
     shape = workloads.QWEN2[model]
     size = dict(vocab_size=shape.vocab_size, hidden_size=shape.hidden_size, intermediate_size=shape.intermediate_size)
     heads = dict(num_attention_heads=shape.heads, num_key_value_heads=shape.key_value_heads)
@@ -68,7 +68,7 @@ def test_shapes_have_the_size_they_are_called_by(model: str, billions: float) ->
 
 
 @pytest.mark.whole
-def test_our_arm_does_the_work_it_says_in_every_repeat_the_same(tmp_path: Path) -> None:
+def test_our_arm_does_same_work_in_every_repeat(tmp_path: Path) -> None:
     workload = replace(FEW, max_tokens=4)
     files = WorkFiles(workload, tmp_path)
     with arms_that_close() as arms:
@@ -84,9 +84,9 @@ def test_our_arm_does_the_work_it_says_in_every_repeat_the_same(tmp_path: Path) 
 
 
 @pytest.mark.whole
-@pytest.mark.parametrize(("server", "said"), [(FAKE_VLLM, []), ("false", ["exit code 1"])])
-def test_an_arm_that_draws_from_a_server_does_the_same_work_or_says_why_not(
-    server: str, said: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("server", "reasons"), [(FAKE_VLLM, []), ("false", ["exit code 1"])])
+def test_server_arm_is_measured_or_reason_is_noted(
+    server: str, reasons: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("benchmarks.side_by_side.WorkFiles", partial(WorkFiles, folder=tmp_path))
     workload = replace(FEW, max_tokens=4)
@@ -94,15 +94,15 @@ def test_an_arm_that_draws_from_a_server_does_the_same_work_or_says_why_not(
     SideBySide(
         workload=workload, measures=measured, repeats=1, python=None, vllm=server, found=found, tell=lambda what: None
     )()
-    assert [result.peer for result in found.results] == [*([] if said else [VLLM.name]), PEAK]
+    assert [result.peer for result in found.results] == [*([] if reasons else [VLLM.name]), PEAK]
     assert all(result.ratio > 0 for result in found.results)
-    assert len(found.notes) == len(said)
-    assert all(reason in note for reason, note in zip(said, found.notes, strict=True))
+    assert len(found.notes) == len(reasons)
+    assert all(reason in note for reason, note in zip(reasons, found.notes, strict=True))
 
 
 @pytest.mark.slow
-def test_another_model_goes_all_the_way_to_a_fraction(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A Qwen2 with more tokens than its tokenizer has, as those of a GPU have."""
+def test_decode_roofline_of_other_model_is_a_fraction(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A Qwen2 with more tokens than its tokenizer has, like the models for a GPU."""
     monkeypatch.setitem(workloads.QWEN2, "toy", TOY)
     workload = replace(FEW, max_tokens=24)
     workload = on(workload, model="toy", device="cpu")

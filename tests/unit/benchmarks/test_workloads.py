@@ -1,4 +1,4 @@
-"""The work that was promised is the work that is there: tokens of prompts, lengths, the share of the end token."""
+"""Workloads have the documented sizes: tokens of prompts, lengths, and the probability of the end token."""
 
 from __future__ import annotations
 
@@ -33,24 +33,24 @@ def prompt_tokens(workload: Workload, folder: Path) -> int:
 
 
 @pytest.mark.parametrize(("key", "least", "most"), [("long", 1700, 1900), ("uneven", 25, 35)])
-def test_prompts_are_as_long_as_they_say(key: str, least: int, most: int, tmp_path: Path) -> None:
+def test_prompts_have_expected_number_of_tokens(key: str, least: int, most: int, tmp_path: Path) -> None:
     assert least <= prompt_tokens(BY_KEY[key], tmp_path) <= most
 
 
-def test_problems_are_the_same_every_time_and_a_peer_has_whole_micro_batches() -> None:
+def test_problems_are_deterministic_and_fill_whole_microbatches() -> None:
     for workload in WORKLOADS:
         assert workload.problems() == workload.problems()
         assert len({problem.prompt for problem in workload.problems()}) == workload.prompts
         assert workload.prompts * workload.group_size % workload.microbatch_rows == 0
 
 
-def test_the_pretrained_model_does_the_word_problems_and_no_other_does() -> None:
+def test_only_pretrained_model_suits_word_problems() -> None:
     done = {model: [workload.key for workload in WORKLOADS if workload.suits(model)] for model in MODELS}
     assert done.pop(PRETRAINED) == ["problems"]
     assert set(map(tuple, done.values())) == {("short", "long", "uneven")}
 
 
-def test_doubled_is_doubled_in_one_size(tmp_path: Path) -> None:
+def test_doubled_workloads_double_exactly_one_size(tmp_path: Path) -> None:
     sizes = {
         key: (w.group_size, prompt_tokens(w, tmp_path), w.max_tokens, w.hidden_size)
         for key, w in {"base": BASE, **DOUBLED}.items()
@@ -61,8 +61,8 @@ def test_doubled_is_doubled_in_one_size(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("uneven", [False, True])
-def test_end_token_is_as_likely_as_asked(uneven: bool, tmp_path: Path) -> None:
-    """And the tokens before it in the vocabulary never come, so it is what the lowest dice draw."""
+def test_end_token_has_configured_probability(uneven: bool, tmp_path: Path) -> None:
+    """The tokens before it in the vocabulary are never drawn, so the lowest random numbers select it."""
     workload = replace(UNEVEN, prompts=1, uneven=uneven)
     policy = policy_of(WorkFiles(workload, tmp_path).folder)
     ids = torch.randint(3, 300, (4, 64), generator=torch.Generator().manual_seed(1))
@@ -76,7 +76,7 @@ def test_end_token_is_as_likely_as_asked(uneven: bool, tmp_path: Path) -> None:
         assert float(shares[..., 2].max()) < 1e-9
 
 
-def test_our_engine_ends_rows_late_and_at_different_lengths(tmp_path: Path) -> None:
+def test_engine_ends_uneven_rows_late_at_different_lengths(tmp_path: Path) -> None:
     files = WorkFiles(replace(UNEVEN, prompts=2), tmp_path)
     sampling = Sampling(temperature=1.0, top_k=None, top_p=1.0, max_tokens=96, stop=())
     rollouts = Engine(max_batch_tokens=100_000).generate(

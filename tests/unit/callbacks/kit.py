@@ -1,4 +1,4 @@
-"""Loggers that keep what callbacks draw, and the check that a callback changes nothing."""
+"""A logger that keeps the figures of callbacks, and a check that a callback leaves training unchanged."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.unit.lightning_modules.grpo_kit import fit, module, weights
 
 
 class Album(DummyLogger):
-    """Keeps figures, by name and in order, and the last value of each metric."""
+    """Keeps figures by name, in order, and the last value of each metric."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -28,7 +28,7 @@ class Album(DummyLogger):
 
 
 def assert_only_watches(callback: Callback, steps: int, *, logger: Any = False, **changes: Any) -> None:
-    """GRPO with it and without: the same weights, bit for bit. ``changes`` are functions that make parts."""
+    """Check that GRPO has bitwise equal weights with and without it. ``changes`` are functions that make parts."""
     watched, alone = (module(**{name: make() for name, make in changes.items()}) for _ in range(2))
     fit(watched, steps, callback, logger=logger)
     fit(alone, steps)

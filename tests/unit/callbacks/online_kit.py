@@ -1,4 +1,4 @@
-"""What runs of the online critic are put together from: the embedded policy, real play, a small critic."""
+"""Parts for runs of the online critic: the embedded policy, real play, a small critic."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ STREAM = HindsightStates(
     workers=0,
     seed=0,
 )
-"""Shared: its batches are a function of their number."""
+"""Shared by all runs, because a batch depends only on its number."""
 
 
 def critic(seed: int = 0) -> JointCritic:
@@ -62,7 +62,7 @@ def reward(checkpoint: str, weight: float = 0.5, scoring: Any = None) -> CriticR
 
 
 def calibrated(checkpoint: str) -> CalibratedReward:
-    """The same critic, by what this policy finishes."""
+    """The same critic, calibrated to the success of this policy."""
     calibration = Calibration(curve=Isotonic(), least_visits=5)
     source = reward(checkpoint, weight=0.0)
     return CalibratedReward(
@@ -102,7 +102,7 @@ LESSONS: dict[str, Any] = {
 
 
 def policy() -> CausalLMPolicy:
-    """One that writes legal plays."""
+    """The embedded Countdown policy, which writes legal moves."""
     return load_policy(
         pretrained="embedded:llama_countdown",
         architecture=None,
@@ -167,7 +167,7 @@ def flat(part: Any) -> Tensor:
 
 
 class Scoring(Callback):
-    """The weights that scored each batch."""
+    """Records the weights of the critic that scored each batch."""
 
     def __init__(self) -> None:
         self.weights: list[Tensor] = []
@@ -177,7 +177,7 @@ class Scoring(Callback):
 
 
 def logged(folder: Path) -> dict[str, dict[int, float]]:
-    """What was logged of the online critic, by step."""
+    """Logged metrics of the online critic, by name and step."""
     values: dict[str, dict[int, float]] = {}
     for metric in read_metrics(folder):
         if metric.name.startswith("train/online_critic/"):

@@ -28,19 +28,22 @@ HOSTILE = "<script>alert(1)</script> \" onmouseover='x' &lt; </pre></span> {{ 7 
 
 
 def validate(callback: Completions, trainer: Any, batches: list[list[str]], step: int) -> None:
-    """Batches of one problem for each text, solved by 5 + 3, 5 + 4 …; of a group of two the first text is shown."""
+    """Run a validation with one problem per text. Problems are solved by 5 + 3, 5 + 4 …
+
+    Groups have two completions, of which the callback shows the first.
+    """
     module = SimpleNamespace(rollout_step=step)
     callback.on_validation_epoch_start(trainer, module)
     for number, texts in enumerate(batches):
         problems = [CountdownProblem((5, 3 + i), 8 + i, style="direct") for i in range(len(texts))]
         rollouts = SimpleNamespace(texts=[text for one in texts for text in (one, "x")], group_size=2)
-        for setting in ("training_problems", "main"):  # what is tried beside the held-out problems is not shown
+        for setting in ("training_problems", "main"):  # only the held-out problems ("main") are shown
             batch = SimpleNamespace(problems=problems, rollouts=rollouts, setting=setting)
             callback.on_validation_batch_end(trainer, module, None, batch, number)
     callback.on_validation_epoch_end(trainer, module)
 
 
-def test_the_first_validation_problems_are_written_with_their_verdicts(tmp_path: Path) -> None:
+def test_completions_writes_first_validation_problems_with_verdicts(tmp_path: Path) -> None:
     trainer = SimpleNamespace(loggers=[RunFolderLogger(folder=tmp_path), object()], sanity_checking=False)
     callback = Completions(task=TASK, problems=3)
     for step in (0, 20):
@@ -51,14 +54,14 @@ def test_the_first_validation_problems_are_written_with_their_verdicts(tmp_path:
         assert all(row["status"] != "ok" and row["reason"] for row in rows[1:])
 
 
-def test_lightnings_trial_validation_writes_nothing(tmp_path: Path) -> None:
+def test_completions_writes_nothing_in_sanity_check(tmp_path: Path) -> None:
     trainer = SimpleNamespace(loggers=[RunFolderLogger(folder=tmp_path)], sanity_checking=True)
     validate(Completions(task=TASK, problems=3), trainer, [["5+3=8"]], step=0)
     assert not (tmp_path / "tables").exists()
 
 
-class EveryTokenItsOwn:
-    """No two tokens of a batch have one advantage, so that a colour on another's token would show."""
+class DistinctAdvantages:
+    """Gives each token of a batch a different advantage, so that an advantage at the wrong token is detected."""
 
     def __call__(self, credit: Credit, mask: Tensor, group_size: int) -> Tensor:
         numbers = torch.arange(1.0, mask.numel() + 1).view(mask.shape)
@@ -66,7 +69,7 @@ class EveryTokenItsOwn:
 
 
 class Judged:
-    """Digits; every third completion counts as correct."""
+    """The ``Digits`` reward, where every third completion counts as correct."""
 
     def __call__(self, rollouts: RolloutBatch) -> Credit:
         credit = Digits()(rollouts)
@@ -75,7 +78,7 @@ class Judged:
 
 
 class Seen(L.Callback):
-    """The last rollouts."""
+    """Keeps the last rollouts."""
 
     def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
         self.rollouts = batch.rollouts
@@ -90,16 +93,16 @@ def table(folder: Path, step: int) -> list[dict[str, Any]]:
 
 
 ROWS = (0, 1, 6, 7)
-"""Two of rows 0, 3, 6, 9, which are correct, and two of the others."""
+"""Two of the correct rows 0, 3, 6, 9, and two of the others."""
 
 
-def test_the_page_colours_each_token_by_its_own_advantage(tmp_path: Path) -> None:
+def test_credit_page_labels_each_token_with_its_advantage(tmp_path: Path) -> None:
     seen = Seen()
-    trained = module(reward=Judged(), advantage=EveryTokenItsOwn())
+    trained = module(reward=Judged(), advantage=DistinctAdvantages())
     fit(trained, 1, watcher(), seen, logger=RunFolderLogger(folder=tmp_path))
     page = Page((tmp_path / "pages" / "train" / "credit" / "1.html").read_text())
     rollouts, expected = seen.rollouts, []
-    used = EveryTokenItsOwn()(Credit(outcome=torch.zeros(12), parts={}), rollouts.mask, 4)
+    used = DistinctAdvantages()(Credit(outcome=torch.zeros(12), parts={}), rollouts.mask, 4)
     for row in ROWS:
         for token, advantage, written in zip(rollouts.completion_ids[row], used[row], rollouts.mask[row], strict=True):
             if written:
@@ -112,7 +115,7 @@ def test_the_page_colours_each_token_by_its_own_advantage(tmp_path: Path) -> Non
     assert all(text == decoded for text, decoded in plain)
 
 
-def test_a_row_has_the_verdict_the_reward_its_parts_and_the_advantage(tmp_path: Path) -> None:
+def test_table_row_has_verdict_reward_parts_and_advantage(tmp_path: Path) -> None:
     seen = Seen()
     fit(module(reward=Judged()), 1, watcher(), seen, logger=RunFolderLogger(folder=tmp_path))
     rows, rollouts = table(tmp_path, 1), seen.rollouts
@@ -129,13 +132,13 @@ def test_a_row_has_the_verdict_the_reward_its_parts_and_the_advantage(tmp_path: 
         assert row["tokens"] == int(rollouts.mask[at].sum())
 
 
-def test_the_first_step_and_every_second_are_written_and_it_only_watches(tmp_path: Path) -> None:
+def test_training_completions_writes_steps_1_2_4_and_leaves_weights_unchanged(tmp_path: Path) -> None:
     assert_only_watches(watcher(), 4, logger=RunFolderLogger(folder=tmp_path))
     for folder, kind in (("tables/train/completions", "json"), ("pages/train/credit", "html")):
         assert sorted(path.name for path in (tmp_path / folder).iterdir()) == [f"{k}.{kind}" for k in (1, 2, 4)]
 
 
-def test_while_only_the_reward_learns_there_are_no_advantages_and_no_page(tmp_path: Path) -> None:
+def test_reward_warmup_has_no_advantages_and_no_credit_page(tmp_path: Path) -> None:
     reward = clipo(warmup_steps=2)
     fit(module(reward=reward), 2, watcher(), logger=RunFolderLogger(folder=tmp_path))
     assert [row["advantage"] for row in table(tmp_path, 2)] == [None] * 4
@@ -153,12 +156,12 @@ def test_while_only_the_reward_learns_there_are_no_advantages_and_no_page(tmp_pa
         ([], 3, []),
     ],
 )
-def test_both_kinds_are_chosen_where_there_are_both(correct: list[bool], count: int, rows: list[int]) -> None:
+def test_mix_rows_selects_correct_and_incorrect_rows(correct: list[bool], count: int, rows: list[int]) -> None:
     assert mix_rows(correct, count) == rows
 
 
 class Page(HTMLParser):
-    """What is on a page: the tags, and of each token its text, colour and title."""
+    """Parses a page into its tags and the text, colour and title of each token."""
 
     def __init__(self, page: str) -> None:
         super().__init__(convert_charrefs=True)
@@ -188,7 +191,7 @@ def trace(*tokens: tuple[str, float], text: str = "wrong") -> Trace:
     return Trace(heading=text, numbers={"reward": 1.0}, prompt=text, tokens=tokens)
 
 
-def test_tokens_and_legend_are_on_one_scale_for_all_completions() -> None:
+def test_credit_page_uses_one_colour_scale_for_all_completions() -> None:
     text = credit_page([trace(("21", -2.0), ("+", 0.0)), trace((" 16", 1.0))], step=3, longest=9)
     assert Page(text).tokens == [["21", "#e49659", "−2"], ["+", "#ffffff", "0"], [" 16", "#acd1e6", "+1"]]
     assert Page(text).tokens[2][1] == colour(1.0, 2.0)
@@ -196,14 +199,14 @@ def test_tokens_and_legend_are_on_one_scale_for_all_completions() -> None:
     assert "All advantages are 0" in credit_page([trace(("a", 0.0))], step=1, longest=9)
 
 
-def test_what_was_written_is_never_markup() -> None:
+def test_credit_page_escapes_prompts_and_completions() -> None:
     hostile = Page(credit_page([trace((HOSTILE, 1.0), text=HOSTILE)], step=1, longest=9))
     tame = Page(credit_page([trace(("a", 1.0))], step=1, longest=9))
     assert hostile.tags == tame.tags
     assert hostile.tokens[0][0] == HOSTILE
 
 
-def test_a_long_completion_is_cut_and_counted() -> None:
+def test_credit_page_truncates_long_completion_and_counts_the_rest() -> None:
     text = credit_page([trace(*[("a", 1.0)] * 12, text="p" * 100)], step=1, longest=10)
     assert len(Page(text).tokens) == 10
     assert "2 more tokens" in text

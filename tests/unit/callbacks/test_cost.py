@@ -1,4 +1,4 @@
-"""What a stage has cost, the rates of its steps, and how much of the device they use."""
+"""Cost of a stage in seconds and tokens, rates of its steps, and utilisation of the device."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ from tests.unit.lightning_modules import grpo_kit
 
 PREPARING, MEASURING, STEP, VALIDATING, DRAWING = 10.0, 1e6, 1.0, 1e4, 1e8
 LENGTHS = [[3, 1], [2, 2], [4, 0], [1, 3]]
-"""Tokens of the completions of each step; four in all, as these data begin anew when a fit is resumed."""
+"""Completion tokens of each step. Each step has four, because a resumed fit starts these data again."""
 THROWN_AWAY = 100
-"""Tokens of each step that are in no rollout: refills, continuations."""
+"""Tokens of each step that are in no rollout, such as refills and continuations."""
 
 
 class Clock:
@@ -81,7 +81,7 @@ class Timed(L.LightningModule):
 
 
 class Others(L.Callback):
-    """Measures the machine at the start, draws pictures after each validation."""
+    """Takes time at the start (a measurement of the machine) and after each validation (figures)."""
 
     def __init__(self, clock: Clock, stop_before: int | None) -> None:
         self.clock = clock
@@ -105,8 +105,8 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return clock
 
 
-def spent(clock: Clock, folder: Path, *, stop_before: int | None = None, resume: Any = None) -> dict[str, float]:
-    """What had been spent after the last step; checkpoints of each step are in ``folder``."""
+def fit_cost(clock: Clock, folder: Path, *, stop_before: int | None = None, resume: Any = None) -> dict[str, float]:
+    """Cost after the last step. Checkpoints of each step are in ``folder``."""
     keep = L.pytorch.callbacks.ModelCheckpoint(folder, "{step}", every_n_train_steps=1, save_top_k=-1)
     trainer = quiet_trainer(
         callbacks=[Others(clock, stop_before), Cost(), keep], enable_checkpointing=True, val_check_interval=1
@@ -121,21 +121,19 @@ def spent(clock: Clock, folder: Path, *, stop_before: int | None = None, resume:
     return {name: float(value) for name, value in trainer.callback_metrics.items() if "spent" in name}
 
 
-def test_preparation_and_steps_are_spent_and_measuring_is_not_also_after_a_resumption(
-    clock: Clock, tmp_path: Path
-) -> None:
-    whole = spent(clock, tmp_path / "whole")
+def test_cost_counts_only_setup_and_steps_also_after_resume(clock: Clock, tmp_path: Path) -> None:
+    whole = fit_cost(clock, tmp_path / "whole")
     assert whole == {
         "train/spent/seconds": PREPARING + len(LENGTHS) * STEP,
         "train/spent/tokens": sum(map(sum, LENGTHS)) + THROWN_AWAY * len(LENGTHS),
     }
-    spent(clock, tmp_path / "stopped", stop_before=3)
-    assert spent(clock, tmp_path / "stopped", resume=tmp_path / "stopped" / "step=2.ckpt") == whole
+    fit_cost(clock, tmp_path / "stopped", stop_before=3)
+    assert fit_cost(clock, tmp_path / "stopped", resume=tmp_path / "stopped" / "step=2.ckpt") == whole
 
 
-def test_without_rollouts_there_are_only_seconds(clock: Clock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cost_without_rollouts_logs_only_seconds(clock: Clock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(f"{__name__}.batch_of", lambda numbers: torch.tensor(numbers))
-    assert set(spent(clock, tmp_path)) == {"train/spent/seconds"}
+    assert set(fit_cost(clock, tmp_path)) == {"train/spent/seconds"}
 
 
 NAP = 0.05
@@ -145,7 +143,7 @@ CPU = torch.device("cpu")
 
 
 class Learner(L.LightningModule):
-    """Makes what it drew likelier, names its phases, and naps while it rewards and while it validates."""
+    """Raises the likelihood of its rollouts, names its phases, and sleeps in the reward phase and in validation."""
 
     def __init__(self, *, names_phases: bool) -> None:
         super().__init__()
@@ -191,7 +189,7 @@ def generation(kind: type[RolloutGeneration] = RolloutGeneration) -> RolloutGene
 
 
 class Steps(L.Callback):
-    """What was logged after each step, with its batch, and how long training and validations took."""
+    """Records the metrics and the batch of each step, and the seconds of training and of validations."""
 
     def __init__(self) -> None:
         self.logged: list[dict[str, float]] = []
@@ -214,8 +212,8 @@ class Steps(L.Callback):
         self.batches.append(batch)
 
 
-def fitted(module: Learner, *, validate: bool = False, profiler: Any = None) -> tuple[Steps, Any]:
-    """The steps, and the profiler that the trainer has in the end."""
+def record_fit(module: Learner, *, validate: bool = False, profiler: Any = None) -> tuple[Steps, Any]:
+    """The recorded steps, and the trainer's profiler after the fit."""
     steps = Steps()
     trainer = quiet_trainer(
         callbacks=[generation(), Throughput(window=2, tokens=None, peak_flops=PEAK), steps],
@@ -229,9 +227,9 @@ def fitted(module: Learner, *, validate: bool = False, profiler: Any = None) -> 
     return steps, trainer.profiler  # pyright: ignore[reportAttributeAccessIssue]
 
 
-def test_phases_add_up_to_the_step_and_utilisation_is_the_formula_over_seconds_and_peak() -> None:
+def test_phase_seconds_sum_to_step_and_utilisation_matches_formula() -> None:
     module = Learner(names_phases=True)
-    steps, profiler = fitted(module)
+    steps, profiler = record_fit(module)
     assert isinstance(profiler, PassThroughProfiler), "the listener is taken off afterwards"
     size = decoder_size(module.policy.model)
     for values, batch in zip(steps.logged, steps.batches, strict=True):
@@ -252,8 +250,8 @@ def test_phases_add_up_to_the_step_and_utilisation_is_the_formula_over_seconds_a
         assert values["peak_teraflops"] == pytest.approx(PEAK / 1e12)
 
 
-def test_the_whole_batch_is_the_update_of_a_module_that_names_no_phase() -> None:
-    for values in fitted(Learner(names_phases=False))[0].logged:
+def test_batch_without_named_phases_counts_as_update() -> None:
+    for values in record_fit(Learner(names_phases=False))[0].logged:
         phases = [values[f"{name}_seconds"] for name in ("rollout", "update", "rest")]
         assert sum(phases) == pytest.approx(values["step_seconds"], rel=1e-5)
         assert "rollout_utilisation" in values
@@ -261,27 +259,27 @@ def test_the_whole_batch_is_the_update_of_a_module_that_names_no_phase() -> None
         assert not unknown & set(values)
 
 
-def test_validation_is_no_part_of_a_step_and_a_chosen_profiler_records_all() -> None:
-    """Three of the four validations lie between steps, each of four naps."""
+def test_step_seconds_exclude_validation_and_given_profiler_still_records() -> None:
+    """Three of the four validations lie between steps. Each sleeps four times."""
     profiler = SimpleProfiler()
-    steps, found = fitted(Learner(names_phases=True), validate=True, profiler=profiler)
+    steps, found = record_fit(Learner(names_phases=True), validate=True, profiler=profiler)
     without = steps.seconds - sum(steps.validations[:3])
     assert sum(values["step_seconds"] for values in steps.logged) == pytest.approx(without, abs=6 * NAP)
     assert found is profiler
     assert "reward" in profiler.recorded_durations
 
 
-def test_it_only_watches_and_measures_the_peak_without_random_numbers() -> None:
+def test_throughput_leaves_weights_and_measured_peak_leaves_rng_unchanged() -> None:
     assert_only_watches(Throughput(window=2, tokens=None, peak_flops=None), 2)
     before = torch.get_rng_state()
     assert measured_peak(CPU, torch.float32) > 0
     assert torch.equal(torch.get_rng_state(), before)
 
 
-def test_memory_follows_what_is_held() -> None:
+def test_memory_in_use_and_peak_memory_include_mapped_pages() -> None:
     before = memory_in_use(CPU)
     size = 128 * 2**20
-    with mmap.mmap(-1, size) as held:  # fresh pages; an allocator may give a tensor what it has kept
+    with mmap.mmap(-1, size) as held:  # fresh pages: a tensor may get memory that the allocator kept
         held.write(b"1" * size)
         during = memory_in_use(CPU)
         assert during - before > 100
@@ -308,7 +306,7 @@ class Sleeper(L.LightningModule):
 
 
 @pytest.mark.parametrize("tokens", ["train/sleeper/tokens", None])
-def test_rates_of_a_step_of_known_length(tokens: str | None) -> None:
+def test_throughput_logs_rates_of_step_with_known_duration(tokens: str | None) -> None:
     trainer = quiet_trainer(max_steps=8, callbacks=[Throughput(window=4, tokens=tokens, peak_flops=None)])
     trainer.fit(Sleeper(), DataLoader(torch.ones(4, 1), batch_size=1))  # type: ignore[arg-type]
     logged = {name: float(value) for name, value in trainer.callback_metrics.items()}

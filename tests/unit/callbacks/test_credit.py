@@ -1,4 +1,4 @@
-"""The figure of steps and their credit."""
+"""The figure of ``StepCredit``: steps and their credit."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.unit.callbacks.kit import Album, assert_only_watches
 from tests.unit.lightning_modules.grpo_kit import TASK, TOKENIZER, fit, module
 
 WRITTEN = ["9*3=27;27-7=20", "9-7=2;3*2=6", "9/7=1;3+9=12", "no step"]
-"""Countdown from 3, 7, 9 to 20: solved; lost by its first move; a move that the rules forbid; nothing."""
+"""Countdown from 3, 7, 9 to 20: solved; target lost by the first move; an illegal move; no step."""
 
 
 def batch(texts: list[str]) -> RolloutBatch:
@@ -50,13 +50,13 @@ def oracle() -> OracleReward:
 
 
 def traced(row: int) -> list[TracedStep]:
-    """The advantage of a token is its place in the completion."""
+    """Traced steps of a row. The advantage of a token is its position in the completion."""
     rollouts = batch(WRITTEN)
     advantages = torch.arange(rollouts.mask.shape[1]).float().expand(rollouts.mask.shape)
     return traced_steps(TASK, rollouts, oracle()(rollouts), advantages, row)
 
 
-def test_a_step_has_its_text_the_credit_of_its_tokens_its_value_and_the_oracles_answer() -> None:
+def test_traced_step_has_text_mean_credit_value_and_reachability() -> None:
     tokens = [TOKENIZER.decode([i]) for i in TOKENIZER(WRITTEN[0], add_special_tokens=False)["input_ids"]]
     border = tokens.index(";")
     first, second = traced(0)
@@ -70,7 +70,7 @@ def test_a_step_has_its_text_the_credit_of_its_tokens_its_value_and_the_oracles_
     assert (forbidden.legal, forbidden.value, forbidden.in_reach) == (False, None, None)
 
 
-def test_the_first_correct_and_the_first_incorrect_completion_with_a_step_are_drawn() -> None:
+def test_step_credit_selects_first_correct_and_first_incorrect_row_with_steps() -> None:
     rollouts = batch(["no step", *WRITTEN[1:3], WRITTEN[0]])
     verdicts = oracle()(rollouts).verdicts
     assert verdicts is not None
@@ -85,7 +85,7 @@ def figure(*steps: TracedStep, reason: str = "", most: int = 24) -> Figure:
     return draw({title("p", Verdict(status="wrong", reason=reason)): list(steps)}, step=1, most=most)
 
 
-def test_bars_go_downwards_and_marks_are_explained_where_they_occur() -> None:
+def test_figure_lists_steps_top_down_and_legend_has_only_used_marks() -> None:
     drawn = figure(
         step("a", 2.0, in_reach=True),
         step("b", -1.0, in_reach=False),
@@ -102,28 +102,28 @@ def test_bars_go_downwards_and_marks_are_explained_where_they_occur() -> None:
     assert [text.get_text() for text in drawn.legends[0].get_texts()] == ["target in reach", "target lost"]
 
 
-def test_hostile_text_is_drawn_as_it_is(tmp_path: Path, recwarn: pytest.WarningsRecorder) -> None:
+def test_figure_renders_hostile_text_without_glyph_warnings(tmp_path: Path, recwarn: pytest.WarningsRecorder) -> None:
     hostile = "$\\frac{1}{$ _^ \x00\x1b \u202e 漢 \udcff 🙂\n\n| $x$"
     figure(step(hostile, 1.0), step("", 0.0), reason=hostile).savefig(tmp_path / "a.png")
     assert not [str(warning.message) for warning in recwarn if "Glyph" in str(warning.message)]
 
 
 @pytest.mark.parametrize(
-    ("text", "seen"),
+    ("text", "expected"),
     [("a\n b\t", "a b"), ("\x1b[31m", "\\x1b[31m"), ("漢", "\\u6f22"), ("x" * 9, "x" * 7 + "…"), ("é−", "é\\u2212")],
 )
-def test_a_line_holds_what_every_font_can_write(text: str, seen: str) -> None:
-    assert plain(text, 8) == seen
+def test_plain_escapes_unprintable_characters_and_truncates(text: str, expected: str) -> None:
+    assert plain(text, 8) == expected
 
 
-def test_a_run_draws_the_first_step_and_every_second_and_it_only_watches(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_step_credit_draws_steps_1_and_2_and_leaves_weights_unchanged(monkeypatch: pytest.MonkeyPatch) -> None:
     album, watcher = Album(), StepCredit(task=TASK, every=2, steps=5)
     monkeypatch.setattr(watcher, "rows", lambda rollouts, verdicts: [0])  # a random policy writes no move
     assert_only_watches(watcher, 3, logger=album, reward=oracle)
     assert [at for at, _ in album.figures["train/step_credit"]] == [1, 2]
 
 
-def test_a_reward_that_values_no_steps_is_left_out() -> None:
+def test_step_credit_skips_reward_without_step_values() -> None:
     album = Album()
     fit(module(), 1, StepCredit(task=TASK, every=1, steps=5), logger=album)
     assert not album.figures

@@ -26,7 +26,7 @@ CPU = torch.device("cpu")
 
 
 class Sums:
-    """A stream whose every batch holds other pairs of numbers; their sum is in reach, nothing else."""
+    """A stream whose batches hold different pairs of numbers, of which only the sum is reachable."""
 
     def __init__(self) -> None:
         self.asked: list[int] = []
@@ -42,7 +42,7 @@ class Sums:
 
 
 def met() -> ReplayBuffer:
-    """Differences: what the stream does not teach."""
+    """A replay buffer of differences, which the stream does not contain."""
     states = ReplayBuffer(capacity=100)
     for large in range(20, 45):
         states.add((large, 3), [30], Known(frozenset({large - 3}), exhausted=True))
@@ -70,17 +70,17 @@ def loss_on(model: Any, batch: CriticBatch) -> torch.Tensor:
     return LOSS(model(batch.state_actions, batch.goals), batch.positive, batch.candidate)
 
 
-def met_pairs(seed: int, count: int = 8) -> CriticBatch:
+def replay_pairs(seed: int, count: int = 8) -> CriticBatch:
     rng = np.random.default_rng(seed)
     return replay_batch(met().draw(count, rng), pairing=EveryGoal(), goal_range=(10, 50), rng=rng)
 
 
-def test_a_step_is_half_replay_and_half_of_the_states_that_were_met() -> None:
+def test_critic_update_averages_stream_loss_and_replay_buffer_loss() -> None:
     made, expected = lessons(steps=2, seed=4), critic()
     stepper = torch.optim.AdamW(expected.parameters(), lr=0.0, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.01)
     losses = []
     for step, rate in enumerate((1.5e-3, 3e-3)):
-        fresh = met_pairs(derived_seed((4, "critic lessons", step, 1)))
+        fresh = replay_pairs(derived_seed((4, "critic lessons", step, 1)))
         loss = 0.5 * loss_on(expected, Sums().batch(7 + step * 4 + 1)) + 0.5 * loss_on(expected, fresh)
         stepper.zero_grad()
         loss.backward()
@@ -92,15 +92,15 @@ def test_a_step_is_half_replay_and_half_of_the_states_that_were_met() -> None:
         assert_close(ours, theirs)
 
 
-def test_a_critic_learns_what_was_met_and_keeps_what_it_is_reminded_of() -> None:
+def test_critic_updates_reduce_loss_on_stream_and_replay_buffer() -> None:
     made = lessons(steps=150)
     before = deepcopy(made.critic)
     made.train(met(), device=CPU, rank=0, ranks=1)
-    for batch in (Sums().batch(3), met_pairs(1, count=25)):
+    for batch in (Sums().batch(3), replay_pairs(1, count=25)):
         assert loss_on(made.critic, batch) < 0.7 * loss_on(before, batch)
 
 
-def test_the_stream_is_read_on_from_where_pretraining_stopped_each_rank_its_own() -> None:
+def test_each_rank_reads_its_own_stream_batches_from_first_replayed() -> None:
     made = lessons(steps=3)
     with seeded(3):
         made.train(met(), device=CPU, rank=1, ranks=2)
@@ -112,7 +112,7 @@ def test_the_stream_is_read_on_from_where_pretraining_stopped_each_rank_its_own(
 
 
 class Spoiled:
-    """The loss of one call is no number; its gradient is sound."""
+    """Makes the loss of one call non-finite; its gradient stays finite."""
 
     def __init__(self, call: int, bad: float) -> None:
         self.call = call
@@ -125,7 +125,7 @@ class Spoiled:
 
 
 def parts_of(made: CriticUpdates) -> list[torch.Tensor]:
-    """The critic, and what its optimizer remembers."""
+    """Copies of the critic's parameters and the optimizer's first moments."""
     moments = [state["exp_avg"] for state in made.state_dict()["optimizer"]["state"].values()]
     return [part.detach().clone() for part in (*made.critic.parameters(), *moments)]
 
@@ -135,8 +135,8 @@ def same(first: list[torch.Tensor], second: list[torch.Tensor]) -> bool:
 
 
 @pytest.mark.parametrize("spoiled", [*[Spoiled(3, float(bad)) for bad in ("nan", "inf")], "gradient"])
-def test_a_step_that_is_no_number_is_left_out_and_counted(spoiled: Any) -> None:
-    """The second of three; a step asks for two losses."""
+def test_non_finite_step_is_skipped_and_counted(spoiled: Any) -> None:
+    """The second of three steps is spoiled. A step computes two losses, so its first one is call 3."""
     made = lessons(loss=LOSS if spoiled == "gradient" else spoiled)
     if spoiled == "gradient":
         weight = next(made.critic.parameters())
@@ -154,7 +154,7 @@ def test_a_step_that_is_no_number_is_left_out_and_counted(spoiled: Any) -> None:
     assert (resumed.taken, resumed.skipped.count) == (3, 1)
 
 
-def test_one_more_than_the_limit_ends_it_with_the_two_batches() -> None:
+def test_skip_beyond_limit_raises_with_both_batches() -> None:
     made = lessons(loss=Spoiled(3, float("nan")), max_skipped_steps=0)
     made.train(met(), device=CPU, rank=0, ranks=1)
     before = parts_of(made)
@@ -168,13 +168,13 @@ def test_one_more_than_the_limit_ends_it_with_the_two_batches() -> None:
     assert batch["met"].keys() == batch["replayed"].keys()  # pyright: ignore
 
 
-def test_the_loss_of_a_lesson_is_that_of_the_last_step_that_was_taken() -> None:
+def test_train_returns_loss_of_last_step_not_skipped() -> None:
     shorter = lessons(steps=2).train(met(), device=CPU, rank=0, ranks=1)
     assert lessons(steps=3, loss=Spoiled(5, float("nan"))).train(met(), device=CPU, rank=0, ranks=1) == shorter
 
 
 def spoiled_on_last_rank() -> dict[str, Any]:
-    """Its second loss is infinite, there alone; three steps."""
+    """Three steps; on the last rank only, a loss of the second step is infinite."""
     last = this_rank() == ranks() - 1
     made, after = lessons(loss=Spoiled(3 if last else 0, float("inf"))), []
     for _ in range(3):
@@ -184,7 +184,7 @@ def spoiled_on_last_rank() -> dict[str, Any]:
 
 
 @pytest.mark.whole
-def test_ranks_leave_the_same_step_out(tmp_path: Path) -> None:
+def test_all_ranks_skip_the_same_step(tmp_path: Path) -> None:
     first, second = on_ranks(spoiled_on_last_rank, tmp_path)
     assert first["skipped"] == second["skipped"] == 1
     for rank in (first, second):

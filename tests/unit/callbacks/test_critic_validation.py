@@ -69,7 +69,7 @@ def fit(callbacks: list[L.Callback], folder: Path) -> tuple[CriticPretraining, A
     return module, album
 
 
-def test_pictures_and_probes_are_logged_at_each_validation_and_only_watch(tmp_path: Path) -> None:
+def test_validation_logs_figures_and_probes_and_leaves_weights_unchanged(tmp_path: Path) -> None:
     torch.manual_seed(0)
     watched, album = fit(watchers(), tmp_path)
     after = torch.random.get_rng_state()
@@ -97,7 +97,7 @@ def test_pictures_and_probes_are_logged_at_each_validation_and_only_watch(tmp_pa
     assert album.metrics["val/probe/alignment"] == pytest.approx(2 - 2 * album.metrics["val/probe/positive_cosine"])
 
 
-def test_start_and_action_move_each_alone_where_there_are_both() -> None:
+def test_shuffles_permutes_starts_and_actions_separately() -> None:
     arrays = torch.arange(3 * 2 * 6).reshape(3, 2, 6)
     shuffled = shuffles(arrays)
     assert shuffled.keys() == {"actions", "starts"}
@@ -111,7 +111,7 @@ def test_start_and_action_move_each_alone_where_there_are_both() -> None:
 
 
 class ReadsOneOfTwo(NumericV1):
-    """Its state–action is the start's (0) or the action's (1) array as it is, and so is its goal."""
+    """Embeds the start's (0) or the action's (1) array as the normalised array itself, and the goal alike."""
 
     def __init__(self, part: int) -> None:
         super().__init__(**SIZE, similarity=dot, seed=0)
@@ -125,7 +125,9 @@ class ReadsOneOfTwo(NumericV1):
 
 
 @pytest.mark.parametrize(("part", "expected"), [(0, (1.0, 0.0)), (1, (0.0, 1.0))])
-def test_accuracy_falls_where_what_the_critic_reads_is_shuffled(part: int, expected: tuple[float, float]) -> None:
+def test_action_probe_accuracy_drops_only_when_the_part_read_is_shuffled(
+    part: int, expected: tuple[float, float]
+) -> None:
     arrays = torch.randint(0, 50, (12, 6), generator=torch.Generator().manual_seed(0))
     diagonal = torch.eye(12, dtype=torch.bool)
     state_actions = torch.stack([arrays, arrays], dim=1)
@@ -142,7 +144,7 @@ def test_accuracy_falls_where_what_the_critic_reads_is_shuffled(part: int, expec
     assert tuple(logged[name] for name in names) == expected
 
 
-def test_the_diagonal_is_positive_and_no_goal_stands_twice() -> None:
+def test_positive_diagonal_selects_positives_with_distinct_goals() -> None:
     positive = torch.tensor([[1, 1, 0], [1, 0, 0], [0, 0, 0], [1, 1, 1]], dtype=torch.bool)
     rows, columns = positive_diagonal(positive, 3)
     assert positive[rows, columns].all()
@@ -157,7 +159,7 @@ class PlainNumber(NumericV2):
         return torch.stack([goals % 2, goals / 1000, 0 * goals, 0 * goals], dim=1).float()
 
 
-def test_parity_is_read_from_all_different_goals_of_a_validation() -> None:
+def test_parity_probe_uses_all_distinct_goals_of_a_validation() -> None:
     probe = GeometryProbe(components=2, folds=3)
     critic = PlainNumber(**SIZE, similarity=dot, seed=0)
     assert probe.parity(critic, torch.arange(24)) == 1.0
@@ -180,7 +182,7 @@ def test_parity_is_read_from_all_different_goals_of_a_validation() -> None:
     assert len(seen) == 1, "the next validation begins without them"
 
 
-def test_what_training_has_drawn_is_logged_where_the_data_counts_it() -> None:
+def test_data_counts_logs_drawn_trajectories_if_datamodule_counts_them() -> None:
     logged: dict[str, float] = {}
     module: Any = SimpleNamespace(log=lambda name, value, **_: logged.update({name: value}))
     counting = SimpleNamespace(count_drawn=lambda batches: {"trajectories": 16 * batches})
@@ -192,8 +194,11 @@ def test_what_training_has_drawn_is_logged_where_the_data_counts_it() -> None:
         DataCounts().on_validation_epoch_end(trainer, module)
 
 
-def test_its_bins_are_of_equal_width_and_as_many_as_are_asked_for() -> None:
-    """0.1, 0.2 and 0.9, of which the first alone is true: by tens (0.9 + 0.2 + 0.9) / 3, by halves (0.7 + 0.9) / 3."""
+def test_calibration_uses_given_number_of_equal_width_bins() -> None:
+    """Predictions 0.1, 0.2, 0.9, of which only the first is true.
+
+    The error is (0.9 + 0.2 + 0.9) / 3 for ten bins and (0.7 + 0.9) / 3 for two.
+    """
     assert error_by(10) == pytest.approx(2.0 / 3, abs=6e-4)
     assert error_by(2) == pytest.approx(1.6 / 3, abs=6e-4)
 
@@ -208,14 +213,14 @@ def error_by(bins: int) -> float:
 
 
 @pytest.mark.parametrize("module", [object(), SimpleNamespace(oracle_metrics=OracleMetrics())])
-def test_without_an_oracle_or_its_states_nothing_is_drawn(module: Any) -> None:
+def test_calibration_without_oracle_states_draws_nothing(module: Any) -> None:
     album = Album()
     trainer: Any = SimpleNamespace(is_global_zero=True, sanity_checking=False, global_step=3, loggers=[album])
     Calibration(bins=15).on_validation_epoch_end(trainer, module)
     assert not album.figures
 
 
-def test_a_diagram_has_shares_with_wilsons_intervals_above_counts() -> None:
+def test_diagram_shows_shares_with_wilson_intervals_above_counts() -> None:
     """0 of 10: 0 … 0.2775; 500 of 1000: 0.4690 … 0.5310 (E. B. Wilson 1927)."""
     found = ReliabilityBins(
         predicted=torch.tensor([0.1, 0.8]), true=torch.tensor([0.0, 0.5]), count=torch.tensor([10, 1000])

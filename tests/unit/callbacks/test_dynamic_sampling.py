@@ -20,11 +20,11 @@ from tests.quiet import quiet_trainer
 from tests.unit.callbacks.test_rollout_generation import SAMPLED, Nothing, Watcher
 
 MIXED = frozenset({2, 5, 7, 11, 13})
-"""Problems of which some completions are right and some wrong; of the others every one is right or every one wrong."""
+"""Problems with right and wrong completions. The completions of other problems are all right or all wrong."""
 
 
 class Numbered:
-    """A task of 20 problems in which a completion says itself whether it is right."""
+    """A task of 20 problems in which the text of a completion is its verdict."""
 
     name = "numbered"
 
@@ -48,7 +48,7 @@ class Numbered:
 
 
 class Scripted:
-    """An engine whose completions are known: right and wrong by turns for a mixed problem, else all the same."""
+    """An engine with known completions: alternately right and wrong for a mixed problem, else all equal."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[list[int], Seed, bool]] = []
@@ -89,7 +89,7 @@ class Scripted:
 
 
 class Module:
-    """What the callback asks of a module."""
+    """The attributes of a module that the callback uses."""
 
     def __init__(self, rollout_step: int = 0, policy: Any = None) -> None:
         self.rollout_step = rollout_step
@@ -117,7 +117,7 @@ def callback(engine: Any, **changes: Any) -> DynamicSampling:
     return DynamicSampling(**(settings | changes))
 
 
-def refilled(
+def run_callback(
     numbers: Sequence[int], module: Module | None = None, **changes: Any
 ) -> tuple[ProblemBatch, Module, Scripted]:
     engine, module = Scripted(), module or Module()
@@ -134,8 +134,8 @@ def numbers_of(batch: ProblemBatch) -> list[int]:
     return [int(problem.id) for problem in batch.problems]
 
 
-def test_equals_are_replaced_in_place_by_problems_not_seen_before() -> None:
-    batch, module, engine = refilled([0, 2, 1, 5], max_refills=20)
+def test_equal_groups_are_replaced_in_place_by_unseen_problems() -> None:
+    batch, module, engine = run_callback([0, 2, 1, 5], max_refills=20)
     found = numbers_of(batch)
     assert found[1::2] == [2, 5], "groups that teach stay where they are"
     assert set(found[::2]) < MIXED - {2, 5}
@@ -149,8 +149,8 @@ def test_equals_are_replaced_in_place_by_problems_not_seen_before() -> None:
     assert batch.generated.tokens == (1 + 2 * 4) * len(drawn), "a prompt of one token is read once for its group"
 
 
-def test_only_as_many_as_are_lacking_are_drawn() -> None:
-    _, _, engine = refilled([0, 2, 1, 3], max_refills=20)
+def test_refill_draws_at_most_the_number_of_missing_groups() -> None:
+    _, _, engine = run_callback([0, 2, 1, 3], max_refills=20)
     lacking = 3
     for numbers, _, _ in engine.asked[1:]:
         assert len(numbers) <= lacking
@@ -158,8 +158,8 @@ def test_only_as_many_as_are_lacking_are_drawn() -> None:
     assert lacking == 0
 
 
-def test_when_refills_are_used_up_equals_stay_and_the_batch_keeps_its_size() -> None:
-    batch, module, engine = refilled([0, 1, 3, 4, 6, 8, 9, 10], max_refills=1)
+def test_equal_groups_stay_after_max_refills_and_batch_keeps_its_size() -> None:
+    batch, module, engine = run_callback([0, 1, 3, 4, 6, 8, 9, 10], max_refills=1)
     found = numbers_of(batch)
     assert len(engine.asked) == 2
     assert len(found) == 8
@@ -170,26 +170,26 @@ def test_when_refills_are_used_up_equals_stay_and_the_batch_keeps_its_size() -> 
 
 
 @pytest.mark.parametrize(("numbers", "problems"), [([2, 5, 7], 20), ([0, 2, 1], 3)])
-def test_where_no_group_is_equal_or_no_problem_left_nothing_is_drawn(numbers: list[int], problems: int) -> None:
-    batch, module, engine = refilled(numbers, task=Numbered(total=problems))
+def test_no_refill_without_equal_groups_or_remaining_problems(numbers: list[int], problems: int) -> None:
+    batch, module, engine = run_callback(numbers, task=Numbered(total=problems))
     assert numbers_of(batch) == numbers
     assert len(engine.asked) == 1
     assert (module.logged["train/rollout/refills"], module.logged["train/rollout/refilled_groups"]) == (0, 0)
 
 
-def test_draws_are_a_function_of_seed_step_and_refill() -> None:
-    def asked(step: int = 0, **changes: Any) -> list[tuple[list[int], Seed, bool]]:
-        torch.rand(3)  # the global generator has no say
-        return refilled([0, 1, 3], Module(step), **changes)[2].asked
+def test_draws_depend_only_on_seed_step_and_refill() -> None:
+    def requests(step: int = 0, **changes: Any) -> list[tuple[list[int], Seed, bool]]:
+        torch.rand(3)  # the global generator must have no effect
+        return run_callback([0, 1, 3], Module(step), **changes)[2].asked
 
-    assert asked() == asked()
-    assert asked()[1] != asked(step=1)[1]
-    assert asked()[1] != asked(seed=1)[1]
-    seeds = [seed for _, seed, _ in asked()]
+    assert requests() == requests()
+    assert requests()[1] != requests(step=1)[1]
+    assert requests()[1] != requests(seed=1)[1]
+    seeds = [seed for _, seed, _ in requests()]
     assert len(set(seeds)) == len(seeds) > 2
 
 
-def test_a_completion_whose_judging_failed_makes_no_group_worth_learning_from() -> None:
+def test_equal_groups_ignores_completions_with_verifier_error() -> None:
     rollouts = Scripted().generate(None, Numbered().posed[:3], group_size=2, sampling=SAMPLED, seed=(0,), pooled=False)
     texts = ["right", "broken", "broken", "wrong", "right", "wrong"]
     groups = verified_groups(Numbered(), replace(rollouts, texts=texts))
@@ -198,26 +198,26 @@ def test_a_completion_whose_judging_failed_makes_no_group_worth_learning_from() 
     assert equal_groups(verified_groups(Numbered(), rollouts)) == [0, 1], "all wrong, all right, by turns"
 
 
-def test_prompts_that_are_too_long_do_not_come() -> None:
-    """ "Say 9:" has six letters, a token each here; "Say 10:" has one more."""
-    _, _, engine = refilled([0, 1, 3, 4, 6, 8], max_refills=9, max_prompt_tokens=6)
+def test_refill_skips_prompts_over_max_prompt_tokens() -> None:
+    """The prompt "Say 9:" has six letters of one token each; "Say 10:" has one more."""
+    _, _, engine = run_callback([0, 1, 3, 4, 6, 8], max_refills=9, max_prompt_tokens=6)
     drawn = {number for numbers, _, _ in engine.asked[1:] for number in numbers}
     assert drawn == {2, 5, 7, 9}
 
 
-def test_a_bound_is_needed() -> None:
+def test_max_refills_below_one_raises() -> None:
     with pytest.raises(ValueError, match=r"max_refills must be at least 1 \(rollout=engine has none\), got 0"):
         callback(Scripted(), max_refills=0)
 
 
 class ByLetters(Numbered):
-    """Right is a text whose letters add up to an even number: a random policy writes both."""
+    """A text is right if its character codes have an even sum, so a random policy writes both kinds."""
 
     def verify(self, problem: Problem, completion: str) -> Verdict:
         return super().verify(problem, "right" if sum(map(ord, completion)) % 2 == 0 else "wrong")
 
 
-def test_in_a_trainer_with_our_own_engine() -> None:
+def test_trainer_with_real_engine_gets_batches_without_equal_groups() -> None:
     module, task = Watcher(), ByLetters()
     batches: Any = DataLoader(task.posed[:6], batch_size=3, collate_fn=ProblemBatch)  # pyright: ignore
     refilling = callback(Engine(max_batch_tokens=1000), group_size=2, task=task, max_refills=8)

@@ -1,4 +1,4 @@
-"""The curves of a stage, the projection of completions, and the settings of what draws and measures."""
+"""Stage curves, projections of completions, system metrics, and checks of the settings of callbacks."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def points(line: Any) -> list[tuple[float, float]]:
 
 
 class Keeping(RunFolderLogger):
-    """A run folder that keeps its figures at hand too."""
+    """A run-folder logger that also keeps its figures in memory."""
 
     figures: list[tuple[str, int, Figure]]
 
@@ -46,7 +46,7 @@ class Keeping(RunFolderLogger):
         super().log_figure(name, figure, step)
 
 
-def test_a_run_ends_with_one_picture_of_all_its_steps_those_before_a_resumption_too(tmp_path: Path) -> None:
+def test_stage_curves_draws_all_steps_at_end_including_those_before_resume(tmp_path: Path) -> None:
     logger = Keeping(folder=tmp_path)
     logger.log_metrics({"train/reward/outcome": 0.25}, step=0)
     fit(module(), 3, StageCurves(steps="rollout batches", panels=PANELS), logger=logger)
@@ -62,7 +62,7 @@ def test_a_run_ends_with_one_picture_of_all_its_steps_those_before_a_resumption_
     assert (panel.get_title(), line.get_label(), panel.get_xlabel()) == ("mean reward", "outcome", "rollout batches")
 
 
-def test_panels_without_a_finite_number_are_left_out() -> None:
+def test_draw_curves_skips_panels_and_points_without_finite_values() -> None:
     assert draw_curves({"a": {1: 1.0}}, PANELS, steps="steps") is None
     three = {title: {"l": "a"} for title in ("p", "q", "r")}
     figure = draw_curves({"a": {2: 2.0, 0: math.nan, 1: 1.0, 3: math.inf}}, three, steps="steps")
@@ -76,19 +76,19 @@ def projection(**changes: Any) -> CompletionProjection:
     return CompletionProjection(**settings | changes)
 
 
-def test_completions_of_the_first_batch_and_every_second_are_projected_and_it_only_watches() -> None:
+def test_completion_projection_draws_steps_1_2_4_and_leaves_weights_unchanged() -> None:
     album = Album()
     assert_only_watches(projection(), 4, logger=album, reward=clipo)
     assert [step for step, _ in album.figures["clipo/completions"]] == [1, 2, 4]
 
 
-def test_a_reward_without_embeddings_is_not_projected() -> None:
+def test_completion_projection_skips_reward_without_embeddings() -> None:
     album = Album()
     fit(module(), 2, projection(), logger=album)
     assert not album.figures
 
 
-def test_two_classes_have_a_legend_that_lies_on_no_points() -> None:
+def test_projection_legend_of_two_classes_does_not_overlap_panel() -> None:
     correct = torch.tensor([True, False, False, True, False, False])
     figure = projections(torch.randn(6, 4), {"the completion is": correct}, title="", perplexity=3.0, seed=0)
     FigureCanvasAgg(figure).draw()
@@ -101,7 +101,7 @@ def test_two_classes_have_a_legend_that_lies_on_no_points() -> None:
 
 
 @pytest.mark.parametrize(("seconds", "steps"), [(0.0, [1, 2, 3]), (3600.0, [1])])
-def test_the_machine_is_measured_as_often_as_was_asked(
+def test_system_metrics_are_logged_at_given_interval(
     tmp_path: Path, seconds: float, steps: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     memory_now = psutil.virtual_memory()._replace(used=3_000_000_000)
@@ -144,6 +144,6 @@ def test_the_machine_is_measured_as_often_as_was_asked(
         (lambda: Watchdog(limits={"reward": float("nan")}), "limits.reward must be positive"),
     ],
 )
-def test_settings_are_checked(make: Any, sentence: str) -> None:
+def test_invalid_callback_settings_raise(make: Any, sentence: str) -> None:
     with pytest.raises(ValueError, match=sentence):
         make()

@@ -20,7 +20,7 @@ RATIO = "train/objective/ratio_max"
 
 
 def noisy(level: float, later: float, seed: int) -> list[float]:
-    """2·W values around a level, and around another one in the second half."""
+    """2·W values: around ``level`` in the first half and around ``later`` in the second."""
     rng = random.Random(seed)
     return [rng.gauss(level if step < W else later, 0.01) for step in range(2 * W)]
 
@@ -41,7 +41,7 @@ SLOWER = noisy(0.3, 0.315, 1)
         ({"returns": UP, "success": UP}, {"process_return_alone": False}),
         ({"returns": FLAT, "success": FLAT}, {"process_return_alone": False}),
         ({"returns": UP, "success": SLOWER}, {"process_return_alone": False}),  # a rise, below the threshold
-        *[({name: UP}, {}) for name in RISING],  # nothing is known of success
+        *[({name: UP}, {}) for name in RISING],  # success is not logged
         ({"correlation": noisy(0.2, -0.2, 0)}, {"outcome_correlation": True}),
         ({"correlation": noisy(-0.2, 0.2, 0)}, {"outcome_correlation": False}),
         ({"correlation": noisy(0.0, -0.001, 3)}, {"outcome_correlation": False}),  # its interval contains 0
@@ -53,14 +53,14 @@ SLOWER = noisy(0.3, 0.315, 1)
         ],
     ],
 )
-def test_what_raises_an_alarm(series: dict[str, list[float]], raised: dict[str, bool]) -> None:
+def test_alarms_compare_returns_raised_alarms(series: dict[str, list[float]], raised: dict[str, bool]) -> None:
     found = alarms()
     for step in range(2 * W):
         found.take({NAMES[name]: values[step] for name, values in series.items()})
     assert found.compare() == raised
 
 
-def test_a_rise_in_standard_errors_by_hand() -> None:
+def test_rise_equals_difference_of_means_in_standard_errors() -> None:
     before, now = UP[:W], UP[W:]
     error = ((stdev(before) ** 2 + stdev(now) ** 2) / W) ** 0.5
     assert rise(before, now) == pytest.approx((mean(now) - mean(before)) / error)
@@ -68,7 +68,7 @@ def test_a_rise_in_standard_errors_by_hand() -> None:
     assert rise([0.0] * W, [1.0] * W) == float("inf")
 
 
-def test_only_the_last_two_windows_count_and_they_resume() -> None:
+def test_alarms_use_only_last_two_windows_and_resume_from_state() -> None:
     whole, resumed, found = alarms(), alarms(), []
     for step, value in enumerate([*UP, *noisy(0.5, 0.5, 4)]):
         whole.take({RISING["kl"]: value, SUCCESS: 0.3})
@@ -85,7 +85,7 @@ def test_only_the_last_two_windows_count_and_they_resume() -> None:
 
 
 class Scripted(L.LightningModule):
-    """Logs these series, in every step or, for ``every`` above 1, in every so many."""
+    """Logs these series at every ``every``-th step."""
 
     def __init__(self, every: int = 1, **series: list[float]) -> None:
         super().__init__()
@@ -94,8 +94,8 @@ class Scripted(L.LightningModule):
         self.rollout_step = 100
 
     def training_step(self, batch: torch.Tensor, batch_idx: int) -> torch.Tensor:
-        said = {name: values[batch_idx] for name, values in self.series.items()}
-        self.reported = said if batch_idx % self.every == 0 else {}
+        metrics = {name: values[batch_idx] for name, values in self.series.items()}
+        self.reported = metrics if batch_idx % self.every == 0 else {}
         self.rollout_step += 1
         self.log_dict(self.reported, batch_size=1)
         return (self.weight * batch).sum()
@@ -115,19 +115,21 @@ RISES = [0.3 + 0.05 * step + 0.001 * (step % 2) for step in range(4 * W)]
 STAYS = [0.2 + 0.01 * (step % 3) for step in range(4 * W)]
 
 
-def test_an_alarm_is_logged_and_warned_of_once_and_it_only_watches() -> None:
+def test_alarm_is_logged_warns_once_and_leaves_weights_unchanged() -> None:
     watched, alone = Scripted(returns=RISES, success=STAYS), Scripted(returns=RISES, success=STAYS)
-    with pytest.warns(UserWarning, match=r"alarm at step 110: the values of steps rise while success does not") as said:
+    with pytest.warns(
+        UserWarning, match=r"alarm at step 110: the values of steps rise while success does not"
+    ) as caught:
         logged = fit(watched, alarms())
-    assert sum("alarm at step" in str(warning.message) for warning in said) == 1
+    assert sum("alarm at step" in str(warning.message) for warning in caught) == 1
     assert logged["train/alarm/process_return_alone"] == 1
     assert "train/alarm/kl" not in logged
     fit(alone)
     assert torch.equal(watched.weight, alone.weight)
 
 
-def test_a_metric_that_most_steps_do_not_log_enters_once_for_each_that_did() -> None:
-    """Logged in the steps 0, 3, 6 …: 9 values in 27 steps, where two windows are 10."""
+def test_alarms_add_sparse_metric_once_per_logged_step() -> None:
+    """The metric is logged at steps 0, 3, 6 …: 9 values in 27 steps. Two windows have 10."""
     found, values = alarms(), [-0.2 - 0.01 * step for step in range(27)]
     logged = fit(Scripted(every=3, correlation=values), found)
     assert found.seen[CORRELATION] == pytest.approx(values[::3])
@@ -136,12 +138,12 @@ def test_a_metric_that_most_steps_do_not_log_enters_once_for_each_that_did() -> 
 
 
 @pytest.mark.parametrize(("low", "outside"), [(30.0, 1), (None, 0)])
-def test_leaving_a_range_is_counted_and_warned_of_once(
+def test_health_logs_metric_outside_limits_and_warns_once(
     low: float | None, outside: int, recwarn: pytest.WarningsRecorder
 ) -> None:
     logged = fit(Scripted(ratio=[25.0] * 4), Health(limits={RATIO: [low, 100.0], "train/absent": [0.0, 1.0]}))
-    said = [str(warning.message) for warning in recwarn if "ratio_max is" in str(warning.message)]
-    assert len(said) == outside
-    assert not said or "ratio_max is 25 at step 101, outside of [30.0, 100.0]" in said[0]
+    messages = [str(warning.message) for warning in recwarn if "ratio_max is" in str(warning.message)]
+    assert len(messages) == outside
+    assert not messages or "ratio_max is 25 at step 101, outside of [30.0, 100.0]" in messages[0]
     assert logged["train/health/objective_ratio_max"] == outside
     assert "train/health/absent" not in logged

@@ -1,4 +1,4 @@
-"""A critic that goes on learning beside GRPO, in a real Trainer: the embedded policy, real play, a small critic."""
+"""A critic that is trained during GRPO, in a real Trainer: the embedded policy, real play, a small critic."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(folder)
 
 
-def test_the_copy_that_scores_changes_at_a_refresh_only(checkpoint: str, tmp_path: Path) -> None:
+def test_scoring_critic_changes_only_at_refresh(checkpoint: str, tmp_path: Path) -> None:
     loop, scoring = online(), Scoring()
     fit(learner(reward(checkpoint)), 5, loop, scoring, logger=RunFolderLogger(folder=tmp_path))
     same = [torch.equal(first, second) for first, second in zip(scoring.weights, scoring.weights[1:], strict=False)]
@@ -68,7 +68,7 @@ ONE_STEP = Potential(outcome=MeanCentred(), weight=1.0, decay=0.0, scale=1.0)
 
 @pytest.fixture(scope="module", params=[(reward, PROCESS), (calibrated, ONE_STEP)], ids=["raw", "calibrated"])
 def uninterrupted(request: pytest.FixtureRequest, checkpoint: str, tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """How to make a learner; one that has learned for five steps, with its critic and the folder of its run."""
+    """A function that makes a learner; a learner after five steps; its online critic; the folder of its run."""
     shaped, advantage = request.param
     folder, loop = tmp_path_factory.mktemp("whole"), online()
 
@@ -81,7 +81,7 @@ def uninterrupted(request: pytest.FixtureRequest, checkpoint: str, tmp_path_fact
 
 
 @pytest.mark.parametrize("stopped_after", [2, 3], ids=["a refresh is due", "between refreshes"])
-def test_a_resumed_run_is_bitwise_the_uninterrupted_one(uninterrupted: Any, tmp_path: Path, stopped_after: int) -> None:
+def test_resumed_run_equals_uninterrupted_run_bitwise(uninterrupted: Any, tmp_path: Path, stopped_after: int) -> None:
     made, whole, whole_loop, folder = uninterrupted
     stopping = saving(tmp_path / "stopped")
     with pytest.raises(Interrupted, match=f"stopped by a test at step {stopped_after}"):
@@ -106,7 +106,7 @@ def without_clock(name: str) -> bool:
     return "seconds" not in name and "throughput" not in name
 
 
-def test_a_critic_that_learns_no_more_ends_the_run_and_leaves_its_batches(checkpoint: str, tmp_path: Path) -> None:
+def test_too_many_non_finite_critic_steps_raise_and_save_batches(checkpoint: str, tmp_path: Path) -> None:
     class NoNumber(BinaryNCE):
         def __call__(self, scores: Tensor, positive: Tensor, candidate: Tensor) -> Tensor:
             return super().__call__(scores, positive, candidate) * float("nan")
@@ -121,8 +121,8 @@ def test_a_critic_that_learns_no_more_ends_the_run_and_leaves_its_batches(checkp
     assert torch.equal(flat(loop.lessons.critic), flat(critic())), "as it was pretrained"
 
 
-def test_it_reaches_the_policy_through_the_reward_alone(checkpoint: str) -> None:
-    """A critic of no weight may learn what it likes; and one that has weight is felt after the first refresh."""
+def test_online_critic_affects_policy_only_through_reward(checkpoint: str) -> None:
+    """Training a critic of weight 0 does not change the policy. With a weight it does, after the first refresh."""
     plain, without, alone, together = (
         learner(VerifierReward(task=TASK)),
         learner(reward(checkpoint, weight=0.0)),
@@ -137,7 +137,7 @@ def test_it_reaches_the_policy_through_the_reward_alone(checkpoint: str) -> None
     assert not torch.equal(weights(alone), weights(together))
 
 
-def test_those_that_watch_change_nothing_of_it(checkpoint: str) -> None:
+def test_health_and_metrics_callbacks_leave_policy_and_critic_unchanged(checkpoint: str) -> None:
     watched, alone = learner(reward(checkpoint)), learner(reward(checkpoint))
     loop, other = online(), online()
     fit(watched, 3, loop, Health(limits={"train/online_critic/buffer_states": [0.0, None]}), Metrics())
@@ -146,7 +146,7 @@ def test_those_that_watch_change_nothing_of_it(checkpoint: str) -> None:
     assert torch.equal(flat(loop.lessons.critic), flat(other.lessons.critic))
 
 
-def test_what_the_buffer_knows_is_true_and_the_policys_own(checkpoint: str) -> None:
+def test_buffer_has_only_states_of_the_policy_with_correct_targets(checkpoint: str) -> None:
     class Written(Callback):
         def __init__(self) -> None:
             self.states: set[tuple[int, ...]] = set()
@@ -160,10 +160,10 @@ def test_what_the_buffer_knows_is_true_and_the_policys_own(checkpoint: str) -> N
 
     loop, written = online(buffer_states=10_000), Written()
     fit(learner(reward(checkpoint)), 2, loop, written, group_size=96)
-    met = loop.buffer._states.values()
-    assert any(each.known.exhausted for each in met)
-    assert not all(each.known.exhausted for each in met)
-    for each in met:
+    buffered = loop.buffer._states.values()
+    assert any(each.known.exhausted for each in buffered)
+    assert not all(each.known.exhausted for each in buffered)
+    for each in buffered:
         assert each.state in written.states
         assert len(each.state) > 1
         assert each.known.reached
@@ -171,7 +171,7 @@ def test_what_the_buffer_knows_is_true_and_the_policys_own(checkpoint: str) -> N
         assert not each.known.exhausted or each.known.reached == reachable_targets(each.state)
 
 
-def test_a_reward_that_it_has_nothing_to_teach_is_refused(checkpoint: str) -> None:
+def test_online_critic_rejects_rewards_whose_critic_cannot_be_trained(checkpoint: str) -> None:
     digits = {"digit_dimension": 2, "hidden_dimension": 4, "hidden_layers": 1, "dimension": 2}
     v1 = reward(checkpoint)
     v1.critic = NumericV1(**digits, similarity=dot, seed=0)
@@ -193,16 +193,16 @@ def test_a_reward_that_it_has_nothing_to_teach_is_refused(checkpoint: str) -> No
 GATE = TrustGate(advantage=ONE_STEP, window=2, floor=0.6, span=0.3, total_steps=10**6)
 
 
-def test_a_gate_that_would_never_know_the_copy_it_weighs_is_refused(checkpoint: str) -> None:
+def test_trust_gate_window_not_below_refresh_interval_raises(checkpoint: str) -> None:
     sentence = r"online\.refresh_every=2 changes the critic before advantage\.window=2 rollout batches have shown"
     for advantage in (GATE, Subsampled(advantage=GATE, share=1.0, seed=0)):
         with pytest.raises(ValueError, match=sentence):
             fit(learner(calibrated(checkpoint), advantage), 1, online())
 
 
-def test_at_a_refresh_gate_and_curves_begin_anew(checkpoint: str) -> None:
+def test_refresh_resets_trust_gate_and_calibration_curves(checkpoint: str) -> None:
     class Kept(Callback):
-        """Before each batch is rewarded, and after."""
+        """Records the state of the reward and of the gate after each batch."""
 
         def __init__(self) -> None:
             self.seen: list[tuple[int, int, int]] = []

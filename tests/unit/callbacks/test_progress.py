@@ -1,4 +1,4 @@
-"""A stage shows its steps and validations on the display that was chosen."""
+"""Progress of the steps and validations of a stage, on each display."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.quiet import quiet_trainer
 
 
 class Regression(L.LightningModule):
-    """One weight, one number a step; NaN while validating, if that is wished for."""
+    """One weight and one metric per step. ``validation`` scales the validation loss, for example with NaN."""
 
     def __init__(self, *, validation: float = 1.0) -> None:
         super().__init__()
@@ -39,7 +39,7 @@ class Regression(L.LightningModule):
 
 
 class Rollouts(Regression):
-    """Counts its batches, of which the first only warms something up; the others hold two optimizer steps each."""
+    """Counts its batches. The first is a warm-up without optimizer steps; the others have two each."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -74,15 +74,15 @@ def lines(stream: io.StringIO, seconds: float = 0.0, **console: Any) -> Lines:
 
 
 def strict(text: str) -> list[dict[str, Any]]:
-    """Every line as JSON that holds no NaN and no infinity."""
+    """Each line as JSON; NaN and infinity fail the test."""
     return [json.loads(line, parse_constant=lambda constant: pytest.fail(constant)) for line in text.splitlines()]
 
 
-def test_a_log_gets_whole_lines_without_control_characters() -> None:
+def test_lines_display_writes_whole_lines_without_control_characters() -> None:
     stream, rare = io.StringIO(), io.StringIO()
     fit(lines(stream, width=40))
-    said = stream.getvalue().splitlines()
-    steps = [line for line in said if "validating" not in line]
+    output = stream.getvalue().splitlines()
+    steps = [line for line in output if "validating" not in line]
     assert len(steps) == 7, "one a step, and the last"
     assert steps[-1].startswith("regression 6/6 · 0:0")
     assert " · 0:00 left · " in steps[-1]
@@ -92,19 +92,19 @@ def test_a_log_gets_whole_lines_without_control_characters() -> None:
     assert len(rare.getvalue().splitlines()) == 1, "with long intervals the last one alone"
 
 
-def test_a_validation_shows_how_far_it_is_before_training_too() -> None:
+def test_validation_before_training_shows_its_progress() -> None:
     stream = io.StringIO()
     trainer_with(lines(stream)).validate(Regression(), DATA, verbose=False)
-    said = stream.getvalue().splitlines()
-    counts = [line.split(" · ")[0] for line in said]
+    output = stream.getvalue().splitlines()
+    counts = [line.split(" · ")[0] for line in output]
     assert counts == [*(f"regression validating {done}/4" for done in (1, 2, 3, 4)), "regression validating 4/4"]
-    assert said[-1].endswith("batches/s · val/regression/loss 2")
+    assert output[-1].endswith("batches/s · val/regression/loss 2")
 
 
-def test_a_program_gets_strict_json(capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_lines_display_writes_strict_json(capsys: pytest.CaptureFixture[str]) -> None:
     fit(JSONLines(seconds_between_lines=0.0), validation=float("nan"))
-    said = strict(capsys.readouterr().out)
-    steps = [line for line in said if line["phase"] is None]
+    output = strict(capsys.readouterr().out)
+    steps = [line for line in output if line["phase"] is None]
     assert [line["step"] for line in steps] == [1, 2, 3, 4, 5, 6, 6]
     assert {(line["stage"], line["steps"], line["unit"]) for line in steps} == {("regression", 6, "steps")}
     last = steps[-1]
@@ -113,15 +113,15 @@ def test_a_program_gets_strict_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert last["train/regression/loss"] == pytest.approx(0.107, abs=1e-3)
     assert last["val/regression/loss"] is None, "a NaN"
     assert "train/absent" not in last
-    validations = [line for line in said if line["phase"] == "validating"]
+    validations = [line for line in output if line["phase"] == "validating"]
     assert [line["step"] for line in validations] == [1, 2, 3, 4, 4]
 
 
-def test_steps_are_rollout_batches_where_those_are_counted(capsys: pytest.CaptureFixture[str]) -> None:
+def test_progress_counts_rollout_batches_if_module_counts_them(capsys: pytest.CaptureFixture[str]) -> None:
     throughput = Throughput(window=3, tokens=None, peak_flops=1)
     trainer = trainer_with(
         JSONLines(seconds_between_lines=0.0), throughput, max_steps=8, max_epochs=1
-    )  # two of them are never made
+    )  # two of these steps never happen
     trainer.fit(Rollouts(), DATA)
     steps = [line for line in strict(capsys.readouterr().out) if line["phase"] is None]
     assert [line["step"] for line in steps] == [1, 2, 3, 4, 4]
@@ -131,13 +131,13 @@ def test_steps_are_rollout_batches_where_those_are_counted(capsys: pytest.Captur
     assert float(trainer.callback_metrics["train/throughput/steps_per_second"]) > 0
 
 
-def test_quiet_shows_nothing_and_it_only_watches(capfd: pytest.CaptureFixture[str]) -> None:
+def test_quiet_display_prints_nothing_and_lines_leave_weights_unchanged(capfd: pytest.CaptureFixture[str]) -> None:
     quiet = fit(Quiet())
     assert capfd.readouterr().out == ""
     assert torch.equal(fit(lines(io.StringIO())).weight, quiet.weight)
 
 
-def test_the_display_of_a_stage_shows_what_keeps_it_waiting() -> None:
+def test_phase_of_shows_phase_on_display_of_stage() -> None:
     stream = io.StringIO()
     for trainer in (trainer_with(lines(stream)), None, quiet_trainer()):
         with phase_of(trainer, "searching", unit="trajectories", total=128) as phase:

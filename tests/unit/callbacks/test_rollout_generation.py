@@ -1,4 +1,4 @@
-"""Rollouts reach the module before it is asked to learn from them."""
+"""``RolloutGeneration`` adds rollouts to each batch before the module's step."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ PROBLEMS = [Problem(id=str(i), prompt=f"Say {i}:", answer="") for i in range(6)]
 
 
 class Nothing:
-    """A reward of 0 for all."""
+    """A reward of 0 for all rollouts."""
 
     def __init__(self, reads_states: bool) -> None:
         self.reads_states = reads_states
@@ -39,7 +39,7 @@ class Nothing:
 
 
 class Watcher(L.LightningModule):
-    """Keeps what it is given; learns nothing."""
+    """Keeps its rollouts; trains nothing."""
 
     def __init__(self, rollout_step: int = 0, reads_states: bool = False) -> None:
         super().__init__()
@@ -82,7 +82,7 @@ def callback(**changes: Any) -> RolloutGeneration:
     return RolloutGeneration(**(settings | changes))
 
 
-def fitted(
+def run_fit(
     rollout_step: int = 0, reads_states: bool = False, progress: Progress | None = None, **changes: Any
 ) -> tuple[Watcher, L.Trainer]:
     module = Watcher(rollout_step, reads_states)
@@ -94,15 +94,15 @@ def fitted(
 
 @pytest.fixture(scope="module")
 def plain() -> tuple[Watcher, L.Trainer]:
-    """A fit with no change."""
-    return fitted()
+    """A fit with unchanged settings."""
+    return run_fit()
 
 
 def loader(problems: Sequence[Problem]) -> DataLoader[Any]:
     return DataLoader(list(problems), batch_size=2, collate_fn=ProblemBatch)  # pyright: ignore[reportArgumentType]
 
 
-def test_each_batch_comes_with_its_groups_and_the_policy_in_training_mode(plain: tuple[Watcher, L.Trainer]) -> None:
+def test_training_batch_has_its_groups_and_policy_in_training_mode(plain: tuple[Watcher, L.Trainer]) -> None:
     module, trainer = plain
     assert [[p.id for p in rollouts.problems] for rollouts in module.trained] == [["0", "1"], ["2", "3"], ["4", "5"]]
     assert all(len(rollouts) == 6 and rollouts.group_size == 3 for rollouts in module.trained)
@@ -110,37 +110,37 @@ def test_each_batch_comes_with_its_groups_and_the_policy_in_training_mode(plain:
     assert float(trainer.callback_metrics["train/throughput/tokens_per_second"]) > 0
 
 
-def test_completions_are_counted_while_they_are_drawn(
+def test_progress_counts_completions_during_generation(
     plain: tuple[Watcher, L.Trainer], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A step's six, and within validation two greedy ones and four samples."""
+    """Six for each training step; in validation two greedy completions and four samples."""
     shown = Progress(stage="grpo", metrics=[], window=5, display=JSONLines(seconds_between_lines=0.0))
-    watched, _ = fitted(progress=shown)
-    said = [json.loads(line) for line in capsys.readouterr().out.splitlines() if line.startswith("{")]
-    drawing = [(line["step"], line["steps"]) for line in said if line["phase"] == "drawing"]
+    watched, _ = run_fit(progress=shown)
+    messages = [json.loads(line) for line in capsys.readouterr().out.splitlines() if line.startswith("{")]
+    drawing = [(line["step"], line["steps"]) for line in messages if line["phase"] == "drawing"]
     counts = {total: [(done, total) for done in range(1, total + 1)] for total in (2, 4, 6)}
     assert drawing == [*counts[6] * 3, *counts[2], *counts[4]]
-    assert {line["unit"] for line in said if line["phase"] == "drawing"} == {"completions"}
+    assert {line["unit"] for line in messages if line["phase"] == "drawing"} == {"completions"}
     assert [rollouts.texts for rollouts in watched.trained] == [r.texts for r in plain[0].trained]
 
 
-def test_states_are_pooled_for_a_reward_that_reads_them(plain: tuple[Watcher, L.Trainer]) -> None:
+def test_hidden_states_are_pooled_only_for_rewards_that_read_them(plain: tuple[Watcher, L.Trainer]) -> None:
     assert all(rollouts.pooled is None for rollouts in plain[0].trained)
-    for rollouts in fitted(reads_states=True)[0].trained:
+    for rollouts in run_fit(reads_states=True)[0].trained:
         assert rollouts.pooled is not None
         assert rollouts.pooled.shape == (6, 16)
 
 
-def test_validation_gets_greedy_and_sampled_rollouts(plain: tuple[Watcher, L.Trainer]) -> None:
+def test_validation_batch_has_greedy_and_sampled_rollouts(plain: tuple[Watcher, L.Trainer]) -> None:
     rollouts, sampled = plain[0].validated[0]
     assert (len(rollouts), rollouts.group_size, rollouts.temperature) == (2, 1, 1.0)
     assert sampled is not None
     assert (len(sampled), sampled.group_size) == (4, 2)
-    assert fitted(validation_samples=0)[0].validated[0][1] is None
+    assert run_fit(validation_samples=0)[0].validated[0][1] is None
 
 
-def test_draws_depend_on_the_seed_and_the_rollout_step_alone(plain: tuple[Watcher, L.Trainer]) -> None:
-    first, (again, _), (later, _), (other, _) = plain[0], fitted(), fitted(rollout_step=9), fitted(seed=1)
+def test_draws_depend_only_on_seed_and_rollout_step(plain: tuple[Watcher, L.Trainer]) -> None:
+    first, (again, _), (later, _), (other, _) = plain[0], run_fit(), run_fit(rollout_step=9), run_fit(seed=1)
     assert first.trained[0].texts == again.trained[0].texts
     assert first.trained[0].texts != later.trained[0].texts
     assert first.trained[0].texts != other.trained[0].texts
@@ -157,6 +157,6 @@ def test_draws_depend_on_the_seed_and_the_rollout_step_alone(plain: tuple[Watche
         ({"greedy": SAMPLED}, "greedy.temperature must be 0, got 1.0"),
     ],
 )
-def test_contradictory_settings_are_refused(changes: dict[str, Any], message: str) -> None:
+def test_invalid_settings_raise(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         callback(**changes)

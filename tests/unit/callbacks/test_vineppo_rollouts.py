@@ -1,4 +1,4 @@
-"""Steps are valued by what the policy makes of them: which prefixes are asked about, with which draws, and the cost."""
+"""Values of steps by Monte Carlo continuations: which prefixes are continued, with which draws, and the token cost."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SAMPLED = Sampling(temperature=0.9, top_k=None, top_p=1.0, max_tokens=12, stop=[
 
 
 class Letters:
-    """A task in which a letter or digit ends a step, a capital an illegal one, and a third of all texts is right."""
+    """A task in which a letter or digit ends a step, and a capital an illegal one. A third of all texts is correct."""
 
     name = "letters"
 
@@ -64,7 +64,7 @@ TASK: Any = Letters()
 
 
 class Recording(Engine):
-    """Keeps what it drew, and for whom."""
+    """An engine that records its rollouts and their settings."""
 
     def __init__(self, max_batch_tokens: int = 100_000) -> None:
         super().__init__(max_batch_tokens=max_batch_tokens)
@@ -91,7 +91,7 @@ def callback(**changes: Any) -> VinePPORollouts:
     return VinePPORollouts(**(settings | changes))
 
 
-def valued(
+def run_callback(
     problems: Sequence[Problem] = PROBLEMS, *, step: int = 0, **changes: Any
 ) -> tuple[RolloutBatch, Module, VinePPORollouts]:
     made, module, batch = callback(**changes), Module(step, policy=POLICY), ProblemBatch(problems)
@@ -107,9 +107,9 @@ def values_of(rollouts: RolloutBatch) -> Sequence[Sequence[float | None]]:
     return rollouts.prefix_values
 
 
-def test_every_legal_step_has_the_share_of_its_own_continuations_that_is_right() -> None:
-    """Each prefix drawn by itself, and verified by hand."""
-    rollouts, _, _ = valued()
+def test_legal_step_value_is_success_rate_of_its_continuations() -> None:
+    """The expected value continues each prefix by itself and verifies each completion."""
+    rollouts, _, _ = run_callback()
     table, values = spelling(POLICY), values_of(rollouts)
     steps = legal_steps(TASK, rollouts)
     assert [len(row) for row in values] == [len(row) for row in steps]
@@ -140,36 +140,36 @@ def test_every_legal_step_has_the_share_of_its_own_continuations_that_is_right()
     assert len({value for row in values for value in row}) > 3
 
 
-def test_a_prefix_is_asked_about_once_and_all_tokens_are_counted() -> None:
-    """The same problem twice, so that some rollouts begin alike."""
-    rollouts, module, made = valued([PROBLEMS[0], PROBLEMS[1], PROBLEMS[0]], group_size=40)
+def test_each_prefix_is_continued_once_and_all_tokens_are_counted() -> None:
+    """One problem is in the batch twice, so that some rollouts share a prefix."""
+    rollouts, module, made = run_callback([PROBLEMS[0], PROBLEMS[1], PROBLEMS[0]], group_size=40)
     (first, plain), (continued, settings) = made.engine.drawn  # pyright: ignore[reportAttributeAccessIssue]
     assert torch.equal(rollouts.completion_ids, first.completion_ids)
     assert plain.get("prefixes") is None
-    asked = [
+    prefixes = [
         (problem.id, tuple(prefix)) for problem, prefix in zip(continued.problems, settings["prefixes"], strict=True)
     ]
-    assert len(set(asked)) == len(asked)
-    assert len(asked) < sum(value is not None for row in values_of(rollouts) for value in row)
+    assert len(set(prefixes)) == len(prefixes)
+    assert len(prefixes) < sum(value is not None for row in values_of(rollouts) for value in row)
     assert continued.group_size == CONTINUATIONS
     tokens = int(continued.mask.sum())
-    assert module.logged["train/rollout/prefixes"] == len(asked)
+    assert module.logged["train/rollout/prefixes"] == len(prefixes)
     assert module.logged["train/rollout/continuation_tokens"] == tokens > 0
     assert module.logged["generated"] == tokens + int(rollouts.mask.sum())
 
 
-def test_values_do_not_depend_on_the_order_of_the_batch_or_the_budget() -> None:
-    values = values_of(valued()[0])
-    backwards = values_of(valued(PROBLEMS[::-1], engine=Recording(150))[0])
+def test_values_do_not_depend_on_batch_order_or_token_budget() -> None:
+    values = values_of(run_callback()[0])
+    backwards = values_of(run_callback(PROBLEMS[::-1], engine=Recording(150))[0])
     groups = [values[5 * p : 5 * p + 5] for p in range(4)]
     assert backwards == [row for group in groups[::-1] for row in group]
-    assert values_of(valued(PROBLEMS[2:3])[0]) == groups[2]
+    assert values_of(run_callback(PROBLEMS[2:3])[0]) == groups[2]
 
 
-def test_draws_are_a_function_of_seed_and_step() -> None:
+def test_draws_depend_only_on_seed_and_step() -> None:
     def draws(**changes: Any) -> list[list[int]]:
-        torch.rand(3)  # the global generator has no say
-        _, _, made = valued(PROBLEMS[:1], **changes)
+        torch.rand(3)  # the global generator must have no effect
+        _, _, made = run_callback(PROBLEMS[:1], **changes)
         recorded: Any = made.engine
         seed = recorded.drawn[1][1]["seed"]
         again = recorded.generate(POLICY, PROBLEMS[:1], group_size=9, sampling=SAMPLED, seed=seed, prefixes=[[3, 4]])
@@ -181,15 +181,15 @@ def test_draws_are_a_function_of_seed_and_step() -> None:
     assert others[0] != others[1]
 
 
-def test_where_no_completion_has_a_step_nothing_is_drawn() -> None:
-    rollouts, module, made = valued(task=Silent())
+def test_completions_without_steps_get_no_continuations() -> None:
+    rollouts, module, made = run_callback(task=Silent())
     assert values_of(rollouts) == [[]] * len(rollouts)
     assert len(made.engine.drawn) == 1  # pyright: ignore[reportAttributeAccessIssue]
     assert module.logged["train/rollout/continuation_tokens"] == 0
     assert module.logged["generated"] == int(rollouts.mask.sum())
 
 
-def test_no_continuations_are_refused() -> None:
+def test_zero_continuations_raises() -> None:
     with pytest.raises(ValueError, match=r"rollout\.continuations must be at least 1, got 0"):
         callback(continuations=0)
 
@@ -199,7 +199,7 @@ def learner(**changes: Any) -> Any:
     return kit.module(task=TASK, reward=reward, advantage=VinePPO(outcome=MeanCentred(), weight=1.0), **changes)
 
 
-def test_a_resumed_run_is_bitwise_the_uninterrupted_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_resumed_run_equals_uninterrupted_run_bitwise(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kit, "generation", lambda *_: callback(engine=Engine(max_batch_tokens=100_000)))
 
     def saving(folder: str) -> ModelCheckpoint:

@@ -1,4 +1,4 @@
-"""The watchdog beside a real Trainer: what hangs is named with its stacks, and nothing that is learned changes."""
+"""The watchdog in a real Trainer: it reports phases that hang, with their stacks, and leaves training unchanged."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ from tests.unit.callbacks.test_cost import PROBLEMS, Learner, generation
 
 ROOT = Path(__file__).resolve().parents[3]
 HANG, LIMIT = 60.0, 1.0
-"""Seconds: what comes before the nap is over within the limit, on a busy machine, too; the nap ends with the dump."""
+"""Seconds. The work before the sleep ends within the limit, even on a busy machine. The sleep ends with the dump."""
 PHASES = ("data", "rollout", "reward", "update", "lessons", "validation", "checkpoint")
 ALL: dict[str, float | None] = dict.fromkeys(PHASES, 60.0)
 
 
 class Sleepy(Learner):
-    """Naps once in each of these phases: until its stacks are written down, at most so many seconds."""
+    """Sleeps once in each given phase, until the stacks are written or the given seconds have passed."""
 
     def __init__(self, **naps: float) -> None:
         torch.manual_seed(0)
@@ -71,7 +71,7 @@ class SleepyGeneration(RolloutGeneration):
 
 
 class SleepyCritic(OnlineCritic):
-    """Its lessons take long; what they teach is tested elsewhere."""
+    """Its updates take long; their effect is tested elsewhere."""
 
     def __init__(self) -> None:
         pass
@@ -120,23 +120,23 @@ def fit(module: Sleepy, folder: Path, *callbacks: L.Callback, profiler: Any = No
     return trainer
 
 
-def said_of(caught: list[warnings.WarningMessage]) -> list[str]:
+def stack_warnings(caught: list[warnings.WarningMessage]) -> list[str]:
     return [str(warning.message) for warning in caught if "every thread" in str(warning.message)]
 
 
 @pytest.mark.parametrize("phase", PHASES)
-def test_a_phase_beyond_its_limit_is_named_with_its_stacks(phase: str, tmp_path: Path) -> None:
+def test_phase_over_its_limit_warns_and_dumps_stacks(phase: str, tmp_path: Path) -> None:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         fit(Sleepy(**{phase: HANG}), tmp_path, Watchdog(limits={**ALL, phase: LIMIT}))
     stacks = tmp_path / "stacks" / "rank0.txt"
     sentence = f"{phase} after step 0 has lasted longer than {LIMIT:g} s; where every thread stands: {stacks}"
-    assert set(said_of(caught)) == {sentence}
+    assert set(stack_warnings(caught)) == {sentence}
     assert f"{phase} after step 0 has lasted longer than {LIMIT:g} s" in stacks.read_text()
     assert re.search(r'test_watchdog.py", line \d+ in nap', stacks.read_text()), "the line that hangs"
 
 
-def test_weights_are_bitwise_those_of_a_run_that_nobody_watches(tmp_path: Path) -> None:
+def test_watchdog_leaves_weights_bitwise_unchanged(tmp_path: Path) -> None:
     alone, watched = Sleepy(), Sleepy(update=HANG)
     before = {name: value.clone() for name, value in alone.state_dict().items()}
     fit(alone, tmp_path)
@@ -147,7 +147,7 @@ def test_weights_are_bitwise_those_of_a_run_that_nobody_watches(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("first", ["watchdog", "throughput"])
-def test_two_listeners_and_a_chosen_profiler_get_all_phases(first: str, tmp_path: Path) -> None:
+def test_watchdog_throughput_and_given_profiler_all_receive_phases(first: str, tmp_path: Path) -> None:
     callbacks = [Watchdog(limits=ALL), Throughput(window=2, tokens=None, peak_flops=1e9)]
     profiler = SimpleProfiler()
     trainer = fit(
@@ -160,7 +160,7 @@ def test_two_listeners_and_a_chosen_profiler_get_all_phases(first: str, tmp_path
     assert not (tmp_path / "stacks" / "rank0.txt").exists(), "there is a file only where there are stacks"
 
 
-def test_a_run_that_fails_is_watched_no_longer(tmp_path: Path) -> None:
+def test_watchdog_timers_stop_when_fit_raises(tmp_path: Path) -> None:
     class Fails(Sleepy):
         def update(self, rollouts: Any) -> None:
             raise ArithmeticError("no step")
@@ -174,8 +174,8 @@ def test_a_run_that_fails_is_watched_no_longer(tmp_path: Path) -> None:
     assert not (tmp_path / "stacks" / "rank0.txt").exists()
 
 
-def test_c_code_that_holds_the_interpreter_is_seen_too(tmp_path: Path) -> None:
-    """No thread of Python has a turn while it lasts: the stacks come from C, and the line afterwards."""
+def test_stack_dump_reports_c_code_that_holds_the_interpreter_lock(tmp_path: Path) -> None:
+    """No Python thread runs meanwhile: faulthandler writes the stacks from C, and the warning follows afterwards."""
     code = """
         import ctypes, sys
         from pathlib import Path
@@ -199,7 +199,7 @@ def test_c_code_that_holds_the_interpreter_is_seen_too(tmp_path: Path) -> None:
     assert done.stderr.count("reward after step 7 has lasted longer than 0.2 s") == 1
 
 
-def test_of_a_thing_within_another_the_outer_one_counts(tmp_path: Path) -> None:
+def test_nested_activity_is_watched_by_limit_of_outer_one(tmp_path: Path) -> None:
     stacks = StackDump({"validation": 0.3, "rollout": 0.01}, tmp_path / "stacks.txt")
     with stacks, warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -208,10 +208,10 @@ def test_of_a_thing_within_another_the_outer_one_counts(tmp_path: Path) -> None:
         stacks.end("rollout")
         time.sleep(0.8)
         stacks.end("validation")
-    assert [said.split()[0] for said in said_of(caught)] == ["validation"]
+    assert [message.split()[0] for message in stack_warnings(caught)] == ["validation"]
 
 
-def test_without_limits_it_is_off(tmp_path: Path) -> None:
+def test_watchdog_without_limits_is_off(tmp_path: Path) -> None:
     trainer = fit(Sleepy(update=0.3), tmp_path, Watchdog(limits=dict.fromkeys(ALL)))
     assert isinstance(trainer.profiler, PassThroughProfiler)
     assert not (tmp_path / "stacks").exists()

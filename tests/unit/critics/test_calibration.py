@@ -1,4 +1,4 @@
-"""Curves from logits to chances of success: against the slow obvious fits, by depth, saved as plain numbers."""
+"""Calibration curves against slow reference fits, curves per depth, saving, and measures of calibration."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ CURVES = [Isotonic(), Platt()]
 
 
 def examples(seed: int, count: int = 300, depths: int = 1) -> Examples:
-    """Successes drawn from a chance that rises with the logit, steeper and rarer the deeper."""
+    """Random successes. Their probability rises with the logit, at larger depth more steeply from a lower level."""
     rng = random.Random(seed)
     rows = []
     for _ in range(count):
@@ -37,7 +37,7 @@ def examples(seed: int, count: int = 300, depths: int = 1) -> Examples:
 
 
 def pooled_adjacent_violators(given: Examples) -> list[float]:
-    """The slow obvious isotonic fit: merge neighbours while the later block's mean is lower."""
+    """Slow reference isotonic fit: merges neighbouring blocks while the later block's mean is not higher."""
     order = given.logits.argsort().tolist()
     blocks = [[given.share[i].item() * given.visits[i].item(), given.visits[i].item(), [i]] for i in order]
     merged = True
@@ -56,34 +56,36 @@ def pooled_adjacent_violators(given: Examples) -> list[float]:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_isotonic_by_merging_neighbours(seed: int) -> None:
+def test_isotonic_matches_pool_adjacent_violators(seed: int) -> None:
     given = examples(seed, count=60)
     numbers = Isotonic().fit(given.logits, given.share, given.visits)
     assert_close(Isotonic().predict(numbers, given.logits).tolist(), pooled_adjacent_violators(given))
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_platt_by_newtons_method(seed: int) -> None:
+def test_platt_matches_newtons_method(seed: int) -> None:
     given = examples(seed)
     target = soft_targets(given.share, given.visits)
     rows = torch.stack([given.logits, torch.ones_like(given.logits)], dim=1)
-    found = torch.zeros(2, dtype=torch.float64)
+    expected = torch.zeros(2, dtype=torch.float64)
     for _ in range(50):
-        chance = (rows @ found).sigmoid()
+        chance = (rows @ expected).sigmoid()
         gradient = rows.T @ (given.visits * (chance - target))
-        found = found - torch.linalg.solve(rows.T @ ((given.visits * chance * (1 - chance))[:, None] * rows), gradient)
+        expected = expected - torch.linalg.solve(
+            rows.T @ ((given.visits * chance * (1 - chance))[:, None] * rows), gradient
+        )
     numbers = Platt().fit(given.logits, given.share, given.visits)
-    assert_close(torch.cat([numbers["slope"], numbers["intercept"]]), found, rtol=1e-5, atol=1e-6)
+    assert_close(torch.cat([numbers["slope"], numbers["intercept"]]), expected, rtol=1e-5, atol=1e-6)
 
 
-def test_platts_targets_by_hand() -> None:
-    """Three successes of four visits: 4/5 for a success, 1/3 for the failure."""
+def test_soft_targets_match_hand_computed_values() -> None:
+    """Three successes in four visits: the target is 4/5 for a success and 1/3 for the failure."""
     share, visits = torch.tensor([1.0, 0.5]).double(), torch.tensor([2.0, 2.0]).double()
     assert_close(soft_targets(share, visits).tolist(), [4 / 5, 0.5 * 4 / 5 + 0.5 / 3])
 
 
 @pytest.mark.parametrize("curve", CURVES, ids=lambda curve: type(curve).__name__)
-def test_what_is_fitted_is_a_probability_even_of_one_kind(curve: Curve) -> None:
+def test_curve_is_monotone_probability_even_with_one_class(curve: Curve) -> None:
     logits, ones = torch.linspace(-30, 30, 9).double(), torch.ones(9).double()
     separated = (logits > 0).double()
     for share in (0 * ones, ones, separated):
@@ -96,8 +98,8 @@ def test_what_is_fitted_is_a_probability_even_of_one_kind(curve: Curve) -> None:
 
 
 @pytest.mark.parametrize("curve", CURVES, ids=lambda curve: type(curve).__name__)
-def test_it_mends_what_a_sigmoid_gets_wrong(curve: Curve) -> None:
-    """Fitted on one draw, judged on another, at each depth."""
+def test_calibration_improves_on_sigmoid_at_each_depth(curve: Curve) -> None:
+    """Fits on one sample and evaluates on another."""
     calibration, fresh = Calibration(curve=curve, least_visits=100), examples(1, count=2000, depths=2)
     raw = calibration(fresh.logits, fresh.depth)
     assert torch.equal(raw, fresh.logits.sigmoid()), "before the first fit"
@@ -113,7 +115,7 @@ def test_it_mends_what_a_sigmoid_gets_wrong(curve: Curve) -> None:
         assert brier_score(learned[here], of.share, of.visits) < brier_score(raw[here], of.share, of.visits)
 
 
-def test_a_depth_that_was_seldom_visited_takes_the_curve_of_all() -> None:
+def test_rarely_visited_depth_uses_pooled_curve() -> None:
     given = examples(0, count=400, depths=2)
     rare = given.of((given.depth == 2) | (torch.arange(400) < 20))
     calibration = Calibration(curve=Isotonic(), least_visits=200)
@@ -125,7 +127,7 @@ def test_a_depth_that_was_seldom_visited_takes_the_curve_of_all() -> None:
     assert not torch.equal(calibration(logits, deep - 1), calibration(logits, deep))
 
 
-def test_no_examples_change_nothing() -> None:
+def test_fit_without_examples_changes_nothing() -> None:
     calibration = Calibration(curve=Isotonic(), least_visits=1)
     none = examples(0).of(torch.zeros(300, dtype=torch.bool))
     calibration.fit(none)
@@ -137,7 +139,7 @@ def test_no_examples_change_nothing() -> None:
 
 
 @pytest.mark.parametrize("curve", CURVES, ids=lambda curve: type(curve).__name__)
-def test_its_state_is_numbers_that_any_loader_reads(curve: Curve) -> None:
+def test_state_dict_loads_with_weights_only(curve: Curve) -> None:
     saved, loaded = Calibration(curve=curve, least_visits=50), Calibration(curve=curve, least_visits=50)
     file, given = io.BytesIO(), examples(0, depths=2)
     torch.save(saved.state_dict(), file)
@@ -152,7 +154,7 @@ def test_its_state_is_numbers_that_any_loader_reads(curve: Curve) -> None:
     assert torch.equal(loaded(given.logits, given.depth), saved(given.logits, given.depth))
 
 
-def test_calibration_error_and_brier_score_by_loops() -> None:
+def test_calibration_error_and_brier_score_match_loops() -> None:
     given, bins = examples(3, count=200), 15
     predicted = (0.7 * given.logits).sigmoid()
     every = list(zip(predicted.tolist(), given.share.tolist(), given.visits.tolist(), strict=True))
@@ -170,12 +172,12 @@ def test_calibration_error_and_brier_score_by_loops() -> None:
     assert brier_score(predicted, given.share, given.visits) == pytest.approx(squared)
 
 
-def test_no_visits_are_refused() -> None:
+def test_zero_least_visits_raises() -> None:
     with pytest.raises(ValueError, match="least_visits must be at least 1, got 0"):
         Calibration(curve=Isotonic(), least_visits=0)
 
 
-def test_bins_and_error_are_those_of_plain_loops() -> None:
+def test_reliability_bins_match_loops() -> None:
     generator = torch.Generator().manual_seed(0)
     probability = torch.rand(200, generator=generator, dtype=torch.float64) ** 3
     label = torch.rand(200, generator=generator) < 0.4
@@ -198,8 +200,8 @@ def test_bins_and_error_are_those_of_plain_loops() -> None:
 
 
 @pytest.mark.parametrize(
-    ("numbers", "bins", "sentence"), [([0.5], 0, "bins"), ([], 3, "no predictions"), ([1.5], 3, r"\[0, 1\]")]
+    ("probabilities", "bins", "message"), [([0.5], 0, "bins"), ([], 3, "no predictions"), ([1.5], 3, r"\[0, 1\]")]
 )
-def test_what_is_no_probability_is_refused(numbers: list[float], bins: int, sentence: str) -> None:
-    with pytest.raises(ValueError, match=sentence):
-        reliability_bins(torch.tensor(numbers), torch.ones(len(numbers), dtype=torch.bool), bins=bins)
+def test_reliability_bins_rejects_invalid_input(probabilities: list[float], bins: int, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        reliability_bins(torch.tensor(probabilities), torch.ones(len(probabilities), dtype=torch.bool), bins=bins)

@@ -1,4 +1,4 @@
-"""A critic saved and loaded, and every way in which it can fail to fit."""
+"""Saving and loading a critic, and the errors for saved critics that do not match."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def numeric(kind: type, *, seed: int = 0, hidden_layers: int = 1, dimension: int
     return kind(**sizes, similarity=dot, seed=seed)
 
 
-def test_round_trip(tmp_path: Path) -> None:
+def test_critic_save_load_round_trip(tmp_path: Path) -> None:
     saved, loaded = numeric(NumericV2, seed=0), numeric(NumericV2, seed=1)
     save_critic(saved, tmp_path / "critic", {"dimension": 8})
     load_critic_weights(loaded, tmp_path / "critic")
@@ -29,7 +29,7 @@ def test_round_trip(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "critic" / "critic.json").read_text())["config"] == {"dimension": 8}
 
 
-def test_frozen_weights_stay_where_they_are(tmp_path: Path) -> None:
+def test_load_keeps_weights_that_were_frozen_at_save(tmp_path: Path) -> None:
     saved, loaded = numeric(NumericV2, seed=0), numeric(NumericV2, seed=1)
     before = loaded.get_parameter("array_digits.table.weight").clone()
     saved.get_submodule("array_digits").requires_grad_(False)
@@ -40,7 +40,7 @@ def test_frozen_weights_stay_where_they_are(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("saved", "loaded", "sentence"),
+    ("saved", "loaded", "message"),
     [
         ({"kind": NumericV1}, {}, r"is a contrastive_reasoning.*NumericV1, expected a .*NumericV2"),
         ({"hidden_layers": 1}, {"hidden_layers": 2}, r"has no weights for goal_head\.4\.bias \(8 missing\)"),
@@ -48,19 +48,19 @@ def test_frozen_weights_stay_where_they_are(tmp_path: Path) -> None:
         ({"dimension": 8}, {"dimension": 9}, r"of shape \(8.*expected \(9"),
     ],
 )
-def test_a_critic_that_does_not_fit_is_refused_and_changes_nothing(
-    tmp_path: Path, saved: dict[str, Any], loaded: dict[str, Any], sentence: str
+def test_mismatched_critic_raises_and_keeps_weights(
+    tmp_path: Path, saved: dict[str, Any], loaded: dict[str, Any], message: str
 ) -> None:
     save_critic(numeric(**{"kind": NumericV2, **saved}), tmp_path, {})
     critic = numeric(**{"kind": NumericV2, **loaded})
     before = {name: weight.clone() for name, weight in critic.state_dict().items()}
-    with pytest.raises(ValueError, match=sentence):
+    with pytest.raises(ValueError, match=message):
         load_critic_weights(critic, tmp_path)
     assert all(torch.equal(weight, before[name]) for name, weight in critic.state_dict().items())
 
 
 @pytest.mark.parametrize("name", ["critic.safetensors", "critic.json"])
-def test_a_pickle_in_place_of_a_critic_is_refused_and_not_run(tmp_path: Path, name: str) -> None:
+def test_pickle_as_critic_file_raises_and_is_not_executed(tmp_path: Path, name: str) -> None:
     folder, canary = tmp_path / "critic", tmp_path / "canary"
     save_critic(numeric(NumericV2), folder, {})
     (folder / name).write_bytes(pickled(canary))
@@ -70,7 +70,7 @@ def test_a_pickle_in_place_of_a_critic_is_refused_and_not_run(tmp_path: Path, na
 
 
 @pytest.mark.parametrize("text", ["{}", "[]", "null", '{"class": 1, "frozen": []}', '{"class": "a", "frozen": [1]}'])
-def test_a_description_that_describes_nothing(tmp_path: Path, text: str) -> None:
+def test_invalid_critic_json_raises(tmp_path: Path, text: str) -> None:
     save_critic(numeric(NumericV2), tmp_path, {})
     (tmp_path / "critic.json").write_text(text)
     with pytest.raises(ValueError, match=r"cannot be read: critic\.json must name its class and what is frozen$"):

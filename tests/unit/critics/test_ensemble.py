@@ -1,4 +1,4 @@
-"""Several critics as one: the mean, the disagreement, the folder on disk, and that each learns by its own loss."""
+"""EnsembleCritic: mean, disagreement, saving, and training of each member on its own loss."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def batch() -> CriticBatch:
     )
 
 
-def test_f_is_the_mean_of_the_members() -> None:
+def test_ensemble_value_is_mean_of_members() -> None:
     critic, given = ensemble(), batch()
     each = torch.stack([member.pairs(given.state_actions, given.goals) for member in critic.members])
     assert torch.equal(critic.member_pairs(given.state_actions, given.goals), each)
@@ -58,12 +58,12 @@ def test_f_is_the_mean_of_the_members() -> None:
     assert each.std(dim=0).min() > 0, "the members start from different weights"
 
 
-def test_the_first_member_is_the_single_critic_of_that_seed() -> None:
+def test_first_member_equals_single_critic_with_same_seed() -> None:
     for own, single in zip(ensemble(seed=7).members[0].parameters(), MEMBER(seed=7).parameters(), strict=True):
         assert torch.equal(own, single)
 
 
-def test_it_values_states_where_its_members_do() -> None:
+def test_values_states_requires_all_members() -> None:
     member = partial(
         JointCritic, value_dimension=4, width=8, blocks=1, dimension=4, join_dimension=4, pairs_per_chunk=64
     )
@@ -75,7 +75,7 @@ def test_it_values_states_where_its_members_do() -> None:
     assert not values_states(joint)
 
 
-def test_saved_and_loaded_as_one(tmp_path: Path) -> None:
+def test_ensemble_saves_and_loads_all_members(tmp_path: Path) -> None:
     saved, loaded = ensemble(seed=0), ensemble(seed=1)
     save_critic(saved, tmp_path, {})
     load_critic_weights(loaded, tmp_path)
@@ -86,14 +86,14 @@ def test_saved_and_loaded_as_one(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("members", "seed"), [(2, 0), (3, 1), (4, 2)])
-def test_disagreement_by_loops_and_in_its_range(members: int, seed: int) -> None:
+def test_disagreement_matches_loops_and_lies_in_unit_interval(members: int, seed: int) -> None:
     logits = 6 * torch.randn(members, 50, generator=torch.Generator().manual_seed(seed)).double()
     deviations = [pstdev(column.sigmoid().tolist()) for column in logits.T]
     assert disagreement(logits) == pytest.approx(2 * sum(deviations) / 50)
     assert 0 <= disagreement(logits) <= 1
 
 
-def test_disagreement_is_one_at_most_and_zero_at_least() -> None:
+def test_disagreement_reaches_zero_and_one() -> None:
     split = torch.tensor([[90.0, -90.0, 90.0], [-90.0, 90.0, -90.0]])
     assert disagreement(split) == 1.0
     assert disagreement(torch.cat([split, split])) == 1.0
@@ -123,7 +123,7 @@ def pretraining(critic: nn.Module, loss: ContrastiveLoss, negatives: int | None)
 
 
 class OnlyMember(CriticPretraining):
-    """The slow obvious version: one member, alone, on the draws that are its own in the ensemble."""
+    """Slow reference: trains one member alone, on the same bootstrap samples as in the ensemble."""
 
     index: int
 
@@ -151,7 +151,7 @@ def fit(module: CriticPretraining, folder: Path) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("loss", "negatives"), [(SymmetricInfoNCE(temperature=1.0), None), (BinaryNCE(temperature=1.0), 3)]
 )
-def test_each_member_learns_as_if_it_were_alone(tmp_path: Path, loss: ContrastiveLoss, negatives: int | None) -> None:
+def test_each_member_trains_as_if_alone(tmp_path: Path, loss: ContrastiveLoss, negatives: int | None) -> None:
     together = ensemble(size=2, seed=0)
     metrics = fit(pretraining(together, loss, negatives), tmp_path)
     assert metrics["train/critic/loss"] > 0
@@ -165,7 +165,7 @@ def test_each_member_learns_as_if_it_were_alone(tmp_path: Path, loss: Contrastiv
             assert torch.equal(weight, together.members[index].state_dict()[name]), name
 
 
-def test_members_draw_anchors_of_their_own() -> None:
+def test_members_bootstrap_different_anchors() -> None:
     module = pretraining(ensemble(), BinaryNCE(temperature=1.0), None)
     module.trainer = L.Trainer(accelerator="cpu", logger=False, enable_checkpointing=False)
     first, second = (module._bootstrapped(batch(), member) for member in (0, 1))

@@ -30,25 +30,25 @@ GOALS = torch.tensor([46, 10])
 
 
 @BOTH
-def test_all_pairs_are_the_given_pairs(kind: type[JointCritic]) -> None:
+def test_all_pairs_matrix_matches_pairs(kind: type[JointCritic]) -> None:
     critic = joint(kind)
     every = critic(STATES, GOALS)
     for column, goal in enumerate(GOALS):
         assert_close(every[:, column], critic.pairs(STATES, goal.expand(len(STATES))))
 
 
-def test_chunks_change_nothing() -> None:
+def test_chunk_size_does_not_change_values() -> None:
     assert_close(joint(pairs_per_chunk=1)(STATES, GOALS), joint()(STATES, GOALS), rtol=0, atol=1e-6)
 
 
 @BOTH
-def test_order_of_the_numbers_does_not_matter(kind: type[JointCritic]) -> None:
+def test_values_do_not_depend_on_number_order(kind: type[JointCritic]) -> None:
     critic = joint(kind)
     assert_close(critic(STATES.flip(1), GOALS), critic(STATES, GOALS), rtol=0, atol=0)
 
 
 @BOTH
-def test_seed_decides_the_weights_and_leaves_the_global_generator_alone(kind: type[JointCritic]) -> None:
+def test_seed_sets_weights_and_keeps_global_rng_state(kind: type[JointCritic]) -> None:
     before = torch.random.get_rng_state()
     one, same, other = (joint(kind, seed=seed) for seed in (1, 1, 2))
     assert torch.equal(torch.random.get_rng_state(), before)
@@ -56,7 +56,7 @@ def test_seed_decides_the_weights_and_leaves_the_global_generator_alone(kind: ty
     assert not torch.equal(one(STATES, GOALS), other(STATES, GOALS))
 
 
-def test_steps_are_the_states_they_reach() -> None:
+def test_encode_steps_returns_reached_states_and_targets() -> None:
     problem = CountdownProblem((21, 16, 17, 26), 46)
     steps = [Step(start=0, end=8, state=(37, 17, 26), legal=True), Step(start=9, end=17, state=(20, 26), legal=True)]
     states, goals = joint().encode_steps(problem, "21+16=37;37-17=20", steps)
@@ -65,16 +65,16 @@ def test_steps_are_the_states_they_reach() -> None:
     assert joint().pairs(*joint().encode_steps(problem, "", [])).shape == (0,)
 
 
-def test_features_know_parity_digits_and_padding() -> None:
-    seen = fixed_features(torch.tensor([-1, 0, 7, 17, 10_000]))
-    cosines = seen[:, len(PERIODS) : 2 * len(PERIODS)]
+def test_fixed_features_encode_parity_digits_and_padding() -> None:
+    features = fixed_features(torch.tensor([-1, 0, 7, 17, 10_000]))
+    cosines = features[:, len(PERIODS) : 2 * len(PERIODS)]
     assert_close(cosines[1:4, PERIODS.index(2)], torch.tensor([1.0, -1.0, -1.0]))
     assert_close(cosines[2, PERIODS.index(10)], cosines[3, PERIODS.index(10)])
-    assert seen[0].tolist() == [0.0] * (seen.shape[1] - 1) + [1.0]
+    assert features[0].tolist() == [0.0] * (features.shape[1] - 1) + [1.0]
     assert NumberFeatures(dimension=3, fixed=fixed_features)(torch.tensor([[1, 9_999]])).isfinite().all()
 
 
-def test_without_the_join_f_is_the_scaled_inner_product() -> None:
+def test_zero_join_gives_scaled_inner_product() -> None:
     critic = joint()
     with torch.no_grad():
         for part in (critic.join[-1].weight, critic.join[-1].bias, critic.bias):

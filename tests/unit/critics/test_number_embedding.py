@@ -1,4 +1,4 @@
-"""The numeric critic with an embedding for each number: what it reads, and its formula taken literally."""
+"""NumberCritic, with an embedding for each number: its inputs, and its formula written out."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ def build(**changes: Any) -> NumberCritic:
     return NumberCritic(**sizes | changes)
 
 
-def test_an_array_is_read_off_the_state_of_a_line() -> None:
+def test_array_of_parses_current_state_of_line() -> None:
     assert array_of("|- Try 54 / 26 = 2.1. ### Current State: [2.1, 17]") == [502, 17]
     assert array_of("|- Try 601 / 300 = 2.0. ### Current State: [2.0]") == [502]
     assert array_of("|- no state") == []
 
 
-def test_lines_become_arrays_in_descending_order_with_four_slots() -> None:
+def test_lines_are_encoded_as_four_slots_in_descending_order() -> None:
     critic = build()
     assert isinstance(critic, TraceCritic)
     texts = [f"### Current State: {state}" for state in ("[16, 21, 17, 26]", "[20, 26]", "[5, 1, 2, 4, 3]", "[7.9]")]
@@ -45,7 +45,7 @@ def test_lines_become_arrays_in_descending_order_with_four_slots() -> None:
     assert critic.encode_goals(["target found!"]).tolist() == [[-1, -1, -1, -1]]
 
 
-def test_values_are_the_formula_written_out() -> None:
+def test_values_match_explicit_formula() -> None:
     critic = build()
     actions, goals = torch.tensor([[37, 26, 17, -1], [1404, -1, -1, -1]]), torch.tensor([[46, -1, -1, -1]])
 
@@ -61,7 +61,7 @@ def test_values_are_the_formula_written_out() -> None:
         assert_close(critic(actions, goals)[row, 0], expected)
 
 
-def test_goals_have_weights_of_their_own_and_blanks_are_learned() -> None:
+def test_goals_have_separate_weights_and_blank_is_trained() -> None:
     critic = build()
     critic(torch.tensor([[3, -1, -1, -1]]), torch.tensor([[5, -1, -1, -1]])).sum().backward()
     for slots, number in ((critic.action_numbers, 3), (critic.goal_numbers, 5)):
@@ -73,7 +73,7 @@ def test_goals_have_weights_of_their_own_and_blanks_are_learned() -> None:
     assert len(names) == len(set(names)) == 12
 
 
-def test_states_of_steps_and_rows_of_datasets_are_read_alike() -> None:
+def test_steps_and_dataset_rows_are_encoded_alike() -> None:
     critic = build()
     state_actions, goals = critic.encode_steps(PROBLEM, "", [Step(start=0, end=1, state=(20, 26), legal=True)])
     scores = critic(state_actions, goals)
@@ -81,6 +81,6 @@ def test_states_of_steps_and_rows_of_datasets_are_read_alike() -> None:
     assert_close(critic.pairs(state_actions, goals), scores.diagonal())
 
 
-def test_a_size_below_one_is_refused() -> None:
+def test_size_below_one_raises() -> None:
     with pytest.raises(ValueError, match="NumberCritic: slots must be at least 1, got 0"):
         build(slots=0)

@@ -1,4 +1,4 @@
-"""Numeric critics: size, what they read, what they are blind to."""
+"""Numeric critics: their inputs, and initial weights that depend only on the seed."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def build(kind: type, seed: int = 0, similarity=dot) -> NumericV1 | NumericV2:
 
 @pytest.mark.parametrize("kind", [NumericV1, NumericV2])
 @pytest.mark.parametrize("similarity", [dot, cosine])
-def test_pairs_are_the_diagonal_of_all_pairs(kind: type, similarity) -> None:
+def test_pairs_equal_diagonal_of_all_pairs(kind: type, similarity) -> None:
     critic = build(kind, similarity=similarity)
     state_actions, goals = critic.encode_steps(PROBLEM, "21+16=37;37-17=20", STEPS)
     scores = critic(state_actions, goals)
@@ -35,7 +35,7 @@ def test_pairs_are_the_diagonal_of_all_pairs(kind: type, similarity) -> None:
 
 
 @pytest.mark.parametrize("kind", [NumericV1, NumericV2])
-def test_weights_are_a_function_of_the_seed(kind: type) -> None:
+def test_weights_depend_only_on_seed(kind: type) -> None:
     torch.manual_seed(1)
     first = build(kind, seed=3)
     torch.manual_seed(2)
@@ -57,23 +57,23 @@ def test_v1_reads_initial_array_then_reached_array() -> None:
     assert goals.tolist() == [[46, -1, -1, -1, -1, -1]] * 2
 
 
-def test_v2_reads_the_reached_array_alone() -> None:
+def test_v2_reads_only_reached_array() -> None:
     state_actions, goals = build(NumericV2).encode_steps(PROBLEM, "", STEPS)
     assert state_actions.tolist() == [[37, 26, 17, -1, -1, -1], [26, 20, -1, -1, -1, -1]]
     assert goals.tolist() == [46, 46]
 
 
-def test_a_problem_of_another_task_is_refused() -> None:
+def test_problem_of_other_task_raises() -> None:
     with pytest.raises(ValueError, match="read Countdown problems; problem 'b' has no target"):
         build(NumericV2).encode_steps(Problem(id="b", prompt="", answer="", fields={"numbers": (1,)}), "", STEPS)
 
 
-def test_states_are_descending_padded_and_of_few_digits() -> None:
+def test_encode_state_sorts_pads_and_checks_range() -> None:
     assert encode_state((17, 0, 26)) == [26, 17, 0, -1, -1, -1]
-    for numbers, sentence in ((range(7), "at most 6 numbers, got 7"), ([10000, 3], "lie in 0 … 9999")):
-        with pytest.raises(ValueError, match=sentence):
+    for numbers, message in ((range(7), "at most 6 numbers, got 7"), ([10000, 3], "lie in 0 … 9999")):
+        with pytest.raises(ValueError, match=message):
             encode_state(numbers)
 
 
-def test_digits() -> None:
+def test_digits_of_splits_numbers_and_marks_padding() -> None:
     assert digits_of(torch.tensor([1045, 7, 0, -1])).tolist() == [[1, 0, 4, 5], [0, 0, 0, 7], [0] * 4, [10] * 4]

@@ -20,8 +20,8 @@ def pairwise(*, seed: int = 0) -> PairwiseCritic:
     )
 
 
-def test_a_sum_in_float32_takes_pairs_in_bfloat16() -> None:
-    """As autocast makes them on CUDA, which sums in float32 whatever comes in."""
+def test_trunk_accepts_bfloat16_pairs_in_float32_sum() -> None:
+    """On CUDA, autocast computes the pairs in bfloat16, but sums them in float32."""
     trunk = pairwise().trunk
     assert isinstance(trunk, PairTrunk)
     features = pairwise().features(STATES).flatten(start_dim=1)
@@ -31,9 +31,9 @@ def test_a_sum_in_float32_takes_pairs_in_bfloat16() -> None:
 
 
 def by_loops(trunk: PairTrunk, numbers: list[Tensor]) -> Tensor:
-    """Of one state: the numbers that are there, features of each."""
+    """Slow reference for one state, from the features of each of its numbers."""
     total = sum((trunk.alone(number) for number in numbers), torch.zeros(()))
-    # padding has no features, and six numbers are taken alone whatever the state
+    # the features of padding are zero, but `alone` is applied to all six places, so its bias counts for each
     total = total + (6 - len(numbers)) * trunk.alone.bias
     for i, j in combinations(range(len(numbers)), 2):
         rest = sum((n for k, n in enumerate(numbers) if k not in (i, j)), torch.zeros_like(numbers[0]))
@@ -43,7 +43,7 @@ def by_loops(trunk: PairTrunk, numbers: list[Tensor]) -> Tensor:
     return trunk.state(total[None])[0]
 
 
-def test_the_trunk_is_a_sum_over_the_pairs_that_are_there() -> None:
+def test_trunk_sums_over_pairs_of_present_numbers() -> None:
     critic = pairwise()
     trunk = critic.trunk
     assert isinstance(trunk, PairTrunk)
@@ -54,9 +54,9 @@ def test_the_trunk_is_a_sum_over_the_pairs_that_are_there() -> None:
         assert_close(found[row], by_loops(trunk, numbers), rtol=1e-5, atol=1e-5)
 
 
-def test_waves_over_the_logarithm_turn_products_into_sums() -> None:
-    seen = features_with_logarithms(torch.tensor([-1, 0, 6, 7, 42])).double()
-    sin, cos = seen[:, :LOG_WAVES], seen[:, LOG_WAVES : 2 * LOG_WAVES]
+def test_logarithm_waves_turn_products_into_sums() -> None:
+    features = features_with_logarithms(torch.tensor([-1, 0, 6, 7, 42])).double()
+    sin, cos = features[:, :LOG_WAVES], features[:, LOG_WAVES : 2 * LOG_WAVES]
     assert_close(sin[2] * cos[3] + cos[2] * sin[3], sin[4], rtol=0, atol=1e-5)
-    assert seen[0].tolist() == [0.0] * (seen.shape[1] - 1) + [1.0]
-    assert seen.isfinite().all()
+    assert features[0].tolist() == [0.0] * (features.shape[1] - 1) + [1.0]
+    assert features.isfinite().all()

@@ -1,4 +1,4 @@
-"""The text critic over a tiny Llama and a tiny BERT, loaded from disk as any checkpoint is."""
+"""TextCritic over a tiny Llama and a tiny BERT, loaded from disk like any checkpoint."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ LORA = LoRATraining(rank=2, alpha=4.0, dropout=0.0, target_modules=["q_proj", "v
 
 
 def tokenizer() -> PreTrainedTokenizerFast:
-    """One token a character."""
+    """One token per character."""
     characters = Tokenizer(models.WordLevel({c: i for i, c in enumerate(dict.fromkeys(CHARACTERS))}, unk_token="<pad>"))
     characters.pre_tokenizer = pre_tokenizers.Split("", "isolated")
     return PreTrainedTokenizerFast(tokenizer_object=characters, pad_token="<pad>")
@@ -38,7 +38,7 @@ def tokenizer() -> PreTrainedTokenizerFast:
 
 @pytest.fixture(scope="module")
 def checkpoints(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """A causal language model and an encoder, with the tokenizer beside each."""
+    """A causal language model and an encoder, each saved with the tokenizer."""
     sizes = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2}
     sizes |= {"vocab_size": len(tokenizer()), "pad_token_id": 0}
     folders = {}
@@ -73,7 +73,7 @@ def build(folder: Path, *, training=None, pooling=last_pool, similarity=dot, max
 
 @pytest.mark.parametrize("name", ["llama", "bert"])
 @pytest.mark.parametrize("pooling", [last_pool, mean_pool])
-def test_padding_changes_nothing(checkpoints: dict[str, Path], name: str, pooling) -> None:
+def test_padding_does_not_change_encoding(checkpoints: dict[str, Path], name: str, pooling) -> None:
     critic = build(checkpoints[name], pooling=pooling)
     texts = ["21+16=37", "1+2=3;3*4=12;12-5=7"]
     together = critic.encode_state_action(critic.tokenize(texts))
@@ -81,7 +81,7 @@ def test_padding_changes_nothing(checkpoints: dict[str, Path], name: str, poolin
     assert_close(together, apart, rtol=1e-4, atol=1e-6)
 
 
-def test_steps_are_prefixes_with_the_problem_in_the_goal(checkpoints: dict[str, Path]) -> None:
+def test_encode_steps_returns_prefixes_and_goal_with_target(checkpoints: dict[str, Path]) -> None:
     critic = build(checkpoints["llama"])
     completion = "1+2=3;3*4=12"
     steps = [Step(start=0, end=5, state=(3, 4), legal=True), Step(start=6, end=12, state=(12,), legal=True)]
@@ -91,7 +91,7 @@ def test_steps_are_prefixes_with_the_problem_in_the_goal(checkpoints: dict[str, 
     assert torch.equal(goals["input_ids"], critic.tokenize(["### Current State: [12]"] * 2)["input_ids"])
 
 
-def test_bare_moves_are_read_as_the_trace_that_training_shows(checkpoints: dict[str, Path]) -> None:
+def test_bare_moves_are_encoded_as_search_trace(checkpoints: dict[str, Path]) -> None:
     critic = build(checkpoints["llama"], max_length=1000)
     problem = CountdownProblem((21, 16, 17, 26), 46, style="direct")
     completion = "21+16=37;1+1=3;37-17=20;20+26=46"
@@ -114,7 +114,7 @@ def test_bare_moves_are_read_as_the_trace_that_training_shows(checkpoints: dict[
     assert torch.equal(state_actions["input_ids"], critic.tokenize(expected)["input_ids"])
 
 
-def test_a_written_search_is_read_as_it_stands(checkpoints: dict[str, Path]) -> None:
+def test_written_search_is_encoded_unchanged(checkpoints: dict[str, Path]) -> None:
     critic = build(checkpoints["llama"], max_length=5000)
     problem = CountdownProblem((21, 16, 17), 20, style="annotated")
     completion = search_trace(problem.numbers, problem.target, style="annotated").text
@@ -124,7 +124,7 @@ def test_a_written_search_is_read_as_it_stands(checkpoints: dict[str, Path]) -> 
     assert torch.equal(state_actions["input_ids"], expected["input_ids"])
 
 
-def test_a_broken_byte_is_read_as_one_unknown_character(checkpoints: dict[str, Path]) -> None:
+def test_invalid_byte_is_encoded_as_replacement_character(checkpoints: dict[str, Path]) -> None:
     critic = build(checkpoints["llama"])
     completion = "\udc80 1+2=3"
     step = Step(start=2, end=len(completion), state=(3,), legal=True)
@@ -132,13 +132,13 @@ def test_a_broken_byte_is_read_as_one_unknown_character(checkpoints: dict[str, P
     assert torch.equal(state_actions["input_ids"], critic.tokenize(["\ufffd 1+2=3"])["input_ids"])
 
 
-def test_a_text_without_tokens_is_refused(checkpoints: dict[str, Path]) -> None:
+def test_tokenize_rejects_text_without_tokens(checkpoints: dict[str, Path]) -> None:
     with pytest.raises(ValueError, match="text 1 has none: ''"):
         build(checkpoints["llama"]).tokenize(["1", ""])
 
 
 @pytest.mark.parametrize(("training", "trained"), [(FullTraining(), True), (Frozen(), False), (LORA, False)])
-def test_which_weights_learn(checkpoints: dict[str, Path], training, trained: bool) -> None:
+def test_training_mode_selects_weights_with_gradients(checkpoints: dict[str, Path], training, trained: bool) -> None:
     critic = build(checkpoints["llama"], training=training)
     critic(critic.tokenize(["1+2=3"]), critic.tokenize(["[3]"])).sum().backward()
     learning = {name for name, parameter in critic.named_parameters() if parameter.grad is not None}
@@ -148,7 +148,7 @@ def test_which_weights_learn(checkpoints: dict[str, Path], training, trained: bo
 
 
 @pytest.mark.parametrize("training", [FullTraining(), Frozen(), LORA])
-def test_round_trip_keeps_the_values(checkpoints: dict[str, Path], tmp_path: Path, training) -> None:
+def test_save_load_round_trip_keeps_values(checkpoints: dict[str, Path], tmp_path: Path, training) -> None:
     saved = build(checkpoints["llama"], training=training)
     with torch.no_grad():
         for parameter in saved.parameters():
@@ -163,7 +163,7 @@ def test_round_trip_keeps_the_values(checkpoints: dict[str, Path], tmp_path: Pat
     assert frozen_is_left_out == (not isinstance(training, FullTraining))
 
 
-def test_a_goal_that_names_no_target_is_refused(checkpoints: dict[str, Path]) -> None:
+def test_goal_text_without_target_raises(checkpoints: dict[str, Path]) -> None:
     encoder = load_encoder(
         pretrained=str(checkpoints["bert"]), dtype="float32", training=Frozen(), trust_remote_code=False
     )

@@ -1,4 +1,4 @@
-"""The unbounded buffer of triples: what comes out is what went in, also after a checkpoint."""
+"""TripleBuffer, which is unbounded: drawn triples equal the added ones, also after a checkpoint."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from contrastive_reasoning.tasks.countdown.indented import LineTriple
 LINES = ["|- a", " |- b \udce9", "  |- c", " |- d"]
 
 
-def filled() -> TripleBuffer:
+def fill_buffer() -> TripleBuffer:
     buffer = TripleBuffer()
     buffer.add(LINES, "46", [LineTriple(1, 2)])
     buffer.add(["|- without"], "7", [])
@@ -21,39 +21,39 @@ def filled() -> TripleBuffer:
     return buffer
 
 
-def drawn(buffer: TripleBuffer, count: int, seed: int = 0) -> list[SearchTriple]:
+def draw(buffer: TripleBuffer, count: int, seed: int = 0) -> list[SearchTriple]:
     return buffer.draw(count, np.random.default_rng(seed))
 
 
-def test_triples_are_lines_with_the_lines_before_them() -> None:
-    assert len(filled()) == 4
-    assert set(drawn(filled(), 16)) == {
+def test_triples_contain_lines_and_all_lines_before_them() -> None:
+    assert len(fill_buffer()) == 4
+    assert set(draw(fill_buffer(), 16)) == {
         SearchTriple("|- a", " |- b \udce9", "  |- c", "46"),
         SearchTriple("|- a", " |- b \udce9", "  |- c", "12"),
         SearchTriple("|- a\n |- b \udce9", "  |- c", " |- d", "12"),
         SearchTriple("|- a\n |- b \udce9", "  |- c", "|- e", "12"),
     }
-    assert drawn(TripleBuffer(), 16) == []
+    assert draw(TripleBuffer(), 16) == []
 
 
-def test_a_draw_repeats_nothing_and_each_triple_comes_equally_often() -> None:
-    buffer = filled()
-    counts = dict.fromkeys(drawn(buffer, 4), 0)
+def test_draw_is_uniform_without_repeats() -> None:
+    buffer = fill_buffer()
+    counts = dict.fromkeys(draw(buffer, 4), 0)
     for seed in range(2000):
-        pair = drawn(buffer, 2, seed)
+        pair = draw(buffer, 2, seed)
         assert len(set(pair)) == 2
         for triple in pair:
             counts[triple] += 1
     assert all(abs(count - 1000) < 120 for count in counts.values())  # over five standard deviations
 
 
-def test_a_loaded_buffer_draws_the_same(tmp_path: Path) -> None:
-    torch.save(filled().state_dict(), tmp_path / "buffer.pt")
+def test_loaded_buffer_draws_same_triples(tmp_path: Path) -> None:
+    torch.save(fill_buffer().state_dict(), tmp_path / "buffer.pt")
     loaded = TripleBuffer()
     loaded.load_state_dict(torch.load(tmp_path / "buffer.pt", weights_only=True))
-    for buffer in (loaded, same := filled()):
+    for buffer in (loaded, same := fill_buffer()):
         buffer.add(LINES, "9", [LineTriple(2, 3)])
-    assert drawn(loaded, 3, seed=5) == drawn(same, 3, seed=5)
+    assert draw(loaded, 3, seed=5) == draw(same, 3, seed=5)
     empty = TripleBuffer()
     empty.load_state_dict(TripleBuffer().state_dict())
     assert len(empty) == 0

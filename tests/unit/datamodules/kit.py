@@ -1,4 +1,4 @@
-"""A small Countdown task of bare moves."""
+"""A small Countdown task whose completions are only moves."""
 
 from __future__ import annotations
 

@@ -14,12 +14,12 @@ def number_itself(number: int) -> int:
     return number
 
 
-def test_workers_take_turns_in_order() -> None:
+def test_batch_stream_keeps_the_order_with_two_workers() -> None:
     loader = DataLoader(BatchStream(number_itself, first=5), batch_size=None, num_workers=2)
     assert list(islice(loader, 5)) == [5, 6, 7, 8, 9]
 
 
-def test_a_fit_sees_each_number_once_also_after_a_checkpoint(tmp_path: Path) -> None:
+def test_training_loader_continues_with_the_next_number_after_resume(tmp_path: Path) -> None:
     class Recorder(L.LightningModule):
         def __init__(self) -> None:
             super().__init__()

@@ -43,7 +43,7 @@ def states(
     )
 
 
-def test_every_pair_of_exhausted_states_is_labelled_as_the_oracle_says() -> None:
+def test_labels_of_exhausted_states_match_the_oracle() -> None:
     batch = states().batch(3)
     assert batch.candidate.all()
     for row, state in enumerate(batch.state_actions.tolist()):
@@ -52,7 +52,7 @@ def test_every_pair_of_exhausted_states_is_labelled_as_the_oracle_says() -> None
         assert batch.positive[row].tolist() == expected
 
 
-def test_unexhausted_states_know_what_one_branch_reached_and_no_more() -> None:
+def test_unexhausted_states_have_only_some_reachable_goals_as_positives() -> None:
     batch = states(exhaust_up_to=2).batch(3)
     assert not batch.candidate.all()
     positives = missed = 0
@@ -69,7 +69,7 @@ def test_unexhausted_states_know_what_one_branch_reached_and_no_more() -> None:
     assert missed > 0, "positives that are all that can be reached would be the oracle's"
 
 
-def test_batches_are_a_function_of_seed_split_and_number() -> None:
+def test_batch_is_determined_by_seed_split_and_number() -> None:
     one, same = states().batch(5), states().batch(5)
     assert torch.equal(one.state_actions, same.state_actions)
     assert torch.equal(one.goals, same.goals)
@@ -77,7 +77,7 @@ def test_batches_are_a_function_of_seed_split_and_number() -> None:
         assert not torch.equal(one.state_actions, other.state_actions)
 
 
-def test_no_anchor_is_held_out_at_any_depth() -> None:
+def test_anchors_are_never_held_out_states() -> None:
     held_out = held_out_states(TASK)
     assert {tuple(sorted(state.numbers)) for state in oracle_states()} <= held_out
     assert {tuple(sorted(state.state)) for state in oracle_states()} <= held_out
@@ -88,7 +88,7 @@ def test_no_anchor_is_held_out_at_any_depth() -> None:
             assert tuple(sorted(each for each in state if each >= 0)) not in held_out
 
 
-def test_held_out_states_are_drawn_again_or_refused() -> None:
+def test_draw_anchors_redraws_held_out_states_or_raises() -> None:
     kind: dict[str, Any] = {"numbers": 2, "rng": np.random.default_rng(0)}
     most = keys_of([(a, b) for a in (1, 2, 3) for b in (1, 2, 3) if (a, b) not in ((1, 2), (2, 1))])
     starts = draw_anchors(50, number_range=(1, 3), moves=0, held_out=most, **kind)
@@ -100,7 +100,7 @@ def test_held_out_states_are_drawn_again_or_refused() -> None:
 
 
 @pytest.mark.parametrize("pairing", [EveryGoal(), OwnGoal()])
-def test_a_finished_play_reaches_its_own_number_and_nothing_else(pairing: Pairing) -> None:
+def test_finished_play_reaches_only_its_last_number(pairing: Pairing) -> None:
     batch = states(pairing=pairing, depth_shares=[0.0, 0.0, 0.0, 1.0], batch_size=80).batch(0)
     left = batch.state_actions[:, 0]
     assert (batch.state_actions[:, 1:] == -1).all()
@@ -110,14 +110,14 @@ def test_a_finished_play_reaches_its_own_number_and_nothing_else(pairing: Pairin
     assert 0.4 <= in_range.float().mean() < 1, "as many as can be told apart, and some beyond the targets"
 
 
-def test_shares_are_split_without_loss() -> None:
+def test_split_by_shares_keeps_the_total() -> None:
     assert split_by_shares(10, [0.1, 0.6, 0.3]) == [1, 6, 3]
     assert split_by_shares(7, [0.0, 1.0, 0.001]) == [0, 6, 1]
     with pytest.raises(ValueError, match="shares must be"):
         split_by_shares(1, [1.0, 1.0])
 
 
-def test_what_no_play_can_hold_is_refused_at_once() -> None:
+def test_hindsight_states_rejects_settings_out_of_range() -> None:
     for wrong in ([10, 2000], [-1, 5], [7, 3], [4]):
         with pytest.raises(ValueError, match=r"target_range must be .* ≤ 1999, got"):
             states(target_range=wrong)
@@ -136,28 +136,31 @@ HINDSIGHT, TARGETS = np.array([5, 7, NONE]), np.array([8, 5, 8])
 EXHAUSTED = np.array([True, True, False])
 
 
-def test_every_goal_stands_once_and_what_was_reached_is_positive() -> None:
+def test_every_goal_returns_distinct_goals_with_reached_ones_positive() -> None:
     goals, positive, candidate = EveryGoal()(HINDSIGHT, TARGETS, REACHED, EXHAUSTED)
     assert goals.tolist() == [5, 7, 8]
     assert positive.tolist() == [[True, True, False], [False, True, False], [False, False, False]]
-    # of the unexhausted anchor its own problem's target, 8, stays unknown
+    # 8, the target of the unexhausted anchor's own problem, stays unknown
     assert candidate.tolist() == [[True, True, True], [True, True, True], [True, True, False]]
 
 
-def test_own_goal_masks_the_same_goal_the_reachable_and_the_unknown() -> None:
+def test_own_goal_masks_equal_reachable_and_unknown_goals() -> None:
     goals, positive, candidate = OwnGoal()(HINDSIGHT, TARGETS, REACHED, EXHAUSTED)
     assert goals.tolist() == [5, 7, NONE, 8, 5, 8]
     assert positive.sum(axis=1).tolist() == [1, 1, 0]
     assert positive[0, 0]
     assert positive[1, 1]
-    # anchor 0 reaches 5 and 7, so column 1 is masked; column 4 asks for its own goal again
+    # anchor 0 reaches 5 and 7, so column 1 is masked; column 4 repeats its own goal
     assert candidate[0].tolist() == [True, False, False, True, False, True]
     assert candidate[1].tolist() == [True, True, False, True, True, True]
     assert candidate[2].tolist() == [True, True, False, False, False, False]
 
 
-def test_what_another_reached_is_no_negative_of_an_open_state_whose_target_it_is() -> None:
-    """Nothing speaks against 7 there, and it is what a reward will ask; the exhausted anchor is certified not to."""
+def test_own_goal_masks_the_target_of_an_unexhausted_anchor_in_all_columns() -> None:
+    """The search has not ruled out 7 for the unexhausted anchor, and a reward evaluates this goal.
+
+    For the exhausted anchor the search certifies that it cannot reach its target, 9.
+    """
     targets = np.array([8, 5, 7])
     _, _, candidate = OwnGoal()(HINDSIGHT, targets, REACHED, EXHAUSTED)
     assert candidate[2].tolist() == [True, False, False, False, False, False]

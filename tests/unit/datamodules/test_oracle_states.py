@@ -9,7 +9,7 @@ from contrastive_reasoning.tasks.countdown.oracle import reachable_targets
 from datamodules.oracle_states import PROBLEMS, SIBLINGS, array_form, oracle_batches, oracle_states, target_form
 
 
-def test_problems_are_solvable_and_of_the_test_split() -> None:
+def test_oracle_problems_are_solvable_and_in_the_test_split() -> None:
     problems = {(state.numbers, state.target) for state in oracle_states()}
     assert len(problems) == PROBLEMS
     for numbers, target in sorted(problems)[::20]:
@@ -19,7 +19,7 @@ def test_problems_are_solvable_and_of_the_test_split() -> None:
         assert 10 <= target <= 50
 
 
-def test_states_are_labelled_siblings_after_one_and_two_legal_moves() -> None:
+def test_oracle_states_are_labelled_siblings_after_one_or_two_legal_moves() -> None:
     states = oracle_states()
     assert set(Counter((state.problem, len(state.moves)) for state in states).values()) == {SIBLINGS}
     for state in states[:80]:
@@ -30,13 +30,13 @@ def test_states_are_labelled_siblings_after_one_and_two_legal_moves() -> None:
         assert state.label == (state.target in reachable_targets(before))
 
 
-def test_base_rates_are_those_measured_before() -> None:
+def test_label_base_rates_lie_in_the_measured_ranges() -> None:
     rates = {d: [state.label for state in oracle_states() if len(state.moves) == d] for d in (1, 2)}
     assert 0.15 < sum(rates[1]) / len(rates[1]) < 0.23
     assert 0.03 < sum(rates[2]) / len(rates[2]) < 0.07
 
 
-def test_batches_hold_every_state_in_either_form() -> None:
+def test_oracle_batches_contain_all_states_in_target_and_array_form() -> None:
     batches = oracle_batches(target_form, batch_size=999)
     assert sum(len(batch.label) for batch in batches) == len(oracle_states())
     assert batches[0].state_actions.shape == (999, 6)

@@ -1,4 +1,4 @@
-"""Plays and searches as examples: of the right split, right where they should be, a function of seed and number."""
+"""Plays and searches as examples: split, correctness, and reproducibility from seed and number."""
 
 from __future__ import annotations
 
@@ -41,19 +41,19 @@ def searches(seed: int = 0, workers: int = 0, style: str = "longproc", max_lines
     )
 
 
-def posed(prompt: str) -> tuple[tuple[int, ...], int]:
+def numbers_and_target(prompt: str) -> tuple[tuple[int, ...], int]:
     """The numbers and the target of a bare prompt."""
     numbers, target = prompt.strip().split(" = ")
     return tuple(map(int, numbers.split())), int(target)
 
 
-def posed_in(search: str) -> tuple[tuple[int, ...], int]:
-    """The numbers and the target that a written search begins with."""
-    found = re.search(r"\[([0-9, ]+)\]", search)
+def numbers_and_target_of_search(search: str) -> tuple[tuple[int, ...], int]:
+    """The numbers and the target at the beginning of a written search."""
+    numbers = re.search(r"\[([0-9, ]+)\]", search)
     target = re.search(r"[Tt]arget\D*(\d+)", search)
-    assert found is not None
+    assert numbers is not None
     assert target is not None
-    return tuple(map(int, found[1].split(", "))), int(target[1])
+    return tuple(map(int, numbers[1].split(", "))), int(target[1])
 
 
 @pytest.mark.parametrize(
@@ -63,20 +63,20 @@ def posed_in(search: str) -> tuple[tuple[int, ...], int]:
         (False, ("14 2 9 17 = 40\n", "17*2=34;14+9=23;34-23=11"), ("18 20 5 10 = 31\n", "18+5=23;23-20=3;10*3=30")),
     ],
 )
-def test_direct_plays_stay_as_they_were_drawn(aimed: bool, play: Example, following: Example) -> None:
-    """The embedded policies were warmed up on these."""
+def test_direct_plays_match_recorded_draws(aimed: bool, play: Example, following: Example) -> None:
+    """The embedded policies had their warm start on these plays."""
     rng = random.Random(0)
     assert [draw_play(TASK, "train", rng, aimed=aimed) for _ in range(2)] == [play, following]
 
 
 @pytest.mark.parametrize("aimed", [True, False])
 @pytest.mark.parametrize("style", ["longproc", "annotated"])
-def test_a_search_style_is_taught_by_searches_that_succeed(style: str, aimed: bool) -> None:
+def test_draw_play_in_a_search_style_writes_a_successful_search(style: str, aimed: bool) -> None:
     task = replace(TASK, style=style, max_search_lines=40)
     rng = random.Random(5)
     for _ in range(20):
         prompt, completion = draw_play(task, "train", rng, aimed=aimed)
-        numbers, target = posed_in(completion)
+        numbers, target = numbers_and_target_of_search(completion)
         problem = task.problem(numbers, target)
         assert problem.prompt == prompt
         assert completion == search_trace(numbers, target, style=style).text
@@ -86,11 +86,11 @@ def test_a_search_style_is_taught_by_searches_that_succeed(style: str, aimed: bo
 
 
 @pytest.mark.parametrize("split", ["train", "validation"])
-def test_every_play_solves_a_problem_of_its_split(split: Split) -> None:
+def test_aimed_plays_solve_a_problem_of_their_split(split: Split) -> None:
     rng = random.Random(3)
     for _ in range(300):
         prompt, completion = draw_play(TASK, split, rng, aimed=True)
-        problem = TASK.problem(*posed(prompt))
+        problem = TASK.problem(*numbers_and_target(prompt))
         assert problem.prompt == prompt
         assert TASK.verify(problem, completion).correct, (prompt, completion)
         assert TASK.split_of(problem) == split
@@ -98,12 +98,12 @@ def test_every_play_solves_a_problem_of_its_split(split: Split) -> None:
         assert 10 <= problem.target <= 50
 
 
-def test_unaimed_plays_are_legal_and_mostly_miss() -> None:
+def test_unaimed_plays_are_legal_and_rarely_correct() -> None:
     rng = random.Random(4)
     hits = 0
     for _ in range(200):
         prompt, completion = draw_play(TASK, "train", rng, aimed=False)
-        problem = TASK.problem(*posed(prompt))
+        problem = TASK.problem(*numbers_and_target(prompt))
         steps = TASK.parse_steps(problem, completion)
         assert len(steps) == len(problem.numbers) - 1
         assert all(step.legal for step in steps)
@@ -112,12 +112,14 @@ def test_unaimed_plays_are_legal_and_mostly_miss() -> None:
     assert hits < 20
 
 
-def test_training_plays_are_unaimed_first_and_validation_ones_never() -> None:
+def test_first_training_plays_are_unaimed_but_validation_plays_are_aimed() -> None:
     data = plays(unaimed_steps=2, batch_size=40)
 
     def hits(number: int, split: Split) -> int:
         pairs = data.batch(number, split=split)
-        return sum(TASK.verify(TASK.problem(*posed(prompt)), completion).correct for prompt, completion in pairs)
+        return sum(
+            TASK.verify(TASK.problem(*numbers_and_target(prompt)), completion).correct for prompt, completion in pairs
+        )
 
     assert hits(1, "train") < 10
     assert hits(2, "train") == hits(0, "validation") == 40
@@ -125,12 +127,12 @@ def test_training_plays_are_unaimed_first_and_validation_ones_never() -> None:
 
 @pytest.mark.parametrize("split", ["train", "validation"])
 @pytest.mark.parametrize("max_lines", [64, 12])
-def test_every_shuffled_search_solves_a_problem_of_its_split(split: Split, max_lines: int) -> None:
+def test_shuffled_searches_solve_a_problem_of_their_split(split: Split, max_lines: int) -> None:
     rng = random.Random(3)
     in_list_order = 0
     for _ in range(60):
         prompt, search = draw_shuffled_search(SEARCHES, split, rng, max_lines=max_lines)
-        problem = SEARCHES.problem(*posed(prompt))
+        problem = SEARCHES.problem(*numbers_and_target(prompt))
         assert problem.prompt == prompt
         assert SEARCHES.verify(problem, search).correct, search
         assert all(step.legal for step in SEARCHES.parse_steps(problem, search))
@@ -141,11 +143,11 @@ def test_every_shuffled_search_solves_a_problem_of_its_split(split: Split, max_l
     assert in_list_order < 10
     short = replace(SEARCHES, max_search_lines=8)
     prompts = [draw_shuffled_search(short, "train", rng, max_lines=64)[0] for _ in range(10)]
-    assert all(short.space.admits(*posed(prompt)) for prompt in prompts)
+    assert all(short.space.admits(*numbers_and_target(prompt)) for prompt in prompts)
 
 
 @pytest.mark.parametrize(("make", "workers"), [(plays, 2), (searches, 0)])
-def test_a_batch_is_a_function_of_seed_and_number_whatever_the_workers(make: type[ExampleData], workers: int) -> None:
+def test_batches_depend_on_seed_and_number_but_not_on_workers(make: type[ExampleData], workers: int) -> None:
     data = make()  # pyright: ignore[reportCallIssue]
     batches = [data.batch(number) for number in range(4)]
     assert batches[0] != batches[1]
@@ -154,7 +156,7 @@ def test_a_batch_is_a_function_of_seed_and_number_whatever_the_workers(make: typ
     assert list(data.val_dataloader()) == [data.batch(0, split="validation")] != [batches[0]]
 
 
-def test_a_corpus_is_a_function_of_its_seed() -> None:
+def test_play_corpus_is_reproducible() -> None:
     corpus = PlayCorpus(task=TASK, plays=20, seed=0)
     assert corpus() == corpus()
     assert len(corpus()) == 40
@@ -167,6 +169,6 @@ def test_a_corpus_is_a_function_of_its_seed() -> None:
         ({"max_lines": 3}, "max_lines must be at least 4, the shortest search, got 3"),
     ],
 )
-def test_what_cannot_be_a_shuffled_search_is_refused(change: dict, sentence: str) -> None:
+def test_shuffled_searches_reject_direct_style_and_too_few_lines(change: dict, sentence: str) -> None:
     with pytest.raises(ValueError, match=sentence):
         searches(**change)

@@ -12,7 +12,7 @@ def pair(numbers: tuple[int, ...], target: int) -> PreferencePair:
     return draw_pair(CountdownProblem(numbers, target, style="direct"), random.Random(0))
 
 
-def test_a_pair_is_a_right_play_a_wrong_one_and_a_beginning_of_the_first() -> None:
+def test_draw_pair_returns_correct_and_incorrect_play_and_a_prefix() -> None:
     two, three = pair((7, 3), 10), pair((7, 3, 20), 30)
     assert (two.chosen, two.prefix) == ("7+3=10", "")
     assert not verify(two.problem, two.rejected).correct
@@ -20,7 +20,7 @@ def test_a_pair_is_a_right_play_a_wrong_one_and_a_beginning_of_the_first() -> No
     assert three.chosen.startswith(three.prefix + ";")
 
 
-def test_a_problem_that_every_play_or_none_solves_is_refused() -> None:
+def test_draw_pair_rejects_problems_that_every_or_no_play_solves() -> None:
     with pytest.raises(ValueError, match="random plays all solve"):
         pair((0, 0), 0)
     with pytest.raises(ValueError, match=r"a problem that can be solved, got \[1, 1\] to 50"):

@@ -1,4 +1,4 @@
-"""Rows from files of every kind, without a network, and one sentence for whatever cannot be read."""
+"""``ProblemRows`` reads all supported files without a network; what cannot be read raises a one-line error."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def no_network(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def read(path: Path | str, *, split: str = "train", file: str | None = None) -> list[Mapping[str, Any]]:
-    """The rows, without their places."""
+    """Reads the rows, without their places."""
     return [found.row for found in ProblemRows(path=str(path), **PLACE | {"split": split, "file": file})()]
 
 
@@ -50,7 +50,7 @@ def lines(path: Path, rows: list[dict[str, Any]]) -> Path:
 
 
 @pytest.mark.parametrize("ending", [".parquet", ".jsonl", ".json"])
-def test_nested_rows_come_back_in_order(tmp_path: Path, ending: str) -> None:
+def test_nested_rows_are_read_in_order(tmp_path: Path, ending: str) -> None:
     path = tmp_path / f"set{ending}"
     if ending == ".parquet":
         pq.write_table(pa.Table.from_pylist(CHAT), path)
@@ -61,7 +61,7 @@ def test_nested_rows_come_back_in_order(tmp_path: Path, ending: str) -> None:
     assert read(path, split="any") == CHAT
 
 
-def test_a_folder_by_the_names_of_its_files(tmp_path: Path) -> None:
+def test_split_selects_files_of_a_folder_by_name(tmp_path: Path) -> None:
     lines(tmp_path / "train.jsonl", CHAT[:2])
     lines(tmp_path / "test.jsonl", CHAT[2:])
     assert read(tmp_path) == CHAT[:2]
@@ -70,39 +70,39 @@ def test_a_folder_by_the_names_of_its_files(tmp_path: Path) -> None:
         read(tmp_path, split="validation")
 
 
-def test_a_folder_by_a_file_that_it_holds(tmp_path: Path) -> None:
+def test_file_option_selects_one_file_of_a_folder(tmp_path: Path) -> None:
     lines(tmp_path / "train" / "one.jsonl", CHAT[:1])
     lines(tmp_path / "train" / "two.jsonl", CHAT[1:])
     assert read(tmp_path, file="train/two.jsonl") == CHAT[1:]
     with pytest.raises(FileNotFoundError, match=r"holds neither train/absent.jsonl nor files named train"):
-        read(tmp_path, file="train/absent.jsonl")  # all of train/ would be two sets in one
+        read(tmp_path, file="train/absent.jsonl")  # all of train/ would mix two sets
     lines(tmp_path / "train.jsonl", CHAT)
     assert read(tmp_path, file="absent.jsonl") == CHAT
 
 
-def test_a_star_stands_for_whatever_a_name_holds(tmp_path: Path) -> None:
+def test_star_in_path_matches_one_file(tmp_path: Path) -> None:
     lines(tmp_path / "set_x2.jsonl", CHAT)
     assert read(tmp_path / "set*2.jsonl") == CHAT
-    (tmp_path / "set_x2.jsonl").rename(tmp_path / "set*2.jsonl")  # a name that itself holds one
+    (tmp_path / "set_x2.jsonl").rename(tmp_path / "set*2.jsonl")  # a file name that contains a star
     assert read(tmp_path / "set*2.jsonl") == CHAT
     lines(tmp_path / "other.jsonl", CHAT)
     with pytest.raises(FileNotFoundError, match=r"no file or folder"):
         read(tmp_path / "*.jsonl")
 
 
-def test_nothing_is_read_before_the_call() -> None:
+def test_problem_rows_reads_nothing_before_the_call() -> None:
     assert isinstance(ProblemRows(path="nowhere", **PLACE), Rows)
     with pytest.raises(FileNotFoundError, match="no path was named"):
         list(ProblemRows(path=None, **PLACE)())
 
 
 @pytest.mark.parametrize("path", ["no/such/file.parquet", "./absent", "/absent", "absent.jsonl", "a/b/c"])
-def test_a_missing_path_is_named_and_no_hub_is_asked(path: str) -> None:
+def test_missing_path_raises_without_hub_access(path: str) -> None:
     with pytest.raises(FileNotFoundError, match=f"no file or folder '{path}'"):
         read(path)
 
 
-def test_what_is_no_file_of_problems(tmp_path: Path) -> None:
+def test_unreadable_files_raise_and_torn_lines_are_reported(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="doesn't contain any data files"):
         read(tmp_path)
     (tmp_path / "set.txt").write_text("one\n")
@@ -118,7 +118,7 @@ def test_what_is_no_file_of_problems(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["set.pkl", "set.parquet", "set.csv", "lines.json", "lines.jsonl"])
-def test_a_pickle_is_no_file_of_problems_whatever_it_is_called(tmp_path: Path, name: str) -> None:
+def test_pickle_is_not_loaded_under_any_file_name(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_bytes(pickled(tmp_path / "canary"))
     if name.startswith("lines"):
         rows = list(ProblemRows(path=str(tmp_path / name), **PLACE)())
@@ -130,7 +130,7 @@ def test_a_pickle_is_no_file_of_problems_whatever_it_is_called(tmp_path: Path, n
 
 
 @pytest.mark.parametrize("with_data", [False, True])
-def test_a_loading_script_is_not_run(tmp_path: Path, with_data: bool) -> None:
+def test_loading_script_is_rejected_and_not_run(tmp_path: Path, with_data: bool) -> None:
     folder = tmp_path / "some_set"
     folder.mkdir()
     (folder / "some_set.py").write_text(module(tmp_path / "canary", "Builder"))
@@ -141,43 +141,43 @@ def test_a_loading_script_is_not_run(tmp_path: Path, with_data: bool) -> None:
     assert not (tmp_path / "canary").exists()
 
 
-def described(folder: Path, header: str) -> Path:
-    """A folder whose description says of its files what ``header`` says."""
+def folder_with_header(folder: Path, header: str) -> Path:
+    """Writes a folder whose README.md has ``header`` as its YAML header."""
     lines(folder / "train.jsonl", CHAT)
     (folder / "README.md").write_text(f"---\n{header}\n---\n")
     return folder
 
 
 @pytest.mark.parametrize("outside", ["../private.jsonl", "{root}/private.jsonl"])
-def test_a_description_names_no_file_outside_of_its_folder(tmp_path: Path, outside: str) -> None:
+def test_readme_with_a_file_outside_the_folder_is_rejected(tmp_path: Path, outside: str) -> None:
     lines(tmp_path / "private.jsonl", CHAT)
     path = outside.format(root=tmp_path)
     header = f"configs:\n- config_name: default\n  data_files:\n  - split: train\n    path: '{path}'"
     with pytest.raises(ValueError, match=rf"README\.md names a file outside of the folder: {tmp_path}/private\.jsonl$"):
-        read(described(tmp_path / "set", header))
+        read(folder_with_header(tmp_path / "set", header))
 
 
-def test_a_description_is_plain_yaml(tmp_path: Path) -> None:
+def test_readme_header_with_python_tag_is_rejected_and_not_run(tmp_path: Path) -> None:
     canary = tmp_path / "canary"
-    folder = described(tmp_path / "set", f"x: !!python/object/apply:os.system ['touch {canary}']")
+    folder = folder_with_header(tmp_path / "set", f"x: !!python/object/apply:os.system ['touch {canary}']")
     with pytest.raises(ValueError, match=r"set: the header of README\.md is not plain YAML"):
         read(folder)
     assert not canary.exists()
 
 
-def test_files_of_one_split_are_read_one_after_another_and_say_which_they_are(tmp_path: Path) -> None:
+def test_rows_of_several_files_have_the_file_name_in_their_place(tmp_path: Path) -> None:
     for name in ("train-0.jsonl", "train-1.jsonl"):
         lines(tmp_path / name, CHAT[:1])
     rows = list(ProblemRows(path=str(tmp_path), **PLACE)())
     assert [row.place for row in rows] == ["train-0.jsonl, line 1", "train-1.jsonl, line 1"]
 
 
-def test_the_hub_is_asked_by_name_and_an_address_is_that_of_one_file(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[object] = []
-    monkeypatch.setattr(datasets, "load_dataset", lambda *args, **kwargs: asked.append((args, kwargs)) or CHAT)
+def test_hub_name_and_file_url_are_passed_to_load_dataset(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[object] = []
+    monkeypatch.setattr(datasets, "load_dataset", lambda *args, **kwargs: calls.append((args, kwargs)) or CHAT)
     rows = ProblemRows(path="someone/some-set", subset="main", revision=None, split="test", file="train/two.jsonl")
     assert [found.row for found in rows()] == read("https://example.org/data/set*2.parquet", split="test") == CHAT
-    assert asked == [
+    assert calls == [
         (("someone/some-set", "main"), {"split": "test"}),
         (("parquet",), {"data_files": "https://example.org/data/set%2A2.parquet", "split": "train"}),
     ]
@@ -185,7 +185,7 @@ def test_the_hub_is_asked_by_name_and_an_address_is_that_of_one_file(monkeypatch
 
 @pytest.fixture
 def offline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The hub's cache without a network. It holds one set twice: the tag ``v1`` and the newer ``main``."""
+    """The hub's cache without a network, with two versions of one set: the tag ``v1`` and the newer ``main``."""
     cached = tmp_path / "datasets--someone--some-set"
     for commit, (revision, questions) in enumerate({"v1": ["old"], "main": ["old", "new"]}.items(), start=1):
         sha = f"{commit:040x}"
@@ -194,7 +194,7 @@ def offline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         for subset in ("easy", "hard"):
             file = cached / "snapshots" / sha / subset / "test.jsonl"
             file.parent.mkdir(parents=True)
-            file.write_text("".join(json.dumps({"question": f"{subset} {said}"}) + "\n" for said in questions))
+            file.write_text("".join(json.dumps({"question": f"{subset} {question}"}) + "\n" for question in questions))
         header = "".join(f"- config_name: {subset}\n  data_dir: {subset}\n" for subset in ("easy", "hard"))
         (cached / "snapshots" / sha / "README.md").write_text(f"---\nconfigs:\n{header}---\n")
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path))
@@ -204,16 +204,18 @@ def offline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.usefixtures("offline")
 @pytest.mark.parametrize(("revision", "questions"), [("v1", ["hard old"]), (f"{2:040x}", ["hard old", "hard new"])])
-def test_a_revision_is_the_one_that_was_named_without_a_network_too(revision: str, questions: list[str]) -> None:
+def test_revision_is_read_from_the_hub_cache_without_network(revision: str, questions: list[str]) -> None:
     rows = ProblemRows(path="someone/some-set", subset="hard", revision=revision, split="test", file=None)
     assert [found.row["question"] for found in rows()] == questions
-    absent = replace(rows, revision="v2")  # no other revision stands in for it
+    absent = replace(rows, revision="v2")  # is not replaced by another revision
     with pytest.raises(FileNotFoundError, match=r"^someone/some-set: cannot be reached and was not downloaded before "):
         list(absent())
 
 
 @pytest.mark.parametrize("path", ["https://example.org/set.parquet", "hf://datasets/a/b/set.jsonl", "here.jsonl"])
-def test_a_revision_of_what_has_none_is_refused(path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_revision_of_a_url_or_local_file_is_rejected(
+    path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "here.jsonl").write_text("{}")
     rows = ProblemRows(path=path, subset=None, revision="v2", split="test", file=None)
@@ -237,7 +239,7 @@ OFFLINE = r"cannot be reached and was not downloaded before \(no Hub\); name a l
         (OSError(ENOSPC, "No space left on device"), OSError, r"No space left on device$"),
     ],
 )
-def test_what_the_hub_refuses_is_one_sentence(
+def test_hub_errors_are_converted_to_one_line(
     error: Exception, kind: type[Exception], reason: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def load(*args: object, **kwargs: object) -> None:
@@ -250,12 +252,12 @@ def test_what_the_hub_refuses_is_one_sentence(
         assert (isinstance(error, OSError) and error.errno == ENOSPC) or str(raised.value).startswith(path)
 
 
-def test_a_download_is_kept_and_needs_no_network_afterwards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_download_reads_a_cached_file_without_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("datasets.config.DOWNLOADED_DATASETS_PATH", tmp_path)
     address, fetch = "https://example.org/data/a.json", Download(instead="name a folder")
-    kept = tmp_path / hash_url_to_filename(address)
-    kept.write_text("[]")
-    assert fetch(address) == kept
+    cached_file = tmp_path / hash_url_to_filename(address)
+    cached_file.write_text("[]")
+    assert fetch(address) == cached_file
     message = r"^https://example\.org/data/b\.json: cannot be reached and was not downloaded before .*; name a folder$"
     monkeypatch.setattr("datasets.utils.file_utils.fsspec_head", absent)
     with pytest.raises(FileNotFoundError, match=message):
@@ -270,7 +272,7 @@ PLAIN = {"question": "How many?", "answer": 4}
 LINE = b'{"question": "How many?", "answer": 4}'
 
 
-def placed(path: Path, content: bytes) -> list[tuple[str, dict, str]]:
+def read_json_rows(path: Path, content: bytes) -> list[tuple[str, dict, str]]:
     path.write_bytes(content)
     return [(place, dict(row), flaw) for place, row, flaw in json_rows(path)]
 
@@ -285,8 +287,8 @@ def placed(path: Path, content: bytes) -> list[tuple[str, dict, str]]:
         b"  " + LINE + b" \t\r\n" + LINE,
     ],
 )
-def test_marks_and_line_ends_are_no_part_of_a_row(tmp_path: Path, content: bytes) -> None:
-    assert placed(tmp_path / "a.jsonl", content) == [("line 1", PLAIN, ""), ("line 2", PLAIN, "")]
+def test_json_rows_ignores_byte_order_mark_and_line_ends(tmp_path: Path, content: bytes) -> None:
+    assert read_json_rows(tmp_path / "a.jsonl", content) == [("line 1", PLAIN, ""), ("line 2", PLAIN, "")]
 
 
 @pytest.mark.parametrize(
@@ -307,11 +309,11 @@ def test_marks_and_line_ends_are_no_part_of_a_row(tmp_path: Path, content: bytes
         (b'{"answer": ' + b"9" * 5_000 + b"}", "not valid JSON (too deep, or a number of too many digits)"),
     ],
 )
-def test_a_line_that_is_no_row_says_why_and_the_others_are_placed(tmp_path: Path, line: bytes, flaw: str) -> None:
-    rows = placed(tmp_path / "a.jsonl", LINE + b"\n" + line + b"\n" + LINE + b"\n")
+def test_json_rows_reports_a_flawed_line_and_reads_the_others(tmp_path: Path, line: bytes, flaw: str) -> None:
+    rows = read_json_rows(tmp_path / "a.jsonl", LINE + b"\n" + line + b"\n" + LINE + b"\n")
     assert rows == [("line 1", PLAIN, ""), ("line 2", {}, flaw), ("line 3", PLAIN, "")]
 
 
-def test_a_list_is_read_item_by_item(tmp_path: Path) -> None:
-    rows = placed(tmp_path / "a.json", b"\xef\xbb\xbf [" + LINE + b",\n 5, " + LINE + b"]")
+def test_json_rows_reads_a_list_item_by_item(tmp_path: Path) -> None:
+    rows = read_json_rows(tmp_path / "a.json", b"\xef\xbb\xbf [" + LINE + b",\n 5, " + LINE + b"]")
     assert rows == [("row 0", PLAIN, ""), ("row 1", {}, "no object of columns but int"), ("row 2", PLAIN, "")]

@@ -19,14 +19,14 @@ def boards(size: int) -> np.ndarray:
     return np.array([board for board in BOARDS if len(board) == size])
 
 
-def test_children_are_the_legal_moves_board_by_board() -> None:
+def test_children_match_legal_moves_of_each_board() -> None:
     for size in (2, 3, 4):
         for board, options in zip(boards(size), children(boards(size)), strict=True):
             ours = sorted(map(tuple, options[options[:, 0] >= 0].tolist()))
             assert ours == sorted(move.state for move in legal_moves(board.tolist()))
 
 
-def test_reached_values_are_the_reachable_targets() -> None:
+def test_reached_values_match_reachable_targets() -> None:
     for size in (2, 3, 4):
         for board, reached in zip(boards(size), reached_values(boards(size)), strict=True):
             assert frozenset(np.flatnonzero(reached).tolist()) == reachable_targets(board.tolist())

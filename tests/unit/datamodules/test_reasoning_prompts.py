@@ -22,14 +22,14 @@ def steps(**changes: int) -> list[list[str]]:
     return [[problem.id for problem in batch.problems] for batch in loader(**changes)]
 
 
-def test_every_epoch_is_a_permutation_of_its_own() -> None:
+def test_rows_of_step_permutes_the_rows_anew_each_epoch() -> None:
     seen = [row for step in range(7) for row in rows_of_step(step, 3, 7, seed=5)]
     epochs = [seen[start : start + 7] for start in (0, 7, 14)]
     assert all(sorted(epoch) == list(range(7)) for epoch in epochs)
     assert len({tuple(epoch) for epoch in epochs}) == 3
 
 
-def test_the_step_alone_says_what_comes() -> None:
+def test_problem_steps_are_determined_by_step_and_seed() -> None:
     whole = steps()
     assert len(whole) == 8
     assert [steps(first_step=first) for first in range(8)] == [whole[first:] for first in range(8)]
@@ -40,13 +40,13 @@ def test_the_step_alone_says_what_comes() -> None:
         loader([])
 
 
-def test_ranks_together_have_the_batch_of_one_process() -> None:
+def test_shares_of_all_ranks_form_the_batch_of_one_process() -> None:
     whole = steps(problems_per_step=6)
     shares = [steps(problems_per_step=6, rank=rank, ranks=3) for rank in range(3)]
     assert [[len(batch) for batch in share] for share in shares] == [[2] * 8] * 3
     for step, batch in enumerate(whole):
         assert [shares[place % 3][step][place // 3] for place in range(6)] == batch
-    # a mini-batch is a run of places of the rank's own batch, and all ranks' together one of the whole
+    # a mini-batch is a run of places in a rank's batch; those of all ranks form one of the whole batch
     whole = steps(problems_per_step=8)[0]
     first, second = (steps(problems_per_step=8, rank=rank, ranks=2)[0] for rank in range(2))
     assert {*first[:2], *second[:2]} == set(whole[:4])
@@ -54,7 +54,7 @@ def test_ranks_together_have_the_batch_of_one_process() -> None:
 
 
 @pytest.mark.parametrize(("count", "ranks"), [(7, 2), (7, 3), (6, 3), (1, 4)])
-def test_a_validation_batch_that_does_not_come_out_even_is_filled_up_unscored(count: int, ranks: int) -> None:
+def test_own_batch_pads_uneven_shares_with_uncounted_problems(count: int, ranks: int) -> None:
     shares = [own_batch(PROBLEMS[:count], rank=rank, ranks=ranks) for rank in range(ranks)]
     assert len({len(share) for share in shares}) == 1, "as many on each"
     counted = [problem.id for share in shares for problem in share.problems[: share.counted]]
@@ -76,7 +76,7 @@ def prompts(validation_problems: int = 5, training_problems: int = 0, problems_p
 TASK = countdown(counts=[3], train_problems=12, validation_problems=6)
 
 
-def test_batches_of_a_task() -> None:
+def test_reasoning_prompts_yields_training_and_validation_batches() -> None:
     train = list(prompts().train_dataloader())
     assert [len(batch) for batch in train] == [3, 3]
     assert all(isinstance(batch, ProblemBatch) and batch.rollouts is None for batch in train)
@@ -90,7 +90,7 @@ def test_batches_of_a_task() -> None:
         prompts(problems_per_step=0)
 
 
-def test_training_problems_are_tried_beside_the_held_out_ones_and_apart_from_them() -> None:
+def test_training_problems_are_validated_under_a_separate_setting() -> None:
     batches = list(prompts(training_problems=4).val_dataloader())
     assert [(batch.setting, len(batch)) for batch in batches] == [
         ("main", 3),
@@ -104,7 +104,7 @@ def test_training_problems_are_tried_beside_the_held_out_ones_and_apart_from_the
         prompts(training_problems=-1)
 
 
-def test_the_module_gives_the_step_and_the_share_of_the_ranks() -> None:
+def test_train_dataloader_starts_at_module_step_and_checks_rank_shares() -> None:
     data = prompts()
     module = SimpleNamespace(rollout_step=1)
     data.trainer = SimpleNamespace(lightning_module=module, global_rank=0, world_size=1)  # pyright: ignore
@@ -117,7 +117,7 @@ def test_the_module_gives_the_step_and_the_share_of_the_ranks() -> None:
 
 
 class Log:
-    """A logger that takes metrics and tables."""
+    """A logger that stores metrics and tables."""
 
     def __init__(self) -> None:
         self.metrics: dict[str, float] = {}
@@ -131,7 +131,7 @@ class Log:
 
 
 def with_prompts_of(lengths: Sequence[int], *, max_prompt_tokens: int, log: Log) -> ReasoningPrompts:
-    """Prompts of so many words, read by a policy whose tokens are words."""
+    """Prompts with these numbers of words, for a policy whose tokens are words."""
     problems = [Problem(id=f"p{row}", prompt="word " * length, answer="") for row, length in enumerate(lengths)]
     data = ReasoningPrompts(
         task=SimpleNamespace(problems=lambda split: problems),  # pyright: ignore[reportArgumentType]
@@ -147,7 +147,7 @@ def with_prompts_of(lengths: Sequence[int], *, max_prompt_tokens: int, log: Log)
     return data
 
 
-def test_prompts_that_are_too_long_are_left_out_counted_and_named() -> None:
+def test_too_long_prompts_are_skipped_with_a_warning_and_logged() -> None:
     log = Log()
     data = with_prompts_of([3, 30, 4, 31, 5, 20, *[40] * 5], max_prompt_tokens=20, log=log)
     with pytest.warns(

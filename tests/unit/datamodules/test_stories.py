@@ -48,15 +48,15 @@ def equations(completion: str) -> list[Equation]:
 
 
 @pytest.mark.parametrize("split", ["train", "validation"])
-def test_no_story_of_another_split_is_shown(split: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_draw_story_returns_only_stories_of_the_split(split: str, monkeypatch: pytest.MonkeyPatch) -> None:
     drawn: list[Story] = []
-    made = stories.prompt_of
+    original = stories.prompt_of
 
-    def watched(story: Story, *, instructed: bool) -> str:
+    def record(story: Story, *, instructed: bool) -> str:
         drawn.append(story)
-        return made(story, instructed=instructed)
+        return original(story, instructed=instructed)
 
-    monkeypatch.setattr(stories, "prompt_of", watched)
+    monkeypatch.setattr(stories, "prompt_of", record)
     rng = random.Random(1)
     for index in range(120):
         draw_story(TASK, split, rng, made_up=index % 2 == 0)  # pyright: ignore[reportArgumentType]
@@ -65,7 +65,7 @@ def test_no_story_of_another_split_is_shown(split: str, monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize("made_up", [False, True])
-def test_stories_are_told_in_true_equations(made_up: bool) -> None:
+def test_story_solutions_contain_only_true_equations(made_up: bool) -> None:
     rng = random.Random(2)
     for _ in range(200):
         prompt, completion = draw_story(TASK, "train", rng, made_up=made_up)
@@ -77,7 +77,7 @@ def test_stories_are_told_in_true_equations(made_up: bool) -> None:
         assert not set(re.findall(r"[A-Za-z]+", prompt)) & {*NEW_NAMES, *NEW_THINGS}
 
 
-def test_a_learnt_word_is_shown_with_every_meaning_and_a_taught_one_with_its_own() -> None:
+def test_learnt_words_occur_with_every_meaning_and_taught_words_with_one() -> None:
     signs: dict[str, set[str]] = {}
     rng = random.Random(3)
     for _ in range(1500):
@@ -92,7 +92,7 @@ def test_a_learnt_word_is_shown_with_every_meaning_and_a_taught_one_with_its_own
     assert "+" not in signs["loses"]
 
 
-def test_sums_are_true_and_over_all_numbers() -> None:
+def test_sums_are_true_and_cover_all_numbers() -> None:
     rng = random.Random(4)
     numbers = set()
     for _ in range(300):
@@ -105,7 +105,7 @@ def test_sums_are_true_and_over_all_numbers() -> None:
     assert numbers == set(range(2, 10))
 
 
-def test_sums_come_alone_at_first_and_names_are_made_up_for_whole_batches() -> None:
+def test_first_batches_are_sums_and_made_up_names_fill_whole_batches() -> None:
     batches = list(islice(data().train_dataloader(), 40))
     shares = [sum(prompt.startswith("What is") for prompt, _ in batch) for batch in batches]
     known = re.compile("|".join(rf"^{name}\b" for name in NAMES))
@@ -117,7 +117,7 @@ def test_sums_come_alone_at_first_and_names_are_made_up_for_whole_batches() -> N
     assert any(not prompt.startswith("What is") for prompt, _ in data().batch(0, split="validation"))
 
 
-def test_a_batch_is_a_function_of_seed_and_number() -> None:
+def test_batch_is_determined_by_seed_and_number() -> None:
     batches = [data().batch(number) for number in range(5)]
     assert batches[2] != batches[3]
     assert data(seed=1).batch(0) != batches[0]

@@ -46,7 +46,7 @@ def arrays(
 
 
 class Letters:
-    """A reader of text: one token a character, the first 20."""
+    """A text reader with one token per character, for the first 20 characters."""
 
     style = "annotated"
     goal_text = "target {target}"
@@ -73,7 +73,7 @@ def text(*, mask_same_goal: bool = False) -> TracesText:
     return data
 
 
-def test_a_batch_takes_each_trajectory_once_and_an_epoch_takes_them_all() -> None:
+def test_batch_rows_contain_each_trajectory_once_per_epoch() -> None:
     table = np.arange(10)[:, None, None].repeat(3, axis=1)  # row i belongs to trajectory i
     epochs = [
         np.concatenate([batch_rows(table, 2 * epoch + k, batch_size=5, seed=0) for k in (0, 1)]) for epoch in range(3)
@@ -86,7 +86,7 @@ def test_a_batch_takes_each_trajectory_once_and_an_epoch_takes_them_all() -> Non
     assert [set(batch_rows(turns, k, batch_size=4, seed=0)[:, 0].tolist()) for k in range(4)] == [{0}, {1}, {2}, {0}]
 
 
-def test_what_was_seen_is_counted_as_it_is_drawn() -> None:
+def test_count_drawn_matches_the_rows_of_the_batches() -> None:
     trajectories, each, size = 11, 3, 4
     rows = np.arange(trajectories * each).reshape(trajectories, each, 1)  # row r belongs to trajectory r // 3
     for batches in range(12):
@@ -99,7 +99,7 @@ def test_what_was_seen_is_counted_as_it_is_drawn() -> None:
     assert data.count_drawn(8) == {"trajectories": 32, "triples": 64}, "those that validate are not counted"
 
 
-def test_the_table_holds_distinct_training_problems_whatever_the_workers() -> None:
+def test_triple_table_does_not_depend_on_workers() -> None:
     small = ProblemSpace(counts=[3], number_range=[1, 9], target_range=[10, 20], max_search_lines=None)
     counts: list[int] = []
     settings: dict[str, Any] = {"seed": 0, "exclude": (), "held_out": (), "draw_row": target_row}
@@ -114,7 +114,7 @@ def test_the_table_holds_distinct_training_problems_whatever_the_workers() -> No
         triple_table(small, trajectories=100_000, triples_each=1, workers=0, **settings)
 
 
-def test_held_out_states_never_start_a_trajectory_nor_stand_in_a_row() -> None:
+def test_triple_table_contains_no_held_out_states() -> None:
     small = ProblemSpace(counts=[3], number_range=[1, 9], target_range=[10, 20], max_search_lines=None)
 
     def states(kind: Any, held_out: Collection[tuple[int, ...]]) -> set[tuple[int, ...]]:
@@ -130,7 +130,7 @@ def test_held_out_states_never_start_a_trajectory_nor_stand_in_a_row() -> None:
 
 
 @pytest.mark.parametrize("kind", [TracesV1, TracesV2])
-def test_no_row_shows_a_state_that_critics_are_judged_on(kind: type[TracesV1] | type[TracesV2]) -> None:
+def test_trace_arrays_contain_no_evaluation_states(kind: type[TracesV1] | type[TracesV2]) -> None:
     data = arrays(kind)
     data.trajectories, data.triples_each = 300, 5
     data.setup()
@@ -139,7 +139,7 @@ def test_no_row_shows_a_state_that_critics_are_judged_on(kind: type[TracesV1] | 
     assert not shown & held_out_states(TASK)
 
 
-def test_batches_are_start_action_and_later_array_or_visited_states_and_targets() -> None:
+def test_v1_batches_contain_arrays_and_v2_batches_states_and_targets() -> None:
     batch = arrays(TracesV1).batch(0)
     assert batch.state_actions.shape == (8, 2, 6)
     assert batch.goals.shape == (8, 6)
@@ -154,7 +154,7 @@ def test_batches_are_start_action_and_later_array_or_visited_states_and_targets(
     assert torch.equal(targets.candidate, targets.positive | (targets.goals[:, None] != targets.goals[None]))
 
 
-def test_batches_of_arrays_are_reproducible_and_validation_stands_apart() -> None:
+def test_array_batches_are_reproducible_and_separate_from_validation() -> None:
     with pytest.raises(ValueError, match="trajectories must be at least 16"):
         arrays(TracesV2, trajectories=15)
     one, same, other = arrays(TracesV2).batch(7), arrays(TracesV2).batch(7), arrays(TracesV2, seed=1).batch(7)
@@ -170,7 +170,7 @@ def test_batches_of_arrays_are_reproducible_and_validation_stands_apart() -> Non
         rows = torch.cat([batch.state_actions, batch.goals[:, None]], dim=1)
         assert (
             len({tuple(row) for row in rows.tolist()} & validation) <= 1
-        )  # a late state may coincide, a trajectory not
+        )  # a late state may coincide, but no trajectory
 
 
 def test_text_triples_come_from_different_training_problems() -> None:
@@ -187,7 +187,7 @@ def test_text_triples_come_from_different_training_problems() -> None:
     assert triples != data.triples(3, split="train")
 
 
-def test_text_triples_show_no_state_that_critics_are_judged_on() -> None:
+def test_text_triples_contain_no_evaluation_states() -> None:
     held_out = held_out_states(TASK)
     shown_states: set[tuple[int, ...]] = set()
     for number in range(20):
@@ -204,7 +204,7 @@ def test_text_triples_show_no_state_that_critics_are_judged_on() -> None:
     assert any(shown_numbers(triple) & held_out for triple in triples)
 
 
-def test_text_batches_are_tokens_of_the_critic() -> None:
+def test_text_batches_contain_tokens_of_the_reader() -> None:
     data = text(mask_same_goal=True)
     batch = data.batch(0)
     assert batch.state_actions["input_ids"].shape == (4, 20)

@@ -1,4 +1,4 @@
-"""A policy of random weights, whose completions differ in length."""
+"""A policy with random weights, whose completions differ in length."""
 
 from __future__ import annotations
 

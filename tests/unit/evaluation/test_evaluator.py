@@ -1,4 +1,4 @@
-"""An evaluation against judging completions one by one."""
+"""``evaluate`` against verifying completions one by one; ``Suite``, ``Setting`` and pass@k."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SAMPLES = 8
 
 
 class Parity:
-    """A completion is correct if its number of characters is even; long ones cannot be read."""
+    """A completion is correct if its number of characters is even; above 9 characters it is unparsed."""
 
     name = "parity"
     trains_on_evaluation_problems = True
@@ -52,7 +52,7 @@ class Parity:
 
 
 class BoxedParity(Parity):
-    """The same, where an answer longer than three characters stands in no box."""
+    """As ``Parity``, but a correct completion of more than three characters does not count as boxed."""
 
     def verify(self, problem: Problem, completion: str) -> Verdict:
         verdict = super().verify(problem, completion)
@@ -60,7 +60,7 @@ class BoxedParity(Parity):
         return replace(verdict, fields={CORRECT_IN: forms})
 
 
-def found(
+def evaluate_parity(
     policy: CausalLMPolicy, engine: RolloutEngine = ENGINE, samples: int = SAMPLES, watch: Watch | None = None
 ) -> Evaluation:
     return evaluate(
@@ -77,8 +77,8 @@ def found(
     )
 
 
-def test_metrics_are_those_of_judging_one_by_one(policy: CausalLMPolicy) -> None:
-    task, metrics = Parity(), found(policy).metrics
+def test_metrics_match_verifying_completions_one_by_one(policy: CausalLMPolicy) -> None:
+    task, metrics = Parity(), evaluate_parity(policy).metrics
     greedy, halves, shares, pass_at_2 = [], [], [], []
     for problem in task.problems("test"):
         best = ENGINE.generate(policy, [problem], group_size=1, sampling=GREEDY, seed=(0,))
@@ -101,7 +101,7 @@ def test_metrics_are_those_of_judging_one_by_one(policy: CausalLMPolicy) -> None
         assert metrics[f"{name}_low"] <= metrics[name] <= metrics[f"{name}_high"]
 
 
-def test_both_forms_of_an_answer_have_their_rates(policy: CausalLMPolicy) -> None:
+def test_evaluate_reports_accuracy_of_boxed_and_any_answers(policy: CausalLMPolicy) -> None:
     task, sampling = BoxedParity(), replace(SAMPLED, max_tokens=3)
     problems = task.problems("test")
     evaluation = evaluate(
@@ -123,22 +123,22 @@ def test_both_forms_of_an_answer_have_their_rates(policy: CausalLMPolicy) -> Non
     assert metrics["verifier/accuracy_boxed_sampled"] == pytest.approx(mean(boxed))
     assert metrics["verifier/accuracy_any_sampled"] == pytest.approx(mean(right))
     assert metrics["verifier/accuracy_any"] == metrics["verifier/accuracy"] >= metrics["verifier/accuracy_boxed"]
-    assert not any("accuracy_any" in name for name in found(policy).metrics), "of a task that knows no forms"
+    assert not any("accuracy_any" in name for name in evaluate_parity(policy).metrics), "of a task that knows no forms"
 
 
-def test_a_question_that_is_asked_twice_makes_no_interval_narrower() -> None:
+def test_repeated_questions_do_not_narrow_intervals() -> None:
     once = {"right": [1.0, 0.0, 0.0, 1.0, 0.0, 1.0], "share": [0.5, 0.25, 0.0, 1.0, 0.0, 0.75]}
     twice = {name: [value for value in values for _ in range(2)] for name, values in once.items()}
-    asked = [("what?", str(question)) for question in range(6) for _ in range(2)]
-    found = with_intervals(twice, questions=asked, seed=0)
-    assert found == pytest.approx(with_intervals(once, questions=range(6), seed=0))
+    questions = [("what?", str(question)) for question in range(6) for _ in range(2)]
+    metrics = with_intervals(twice, questions=questions, seed=0)
+    assert metrics == pytest.approx(with_intervals(once, questions=range(6), seed=0))
     others = with_intervals(twice, questions=range(12), seed=0)
-    assert others["right"] == found["right"]
-    assert others["right_high"] - others["right_low"] < 0.8 * (found["right_high"] - found["right_low"])
+    assert others["right"] == metrics["right"]
+    assert others["right_high"] - others["right_low"] < 0.8 * (metrics["right_high"] - metrics["right_low"])
 
 
-def test_verdicts_and_reasons_are_counted_and_rows_name_the_problem(policy: CausalLMPolicy) -> None:
-    evaluation = found(policy)
+def test_evaluate_counts_verdicts_and_reasons_and_lists_problems(policy: CausalLMPolicy) -> None:
+    evaluation = evaluate_parity(policy)
     shares = {name: value for name, value in evaluation.metrics.items() if name.startswith("verdict/")}
     assert set(shares) == {f"verdict/{status}" for status in ("ok", "wrong", "unparsed", "timeout", "error")}
     assert sum(shares.values()) == pytest.approx(1)
@@ -150,8 +150,8 @@ def test_verdicts_and_reasons_are_counted_and_rows_name_the_problem(policy: Caus
     str(evaluation.rows).encode()
 
 
-class Watching:
-    """What was told, the success asked for each time."""
+class RecordingWatch:
+    """Records each call: how many problems are done, and the rates at that time."""
 
     def __init__(self) -> None:
         self.told: list[tuple[int, dict[str, float]]] = []
@@ -161,71 +161,69 @@ class Watching:
 
 
 @pytest.mark.parametrize("engine", [ENGINE, Engine(max_batch_tokens=40), HFEngine(max_batch_tokens=100)])
-def test_who_watches_hears_of_every_completion_and_at_last_of_what_is_found(
+def test_evaluate_calls_watch_for_each_completion_with_current_rates(
     policy: CausalLMPolicy, engine: RolloutEngine
 ) -> None:
-    watching = Watching()
-    evaluation = found(policy, engine, watch=watching)
-    counts = [done for done, _ in watching.told]
+    watch = RecordingWatch()
+    evaluation = evaluate_parity(policy, engine, watch=watch)
+    counts = [done for done, _ in watch.told]
     assert counts == [n // (1 + SAMPLES) for n in range(1, 12 * (1 + SAMPLES) + 1)]
-    assert not any("verifier/accuracy_sampled" in rates for _, rates in watching.told[:12])
-    sampled = [rates["verifier/accuracy_sampled"] for _, rates in watching.told[12:]]
+    assert not any("verifier/accuracy_sampled" in rates for _, rates in watch.told[:12])
+    sampled = [rates["verifier/accuracy_sampled"] for _, rates in watch.told[12:]]
     assert len(set(sampled)) > 10, "it moves while completions are written"
-    last = watching.told[-1][1]
+    last = watch.told[-1][1]
     assert last == {name: pytest.approx(evaluation.metrics[name]) for name in last}
     assert set(last) == {"verifier/accuracy", "verifier/accuracy_sampled"}
-    assert evaluation.metrics == found(policy, engine).metrics, "it only watches"
+    assert evaluation.metrics == evaluate_parity(policy, engine).metrics, "it only watches"
     if isinstance(engine, Engine):
-        assert evaluation.metrics == found(policy).metrics, "the token budget changes nothing"
+        assert evaluation.metrics == evaluate_parity(policy).metrics, "the token budget changes nothing"
 
 
-def test_what_was_judged_on_the_way_is_not_judged_again(
-    policy: CausalLMPolicy, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    judged: list[str] = []
+def test_evaluate_verifies_each_completion_once(policy: CausalLMPolicy, monkeypatch: pytest.MonkeyPatch) -> None:
+    verified: list[str] = []
     verify = Parity.verify
 
     def counted(self: Parity, problem: Problem, completion: str) -> Verdict:
-        judged.append(problem.id)
+        verified.append(problem.id)
         return verify(self, problem, completion)
 
     monkeypatch.setattr(Parity, "verify", counted)
-    found(policy, watch=Watching())
-    assert len(judged) == 12 * (1 + SAMPLES)
+    evaluate_parity(policy, watch=RecordingWatch())
+    assert len(verified) == 12 * (1 + SAMPLES)
 
 
 @pytest.mark.parametrize("numbers", [{"problems": -1}, {"problems": 0}, {"samples": -1}])
-def test_numbers_out_of_range_are_refused(numbers: dict[str, int]) -> None:
+def test_setting_rejects_numbers_out_of_range(numbers: dict[str, int]) -> None:
     (name,) = numbers
     with pytest.raises(ValueError, match=rf"^{name} must "):
         Setting(task=Parity(), sampling=SAMPLED, greedy=GREEDY, k_values=[], **{"problems": 5, "samples": 0} | numbers)
 
 
-def test_contradictory_settings_are_refused(policy: CausalLMPolicy) -> None:
+def test_evaluate_and_suite_reject_contradictory_settings(policy: CausalLMPolicy) -> None:
     with pytest.raises(ValueError, match="k_values holds 8, but pass@8 needs at least 8 samples and samples is 4"):
-        found(policy, samples=4)
+        evaluate_parity(policy, samples=4)
     with pytest.raises(ValueError, match=r"greedy.temperature must be 0, got 1.0"):
         Setting(task=Parity(), problems=5, samples=0, sampling=SAMPLED, greedy=SAMPLED, k_values=[])
     with pytest.raises(ValueError, match="no published table 'critic'; there are clipo_table1, "):
         Suite(engine=ENGINE, settings={}, published="critic")
 
 
-def test_a_suite_names_its_settings(policy: CausalLMPolicy) -> None:
+def test_suite_prefixes_results_with_the_setting_name(policy: CausalLMPolicy) -> None:
     main = Setting(task=Parity(), problems=5, samples=2, sampling=SAMPLED, greedy=GREEDY, k_values=[2])
     suite = Suite(engine=ENGINE, settings={"main": main, "short": replace(main, problems=3, samples=0)}, published=None)
-    watching = Watching()
-    evaluation = suite(policy, seed=0, watch=watching)
+    watch = RecordingWatch()
+    evaluation = suite(policy, seed=0, watch=watch)
     assert evaluation.metrics["problems/count"] == 5
-    counts = [done for done, _ in watching.told]
+    counts = [done for done, _ in watch.told]
     assert counts == sorted(counts)
     assert counts[-1] == suite.size == 8
-    assert set(watching.told[-1][1]) == {"short/verifier/accuracy"}
+    assert set(watch.told[-1][1]) == {"short/verifier/accuracy"}
     assert evaluation.metrics["short/problems/count"] == 3
     assert "verifier/pass_at_2" in evaluation.metrics
     assert [row["setting"] for row in evaluation.rows] == ["main"] * 5 + ["short"] * 3
 
 
-def test_pass_at_k_is_the_share_of_choices_that_hold_a_correct_one() -> None:
+def test_pass_at_k_equals_the_share_of_subsets_with_a_correct_sample() -> None:
     for samples in range(1, 8):
         for correct in range(samples + 1):
             for k in range(1, samples + 1):
@@ -235,6 +233,6 @@ def test_pass_at_k_is_the_share_of_choices_that_hold_a_correct_one() -> None:
 
 
 @pytest.mark.parametrize(("samples", "correct", "k"), [(4, 5, 1), (4, -1, 1), (4, 2, 5), (4, 2, 0)])
-def test_impossible_counts_are_refused(samples: int, correct: int, k: int) -> None:
+def test_pass_at_k_rejects_impossible_counts(samples: int, correct: int, k: int) -> None:
     with pytest.raises(ValueError, match="got"):
         pass_at_k(samples, correct, k)

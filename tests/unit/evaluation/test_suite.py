@@ -1,4 +1,4 @@
-"""Tracks: one way of asking for all sets, and averages in which each set counts the same."""
+"""``Track``: the same sampling for all sets, and averages in which each set has the same weight."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SIZES = {"small": 2, "large": 5, "letters": 3}
 
 
 class Even(AnswerTask):
-    """A task whose completions are right if their length is even: an untrained policy then has some success."""
+    """A completion is correct if its length is even, so that an untrained policy has some success."""
 
     def verify_all(self, problems: list[Problem], completions: list[str]) -> list[Verdict]:  # pyright: ignore
         return [Verdict(status="wrong" if len(text) % 2 else "ok", reason="") for text in completions]
@@ -60,7 +60,7 @@ def track(tmp_path: Path) -> Track:
     )
 
 
-def test_it_is_a_suite_with_averages_whose_columns_are_metrics(track: Track, policy: CausalLMPolicy) -> None:
+def test_track_equals_a_suite_plus_averages(track: Track, policy: CausalLMPolicy) -> None:
     found = track(policy, seed=0)
     plain = Suite(engine=track.engine, settings=track.settings, published=None)(policy, seed=0)
     assert found.rows == plain.rows
@@ -79,14 +79,14 @@ def test_it_is_a_suite_with_averages_whose_columns_are_metrics(track: Track, pol
     assert set(suite.columns.values()) <= set(suite(policy, seed=0).metrics)
 
 
-def test_sets_know_their_judge_and_file(track: Track, tmp_path: Path) -> None:
+def test_problem_sets_returns_tasks_with_judge_and_path(track: Track, tmp_path: Path) -> None:
     tasks = [task for task in track.sets.values() if isinstance(task, AnswerTask)]
     assert {task.name: task.judge for task in tasks} == {"small": "answer", "large": "answer", "letters": "choice"}
     assert tasks[2].problems("test")[2].id == "letters/test/2"
     assert tasks[2].path == str(tmp_path / "letters.jsonl")
 
 
-def test_without_a_folder_the_sets_refuse_when_they_are_read() -> None:
+def test_problem_sets_without_path_raise_when_read() -> None:
     sets = problem_sets(
         path=None, rows=ROWS, format=FORMAT, on_bad="refuse", verifier=None, answers={"one": "1.csv"}, choices={}
     )
@@ -94,7 +94,7 @@ def test_without_a_folder_the_sets_refuse_when_they_are_read() -> None:
         sets["one"].problems("test")
 
 
-def test_contradictions_are_refused(track: Track) -> None:
+def test_track_and_problem_sets_reject_contradictions(track: Track) -> None:
     with pytest.raises(ValueError, match=r"averages\.avg: no set tiny; there are small, large, letters"):
         replace(track, averages={"avg": ["small", "tiny"]})
     with pytest.raises(ValueError, match=r"verifier/accuracy_sampled needs samples ≥ 1, got 0"):
@@ -115,9 +115,7 @@ def test_contradictions_are_refused(track: Track) -> None:
         )
 
 
-def test_a_setting_of_the_training_split_says_that_its_problems_were_trained_on(
-    track: Track, policy: CausalLMPolicy
-) -> None:
+def test_train_split_setting_reports_problems_as_seen_in_training(track: Track, policy: CausalLMPolicy) -> None:
     rows = ProblemRows(path=None, subset=None, revision=None, split="train", file=None)
     small = track.settings["small"]
     task = track.sets["small"]

@@ -1,4 +1,4 @@
-"""Finished runs as MLflow returns them, made by hand."""
+"""Builds finished runs as MLflow returns them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def finished(
     start: float = 0.0,
     **tags: str,
 ) -> TrackedRun:
-    """A finished run of an experiment with these last values; ``tags`` are choices of groups."""
+    """Returns a finished run with these last metric values; ``tags`` are chosen options of config groups."""
     chosen = {"task": "gsm8k", "objective": "grpo", "advantage": "group_relative", "reward": "verifier"}
     return TrackedRun(
         run_id=f"{name}-{seed}-{start:g}",

@@ -1,4 +1,4 @@
-"""Run folders as experiments leave them, and one real MLflow for all tests: its SQLite file takes seconds to make."""
+"""Run folders as experiments write them, and one real MLflow for all tests: creating its SQLite file takes seconds."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ STARTED_AT = 1_700_000_000.0
 
 
 class Outputs:
-    """An outputs/ folder under construction."""
+    """Builds an outputs/ folder."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
 
     def log(self, folder: Path, name: str, history: Mapping[int, float]) -> None:
-        """Append step → value, a second between steps."""
+        """Appends step → value, with one second between steps."""
         folder.mkdir(parents=True, exist_ok=True)
         with (folder / METRICS_FILE).open("a", encoding="utf-8") as file:
             file.writelines(format_line(Metric(step, name, v, STARTED_AT + step)) for step, v in history.items())
 
     def table(self, folder: Path, name: str, rows: Sequence[Mapping[str, object]], *, step: int) -> None:
-        """Write a table as a run's logger does."""
+        """Writes a table as a run's logger does."""
         path = folder / "tables" / name / f"{step}.json"
         path.parent.mkdir(parents=True)
         path.write_text(json.dumps(rows))
 
     def stage(self, stage: str, fingerprint: str, metrics: Mapping[str, Mapping[int, float]]) -> Path:
-        """A finished stage; the same fingerprint is the same stage."""
+        """Creates a finished stage; a second call with the same fingerprint returns the existing stage."""
         folder = self.root / "stages" / stage / fingerprint
         if not folder.exists():
             for name, history in metrics.items():
@@ -55,7 +55,7 @@ class Outputs:
         reward: str = "critic",
         sweep: str | None = None,
     ) -> Path:
-        """A finished experiment of two stages in which sampled success rose from 0.2 to ``final``."""
+        """Creates a finished experiment of two stages in which sampled success rose from 0.2 to ``final``."""
         fingerprint = f"{name}{seed}{final:.6f}{weight}"
         rise = {step: 0.2 + (final - 0.2) * step / 20 for step in (0, 10, 20)}
         ends = {f"test/{SAMPLED}": {0: final}, f"start/{SAMPLED}": {0: 0.2}}
@@ -83,7 +83,7 @@ def outputs(tmp_path: Path) -> Outputs:
 
 @pytest.fixture(scope="session")
 def tracker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tracker]:
-    """MLflow on an SQLite file; each test uses experiment names of its own."""
+    """Yields MLflow on a SQLite file; each test uses its own experiment names."""
     with pytest.MonkeyPatch.context() as patch:
         address = f"sqlite:///{tmp_path_factory.mktemp('mlruns') / 'mlflow.db'}"
         patch.setenv("MLFLOW_TRACKING_URI", address)

@@ -1,4 +1,4 @@
-"""The entry: where it can be started, and what it refuses before anything is loaded."""
+"""``experiments.run``: errors before anything is loaded, disk errors, and user modules with the package's names."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from experiments.run import _disk_error, _folder_error, main
 
 ROOT = Path(__file__).resolve().parents[3]
 TYPO = ("experiment=llama_critic", "seeed=1")
-ANSWER = "seeed: no such key; did you mean 'seed'?\n"
+TYPO_MESSAGE = "seeed: no such key; did you mean 'seed'?\n"
 
 
-def test_a_folder_that_cannot_be_written_is_one_sentence(tmp_path: Path) -> None:
+def test_folder_error_is_one_sentence_for_unwritable_folder(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     for folder in (tmp_path / "file", tmp_path / "file" / "below"):
         error = _folder_error(["experiment=llama_critic", f"output_dir={folder}"])
@@ -30,7 +30,7 @@ def test_a_folder_that_cannot_be_written_is_one_sentence(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
-    ("number", "path", "told"),
+    ("number", "path", "reported"),
     [
         (errno.EACCES, "outputs/stages/grpo/x/metrics.jsonl", True),
         (errno.ENOTDIR, "mlruns/mlflow.db", True),
@@ -42,15 +42,13 @@ def test_a_folder_that_cannot_be_written_is_one_sentence(tmp_path: Path) -> None
         (errno.ENOENT, "outputs/stages/grpo/x/metrics.jsonl", False),
     ],
 )
-def test_only_of_the_disk_and_of_our_own_folders_an_error_is_one_sentence(
-    number: int, path: str | None, told: bool
-) -> None:
+def test_disk_error_reports_only_disk_faults_and_output_folders(number: int, path: str | None, reported: bool) -> None:
     error = OSError(number, os.strerror(number), path)
-    assert _disk_error(error, "outputs") == (f"{path or 'outputs'}: {os.strerror(number)}" if told else None)
+    assert _disk_error(error, "outputs") == (f"{path or 'outputs'}: {os.strerror(number)}" if reported else None)
 
 
 @pytest.mark.parametrize(
-    "words",
+    "arguments",
     [
         ["experiment=llama_critic", "--cfg", "job"],
         ["experiment=llama_critic", "--info"],
@@ -58,43 +56,43 @@ def test_only_of_the_disk_and_of_our_own_folders_an_error_is_one_sentence(
     ],
     ids=" ".join,
 )
-def test_flags_that_only_show_something_make_no_folder(
-    words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_flags_that_only_print_create_no_folder(
+    arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    shown: list[object] = []
-    monkeypatch.setattr(run, "watch", shown.append)
-    monkeypatch.setattr(sys, "argv", ["run", *words])
+    calls: list[object] = []
+    monkeypatch.setattr(run, "watch", calls.append)
+    monkeypatch.setattr(sys, "argv", ["run", *arguments])
     monkeypatch.chdir(tmp_path)
     main()
-    assert (len(shown), list(tmp_path.iterdir())) == (1, [])
+    assert (len(calls), list(tmp_path.iterdir())) == (1, [])
 
 
 IMPORTS = "import experiments, callbacks, conf, datamodules; print(callbacks.__file__)"
 
 
 @pytest.mark.parametrize(
-    ("words", "answer"),
+    ("arguments", "expected"),
     [
-        (("-m", "experiments.run", *TYPO), (2, "", ANSWER)),
-        (("-m", "experiments.cli.main", "exp", *TYPO), (2, "", ANSWER)),
+        (("-m", "experiments.run", *TYPO), (2, "", TYPO_MESSAGE)),
+        (("-m", "experiments.cli.main", "exp", *TYPO), (2, "", TYPO_MESSAGE)),
         (("-c", IMPORTS), (0, f"{ROOT / 'callbacks' / '__init__.py'}\n", "")),
     ],
     ids=["module", "command", "import"],
 )
-def test_modules_of_ones_own_with_our_names_change_nothing(
-    words: tuple[str, ...], answer: tuple[int, str, str], tmp_path: Path
+def test_user_modules_with_package_names_are_not_imported(
+    arguments: tuple[str, ...], expected: tuple[int, str, str], tmp_path: Path
 ) -> None:
-    """The working folder comes before ours on the search path, as it does with an editable install."""
+    """The working directory precedes the package on the search path, as in an editable install."""
     (tmp_path / "callbacks.py").write_text("raise RuntimeError('not ours')\n")
     for name in ("conf", "datamodules"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "__init__.py").write_text("raise RuntimeError('not ours')\n")
     done = subprocess.run(
-        [sys.executable, *words],
+        [sys.executable, *arguments],
         cwd=tmp_path,
         env=os.environ | {"PYTHONPATH": os.pathsep.join([str(tmp_path), str(ROOT)])},
         capture_output=True,
         text=True,
         check=False,
     )
-    assert (done.returncode, done.stdout, done.stderr) == answer
+    assert (done.returncode, done.stdout, done.stderr) == expected

@@ -1,4 +1,4 @@
-"""What a sweep's process does around its jobs: which there will be, and what came of them."""
+"""The process of a sweep: which jobs it expects, which are done already, and the summary after them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def composed(*overrides: str) -> Any:
         return compose("config", [*overrides], return_hydra_config=True)
 
 
-def test_a_preset_and_what_is_given_make_the_jobs_that_hydra_will_launch() -> None:
+def test_expected_jobs_combine_preset_and_command_line_overrides() -> None:
     with initialize_config_module("conf", version_base="1.3"):
         config = compose("config", ["experiment=clipo_laptop", "sweep=fixed_head"], return_hydra_config=True)
         config.hydra.overrides.task = ["seed=0,1", "stages=[warm_start,grpo]"]
@@ -47,8 +47,8 @@ def test_a_preset_and_what_is_given_make_the_jobs_that_hydra_will_launch() -> No
     assert expected_jobs(optuna) == [], "it looks for values as it goes"
 
 
-def test_the_papers_four_by_two_with_its_extras_compose_to_as_many_methods() -> None:
-    """GRPO, GSPO, DAPO and GMPO, each with and without CLIPO; Dr. GRPO and CISPO on request."""
+def test_objective_sweep_composes_distinct_methods() -> None:
+    """The preset has GRPO, GSPO, DAPO and GMPO, each with and without CLIPO; overrides add Dr. GRPO and CISPO."""
     with initialize_config_module("conf", version_base="1.3"):
         config = compose("config", ["experiment=clipo_laptop", "sweep=objective"], return_hydra_config=True)
         config.hydra.overrides.task = ["experiment=clipo_laptop", "seed=0,1,2"]
@@ -75,19 +75,17 @@ def test_the_papers_four_by_two_with_its_extras_compose_to_as_many_methods() -> 
         (["submitit_slurm"], 8, False, 1),
     ],
 )
-def test_joblib_runs_several_at_once_and_a_cluster_is_not_this_machine(
-    launcher: list[Any], jobs: int, here: bool, expected: int
-) -> None:
+def test_launcher_determines_at_once_and_runs_here(launcher: list[Any], jobs: int, here: bool, expected: int) -> None:
     name, *n_jobs = launcher
     config = composed(f"hydra/launcher={name}", *(f"hydra.launcher.n_jobs={number}" for number in n_jobs))
     assert (runs_here(config.hydra.launcher), at_once(config.hydra.launcher, jobs)) == (here, expected)
 
 
 Direction = Enum("Direction", ["minimize", "maximize"])
-"""As the configuration of Optuna's sweeper has it."""
+"""Like the enumeration in the configuration of Optuna's sweeper."""
 
 
-def test_any_direction_but_more_success_is_refused_with_the_right_one() -> None:
+def test_wrong_direction_rejects_all_but_maximize() -> None:
     for right in ("maximize", Direction.maximize, ["maximize"], [Direction.maximize]):
         assert wrong_direction(OmegaConf.create({"direction": right})) is None
     assert wrong_direction(composed().hydra.sweeper) is None, "Hydra's own has no such key"
@@ -104,7 +102,7 @@ def test_any_direction_but_more_success_is_refused_with_the_right_one() -> None:
         )
 
 
-def test_a_finished_run_of_the_same_stages_is_done_already(tmp_path: Path) -> None:
+def test_mark_done_marks_job_with_finished_run_of_same_stages(tmp_path: Path) -> None:
     config = composed("experiment=llama_baseline", "stages=[evaluate]", f"output_dir={tmp_path}")
     (plan,) = plan_stages(config).values()
     for name, fingerprint in (("of these settings", plan.fingerprint), ("of others", "0123456789ab")):
@@ -119,8 +117,8 @@ def test_a_finished_run_of_the_same_stages_is_done_already(tmp_path: Path) -> No
     assert mark_done([job], [config]) == [job]
 
 
-def test_a_folder_is_one_sweeps(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Two that are given the same folder, or begin at the same instant, would run each other's jobs."""
+def test_second_sweep_in_same_folder_is_rejected(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Two sweeps with the same folder, or started at the same instant, would run each other's jobs."""
     config = composed(f"hydra.sweep.dir={tmp_path}")
     with lock(tmp_path / ".lock"), pytest.raises(SystemExit, match="2"):
         SweepWatch().on_multirun_start(config)
@@ -131,20 +129,20 @@ def job(number: int, *overrides: str, state: State = "done", cause: str | None =
     return Job(number=number, overrides=overrides, state=state, cause=cause)
 
 
-def left(group: Path, made: Job, metrics: dict[str, float]) -> Job:
-    """The job, and the folders that it would have left."""
-    run = group.parent / "runs" / str(made.number)
+def write_finished_job(group: Path, finished: Job, metrics: dict[str, float]) -> Job:
+    """Writes the folders of a finished job and returns the job."""
+    run = group.parent / "runs" / str(finished.number)
     run.mkdir(parents=True)
     (run / "summary.json").write_text(json.dumps({"seconds": 1.0, "metrics": {"evaluate": metrics}}))
-    write_job(group, made)
-    (group / str(made.number) / "run.json").write_text(json.dumps({"folder": str(run)}))
-    return made
+    write_job(group, finished)
+    (group / str(finished.number) / "run.json").write_text(json.dumps({"folder": str(run)}))
+    return finished
 
 
-def test_a_sweep_leaves_a_table_a_picture_and_the_causes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_summarise_writes_table_and_plot_and_lists_failures(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     sweep = tmp_path / "sweep"
     jobs = [
-        left(sweep, job(n, f"reward.temperature={tau}", "sweep=tau"), {SAMPLED: value})
+        write_finished_job(sweep, job(n, f"reward.temperature={tau}", "sweep=tau"), {SAMPLED: value})
         for n, (tau, value) in enumerate([(0.2, 0.25), (0.05, 0.5), (0.02, 0.375)])
     ]
     jobs.append(job(3, "reward.temperature=-1", "sweep=tau", state="failed", cause="temperature must be positive"))
@@ -156,20 +154,20 @@ def test_a_sweep_leaves_a_table_a_picture_and_the_causes(tmp_path: Path, capsys:
     assert (sweep / "reward.temperature.png").stat().st_size > 10_000
     assert lines[0] == "4 jobs: 3 done, 1 failed"
     assert lines[-1].startswith("job 3 (reward.temperature=-1) FAILED: temperature must be positive; log ")
-    said = capsys.readouterr().out
-    assert said.index("0.500") < said.index("0.375") < said.index("0.250")
+    output = capsys.readouterr().out
+    assert output.index("0.500") < output.index("0.375") < output.index("0.250")
 
 
-def test_ctrl_c_while_the_summary_is_written_ends_in_a_sentence(
+def test_interrupt_during_summary_exits_with_message(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def interrupted(*_: Any) -> None:
+    def raise_interrupt(*_: Any) -> None:
         raise KeyboardInterrupt
 
     live = LiveJobs(group=tmp_path, expected=[], console=Console(force_terminal=False))
     live.start()
     monkeypatch.setattr(sweeping, "_watched", [live])
-    monkeypatch.setattr(sweeping, "summarise", interrupted)
+    monkeypatch.setattr(sweeping, "summarise", raise_interrupt)
     with pytest.raises(SystemExit, match="130"):
         sweeping.watch(lambda: None)
     assert "stopped before all of the summary was written; the same command goes on" in capsys.readouterr().err

@@ -22,14 +22,14 @@ def test_as_latex() -> None:
     assert rows[1:3] == [r"my\_arm [red] & +0.1 $\pm$ 0.2 \\", r"\quad a|<b> &  \\"]
 
 
-def test_on_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+def test_show_prints_table_on_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     TABLE.show()
     shown = capsys.readouterr().out
     assert "│ my_arm [red] │ +0.1 ± 0.2 │" in shown
     assert "│   a|<b>      │            │" in shown
 
 
-def test_records_keep_their_digits() -> None:
+def test_as_csv_keeps_all_digits() -> None:
     records = [{"name": "a,b", "value": 0.1 + 0.2}, {"name": "c", "value": None}]
     assert as_csv(records) == 'name,value\n"a,b",0.30000000000000004\nc,\n'
 
@@ -46,5 +46,5 @@ def test_records_keep_their_digits() -> None:
         (math.nan, "", "nan"),
     ],
 )
-def test_a_difference_has_its_sign_unless_it_is_zero_or_no_number(value: float, form: str, expected: str) -> None:
+def test_with_sign_shows_plus_for_zero_and_no_sign_for_nan(value: float, form: str, expected: str) -> None:
     assert with_sign(value, form) == expected

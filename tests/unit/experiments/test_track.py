@@ -1,4 +1,4 @@
-"""``python -m experiments.track``, and run folders by the name that a person gives them."""
+"""``python -m experiments.track``: names of run folders given by the user."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.unit.experiments.conftest import Outputs
 
 @pytest.fixture
 def runs(outputs: Outputs) -> Path:
-    """Where runs of two names are, one of them of one's own."""
+    """Returns a runs folder with runs of two names; ``my_own`` is not in ``conf/experiment``."""
     for name in ("llama_critic", "my_own"):
         outputs.run(name, seed=0, final=0.4)
     return outputs.root / "runs"
@@ -29,10 +29,10 @@ def runs(outputs: Outputs) -> Path:
         ("my_onw/2026", "no 'my_onw' in {runs}; did you mean 'my_own'?"),
     ],
 )
-def test_a_name_that_nothing_ran_under_is_refused(
+def test_name_without_runs_is_rejected_with_suggestion(
     runs: Path, name: str, sentence: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No database is made either."""
+    """It also creates no database."""
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{runs.parent / 'mlflow.db'}")
     assert track.main([str(runs / "llama_critic"), str(runs / name)]) == 2
     assert capsys.readouterr() == ("", f"{sentence.format(runs=runs)}\n")
@@ -40,11 +40,11 @@ def test_a_name_that_nothing_ran_under_is_refused(
 
 
 @pytest.mark.parametrize("name", ["llama_critic", "my_own/2026-01-01T00-00-00-0", "llama_oracle", "countdown_credit"])
-def test_what_is_there_or_could_be_is_no_mistake(runs: Path, name: str) -> None:
+def test_unknown_name_accepts_existing_runs_experiments_and_studies(runs: Path, name: str) -> None:
     assert unknown_name(runs / name) is None
 
 
-def test_before_the_first_run_there_is_nothing_to_mistype_but_a_name(tmp_path: Path) -> None:
+def test_unknown_name_before_first_run_rejects_only_unknown_names(tmp_path: Path) -> None:
     outputs = tmp_path / "outputs"
     assert unknown_name(outputs) is unknown_name(outputs / "runs" / "llama_critic") is None
     assert unknown_name(outputs / "runs" / "xyz") == f"no 'xyz' in {outputs / 'runs'}; there are none"

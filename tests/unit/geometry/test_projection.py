@@ -15,19 +15,19 @@ POINTS = torch.randn(30, 5, generator=torch.Generator().manual_seed(0), dtype=to
 )
 
 
-def test_pca_is_scikit_learns_up_to_signs() -> None:
+def test_pca_matches_scikit_learn_up_to_signs() -> None:
     reference = PCA(2).fit(POINTS.numpy())
     ours = pca(POINTS, components=2)
     assert_close(ours.points.abs(), torch.from_numpy(np.abs(reference.transform(POINTS.numpy()))))
     assert_close(ours.explained, torch.from_numpy(reference.explained_variance_ratio_))
 
 
-def test_pca_does_not_flip_with_the_order_of_the_points() -> None:
+def test_pca_signs_do_not_depend_on_order_of_points() -> None:
     order = torch.randperm(30, generator=torch.Generator().manual_seed(1))
     assert_close(pca(POINTS[order], components=2).points, pca(POINTS, components=2).points[order])
 
 
-def test_pca_of_one_repeated_point_is_zero_and_too_many_components_are_refused() -> None:
+def test_pca_of_equal_points_is_zero_and_too_many_components_raise() -> None:
     same = pca(torch.ones(4, 3), components=2)
     assert same.points.abs().max() < 1e-6
     assert same.explained.isfinite().all()
@@ -35,7 +35,7 @@ def test_pca_of_one_repeated_point_is_zero_and_too_many_components_are_refused()
         pca(torch.ones(4, 3), components=4)
 
 
-def test_tsne_keeps_clusters_and_the_global_generators() -> None:
+def test_tsne_separates_clusters_and_keeps_global_random_state() -> None:
     clusters = torch.cat([POINTS[:10] * 0.01, POINTS[10:20] * 0.01 + 100])
     before = torch.random.get_rng_state(), np.random.get_state()[1].copy()
     flat = tsne(clusters, perplexity=30.0, seed=0)
@@ -48,12 +48,12 @@ def test_tsne_keeps_clusters_and_the_global_generators() -> None:
         tsne(POINTS[:3], perplexity=1.0, seed=0)
 
 
-def test_parity_is_of_the_sum_and_padding_does_not_count() -> None:
+def test_parity_of_sums_numbers_and_ignores_padding() -> None:
     assert parity_of(torch.tensor([[3, 4, -1], [3, 5, -1]])).tolist() == [True, False]
     assert parity_of(torch.tensor([46, 17])).tolist() == [False, True]
 
 
-def test_parity_is_read_where_it_is_written_and_not_where_it_is_not() -> None:
+def test_parity_accuracy_is_one_for_encoded_parity_and_chance_for_noise() -> None:
     noise = torch.randn(200, 6, generator=torch.Generator().manual_seed(0))
     parity = torch.arange(200) % 2 == 1
     written = noise.clone()
@@ -62,5 +62,5 @@ def test_parity_is_read_where_it_is_written_and_not_where_it_is_not() -> None:
     assert abs(parity_accuracy(noise, parity, components=2, folds=5) - 0.5) < 0.12
 
 
-def test_a_missing_parity_is_nan() -> None:
+def test_parity_accuracy_is_nan_if_a_class_is_missing() -> None:
     assert math.isnan(parity_accuracy(torch.randn(9, 3), torch.ones(9, dtype=torch.bool), components=2, folds=3))

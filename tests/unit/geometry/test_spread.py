@@ -17,7 +17,7 @@ def test_alignment_is_zero_for_the_same_direction_and_four_for_the_opposite() ->
     assert_close(alignment(POINTS, -POINTS), torch.tensor(4.0, dtype=torch.float64))
 
 
-def test_uniformity_is_the_formula_over_pairs() -> None:
+def test_uniformity_matches_formula_over_pairs() -> None:
     unit = [(row / row.norm()).tolist() for row in POINTS]
     terms = [exp(-2 * sum((a - b) ** 2 for a, b in zip(x, y, strict=True))) for x, y in combinations(unit, 2)]
     assert uniformity(POINTS).item() == pytest.approx(log(sum(terms) / len(terms)), abs=1e-12)

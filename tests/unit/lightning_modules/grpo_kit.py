@@ -1,4 +1,4 @@
-"""A tiny GRPO run in a real Trainer, for the tests of its module: policy, data, reward and what is to be captured."""
+"""A tiny GRPO run in a real Trainer for tests: policy, data, reward, and callbacks that record."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ TOKENIZER = train_tokenizer(CORPUS, vocab_size=280)
 
 
 class Digits:
-    """A reward that a random policy can collect: the share of digits in what was written."""
+    """A reward that a random policy can earn: the share of digits in the completion."""
 
     def __call__(self, rollouts: RolloutBatch) -> Credit:
         shares = [sum(c.isdigit() for c in text) / max(len(text), 1) for text in rollouts.texts]
@@ -62,7 +62,7 @@ class Digits:
 
 
 def policy(dtype: torch.dtype = torch.float32, seed: int = 1) -> CausalLMPolicy:
-    """Weights drawn wide, so that completions differ and some of them end by themselves; exact norms in float64."""
+    """A policy with large random weights, so that completions differ and some end early; exact norms in float64."""
     model = tiny_llama(TOKENIZER, hidden_size=32)
     if dtype == torch.float64:
         for norm in (part for part in model.modules() if isinstance(part, LlamaRMSNorm)):
@@ -72,7 +72,7 @@ def policy(dtype: torch.dtype = torch.float32, seed: int = 1) -> CausalLMPolicy:
 
 
 def spread(model: Any, seed: int) -> Any:
-    """The model with its matrices drawn wide."""
+    """Sets the model's matrices to large random values, and returns the model."""
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for parameter in model.parameters():
@@ -82,7 +82,7 @@ def spread(model: Any, seed: int) -> Any:
 
 
 def exact_norm(norm: Any, hidden: Tensor) -> Tensor:
-    """The model's own rounds to float32 whatever comes in, and gradients that are added up first round otherwise."""
+    """RMS norm in the input's dtype. The model's own casts to float32, so gradients summed before round differently."""
     return norm.weight * hidden * (hidden.square().mean(-1, keepdim=True) + norm.variance_epsilon).rsqrt()
 
 
@@ -160,7 +160,7 @@ def fit(
     training_problems: int = 0,
     **instead: Any,
 ) -> Trainer:
-    """``stop_after`` steps of a run of ``steps``; ``training_problems`` are validated on beside the held-out ones."""
+    """Runs ``stop_after`` of ``steps`` steps. Validation has ``training_problems`` in addition to the held-out ones."""
     trainer = quiet_trainer(
         max_epochs=1,
         limit_train_batches=steps + trained.warmup_steps,
@@ -199,7 +199,7 @@ def prompts(
 
 
 class Gradients(Callback):
-    """The gradient of every update."""
+    """Records the gradient of every update."""
 
     def __init__(self) -> None:
         self.updates: list[Tensor] = []
@@ -210,7 +210,7 @@ class Gradients(Callback):
 
 
 class Metrics(Callback):
-    """What was logged in every training step."""
+    """Records what was logged in every training step."""
 
     def __init__(self) -> None:
         self.steps: list[dict[str, float]] = []
@@ -220,17 +220,17 @@ class Metrics(Callback):
 
 
 def saving_first(callbacks: list[Callback]) -> list[Callback]:
-    """As a stage orders them."""
+    """Puts checkpoint callbacks first, as a stage does."""
     return sorted(callbacks, key=lambda callback: not isinstance(callback, StageCheckpoint))
 
 
 def saving(folder: Path, keep: int = 1) -> StageCheckpoint:
-    """After every step."""
+    """A checkpoint callback that saves after every step."""
     return StageCheckpoint(folder=folder, every=1, keep=keep, best=None, stop=StopRequest())
 
 
 class Stop(Callback):
-    """Ends a run as a signal would, after a number of batches."""
+    """Stops a run as a signal would, after a number of batches."""
 
     def __init__(self, after: int, saving: StageCheckpoint) -> None:
         self.after = after

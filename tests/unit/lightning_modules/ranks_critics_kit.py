@@ -1,4 +1,4 @@
-"""Critics and the warm start on ranks: from pairs, from preferences, and beside a policy."""
+"""Training of critics and warm start on ranks: from pairs, from preferences, and beside a policy."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from tests.unit.lightning_modules.ranks_kit import STEPS, Known, Result, result,
 
 
 def preference(name: str) -> Result:
-    """The critic's weights, and the goal that is set after the last step."""
+    """Trains a critic; returns its weights, and the goal that is set after the last step."""
     tokenizer = train_tokenizer(["Numbers: [21, 16], target: 37\n21+16=37;4*5-1/2"], vocab_size=280)
     tokenizer.padding_side = "right"
     backbone: Any = tiny_llama(tokenizer, hidden_size=32, layers=1).model
@@ -52,7 +52,7 @@ def preference(name: str) -> Result:
 
 
 def online_critic(name: str) -> Result:
-    """A critic's lessons beside a policy of real plays: both copies of it, and what is remembered of the states."""
+    """Trains a critic beside a policy on real plays; returns both copies of the critic and its replay buffer."""
     with TemporaryDirectory() as folder:
         save_critic(online_kit.critic(), Path(folder), {})
         reward = online_kit.reward(folder)
@@ -69,7 +69,7 @@ def online_critic(name: str) -> Result:
 
 
 def foretold() -> float | None:
-    """How well a critic foretells the verdicts on the plays of a few problems, of which each rank has its share."""
+    """AUROC of a critic for the verdicts on plays of a few problems, of which each rank has its share."""
     with TemporaryDirectory() as folder:
         save_critic(online_kit.critic(), Path(folder), {})
         problems = share(online_kit.TASK.problems("train")[:8])
@@ -80,8 +80,8 @@ def foretold() -> float | None:
         return verdict_auroc(online_kit.reward(folder), online_kit.TASK, rollouts)
 
 
-class Meeting(Engine):
-    """Its ranks wait for each other, as those do that share a server."""
+class BarrierEngine(Engine):
+    """An engine whose ranks wait for each other, as ranks that share a server do."""
 
     def generate(self, *args: Any, **settings: Any) -> RolloutBatch:
         barrier()
@@ -95,7 +95,7 @@ def of_one_problem() -> dict[str, float]:
         online_kit.policy(),
         online_kit.TASK,
         online_kit.TASK.problems("train")[3:4],
-        engine=Meeting(max_batch_tokens=100_000),
+        engine=BarrierEngine(max_batch_tokens=100_000),
         samples=4,
         sampling=drawing.sampling,
         greedy=drawing.greedy,
@@ -106,7 +106,7 @@ def of_one_problem() -> dict[str, float]:
 
 
 def calibrated(name: str) -> Result:
-    """A policy's weights by the gated credit of two critics calibrated to it, and for its head what the curves say."""
+    """Trains a policy with gated credit of two critics calibrated to it; ``head`` holds values of the curves."""
     with TemporaryDirectory() as folder:
         save_critic(EnsembleCritic(member=online_kit.critic, size=2, seed=0), Path(folder), {})
         source = online_kit.reward(folder, 0.0, EnsembleCritic(member=online_kit.critic, size=2, seed=1))
@@ -123,7 +123,7 @@ def calibrated(name: str) -> Result:
 
 
 def dealt(name: str) -> Result:
-    """A policy's weights by a placebo, the critic's values on other steps, and by the rollouts that were drawn."""
+    """Trains a policy on shuffled values of the critic (a control), and on a random part of the rollouts."""
     with TemporaryDirectory() as folder:
         save_critic(online_kit.critic(), Path(folder), {})
         reward = ShuffledReward(reward=online_kit.reward(folder, 0.0), weight=0.5, seed=4)
@@ -132,8 +132,8 @@ def dealt(name: str) -> Result:
 
 
 def credited(name: str, reward: Reward, advantage: Advantage) -> Result:
-    """The embedded policy on real plays."""
-    # Adam's epsilon must outweigh rounding in weights whose gradient is next to nothing
+    """Trains the embedded policy on real plays."""
+    # Adam's epsilon must outweigh rounding in weights whose gradient is almost zero
     module = online_kit.learner(reward, advantage, online_kit.adamw(2e-3, epsilon=1e-4))
     data = grpo_kit.prompts(4, STEPS, online_kit.TASK, 2)
     known = Known()
@@ -142,7 +142,7 @@ def credited(name: str, reward: Reward, advantage: Advantage) -> Result:
 
 
 def generation() -> RolloutGeneration:
-    """Completions long enough for whole plays."""
+    """Rollout generation with completions long enough for whole plays."""
     sampling = Sampling(temperature=1.0, top_k=None, top_p=1.0, max_tokens=32, stop=[])
     return RolloutGeneration(
         engine=Engine(max_batch_tokens=100_000),
@@ -163,7 +163,7 @@ LOSSES: dict[str, Any] = {
 
 
 class Numbers(LightningDataModule):
-    """The pairs of the critic's tests; 63 of them, which two ranks cannot share evenly."""
+    """63 pairs of the critic's tests, which two ranks cannot share evenly."""
 
     def train_dataloader(self) -> DataLoader[Any]:
         return test_critic.loader(odd_pairs(), STEPS)
@@ -180,7 +180,7 @@ def odd_pairs() -> Any:
 
 
 class Texts(LightningDataModule):
-    """Seven sums of other lengths, each with its result for a goal."""
+    """Seven sums of different lengths, each with its result as the goal."""
 
     def __init__(self, critic: TextCritic) -> None:
         super().__init__()
@@ -215,7 +215,7 @@ class Texts(LightningDataModule):
 
 
 def text_critic() -> TextCritic:
-    """Adapters in a tiny Llama, which reads states and goals."""
+    """A critic with adapters in a tiny Llama, which encodes states and goals."""
     tokenizer = train_tokenizer(["12+7=19 ### Current State: [30]"], vocab_size=280)
     tokenizer.padding_side = "right"
     backbone: Any = tiny_llama(tokenizer, hidden_size=32, layers=1).model
@@ -233,7 +233,7 @@ def text_critic() -> TextCritic:
 
 
 def critic_gradients(name: str, loss: str, **changes: Any) -> Result:
-    """That of the first update, before it is clipped."""
+    """Trains a critic; the result has the gradient of the first update, before clipping."""
     gradients = grpo_kit.Gradients()
     return {**critic(name, gradients, loss=loss, **changes), "gradient": gradients.updates[0]}
 
@@ -263,14 +263,14 @@ def critic_of_text(name: str) -> Result:
 
 
 def critics_together(name: str) -> Result:
-    """Two members, each by its own loss, on its own bootstrap, with its own negatives."""
+    """Trains two members, each with its own loss, bootstrap and negatives."""
     trained = EnsembleCritic(member=test_critic.numeric, size=2, seed=0)
     return critic(name, loss="binary", negatives=5, trained=trained)
 
 
 def critic_resumed(name: str, folder: Path) -> Result:
-    begun = partial(critic, loss="symmetric")
-    return resumed(name, folder, begun, partial(begun, trained=test_critic.numeric(seed=9)))
+    train = partial(critic, loss="symmetric")
+    return resumed(name, folder, train, partial(train, trained=test_critic.numeric(seed=9)))
 
 
 def warm_start(name: str, *callbacks: Callback, seed: int = 0, resume: Path | None = None) -> Result:

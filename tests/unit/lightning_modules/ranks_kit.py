@@ -1,4 +1,4 @@
-"""The same short training by one process and by two, under every strategy, and what came of it as plain tensors."""
+"""The same short training by one process and by two, under every strategy; results are plain tensors."""
 
 from __future__ import annotations
 
@@ -35,11 +35,14 @@ from tests.unit.lightning_modules import grpo_kit, test_grpo_clipo, test_grpo_ra
 Result = dict[str, Any]
 STEPS = 3
 WHOLE = 512
-"""Numbers in the projections to keys and to values, and more than in norms."""
+"""The size of the key and value projections; norms are smaller."""
 
 
 def strategy(name: str) -> Any:
-    """``one``: a single process. At stage 3 nothing stays whole, however small; of ``…_small`` what has ``WHOLE``."""
+    """The strategy by name; ``one`` is a single process.
+
+    At stage 3 no parameter stays whole, except under ``…_small``: those of at most ``WHOLE`` numbers.
+    """
     if name == "one":
         return "auto"
     if name == "ddp":
@@ -73,7 +76,7 @@ def whole_weights(module: LightningModule) -> Tensor:
 
 
 class Known(grpo_kit.Metrics):
-    """The weights at first, what was logged in the steps, and by the validation after the last one."""
+    """Records the initial weights, and the metrics of each step and of the validation after the last one."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -95,7 +98,7 @@ def result(module: LightningModule, known: Known) -> Result:
 
 
 def lora_policy(dtype: torch.dtype = torch.float32) -> CausalLMPolicy:
-    """Adapters in fp32 on weights of ``dtype``, in which is also computed."""
+    """A policy with adapters in fp32 on weights of ``dtype``, which is also the compute dtype."""
     lora = LoRA(rank=2, alpha=4.0, dropout=0.0, target_modules="all-linear")
     model: Any = grpo_kit.policy().model.to(dtype)
     return CausalLMPolicy(
@@ -113,9 +116,9 @@ def grpo(
     problems: int = 4,
     **changes: Any,
 ) -> Result:
-    """Two updates on each of two mini-batches, of several micro-batches each; what the reward trains learns beside.
+    """Runs GRPO with two updates on each of two mini-batches, of several micro-batches each.
 
-    Without a ``reward`` that is CLIPO's head.
+    The reward is trained as well; by default it is CLIPO's, which trains a head.
     """
     reward, known = reward or test_grpo_clipo.clipo(level=level), Known()
     module = grpo_kit.module(
@@ -128,21 +131,21 @@ def grpo(
 
 
 def learner_of(reward: CLIPOReward | RampedCriticReward) -> nn.Module:
-    """What it trains: a head, or a critic."""
+    """The module that the reward trains: a head or a critic."""
     learner = reward.head if isinstance(reward, CLIPOReward) else reward.critic
     assert learner is not None
     return learner
 
 
 def first_gradients(name: str, **changes: Any) -> Result:
-    """That of the first update of all, which nothing has clipped: a common factor would be seen in it."""
+    """Runs GRPO; the result has the unclipped gradient of the first update, which would show a common factor."""
     gradients = grpo_kit.Gradients()
     found = grpo(name, gradients, gradient_clip=1e9, **changes)
     return {**found, "gradient": gradients.updates[0]}
 
 
 class Dtypes(Callback):
-    """Of the frozen parameters and of the trained ones, after the last step."""
+    """Records the dtypes of frozen and of trained parameters after the last step."""
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         self.found = {
@@ -152,30 +155,30 @@ class Dtypes(Callback):
 
 
 def adapters_on_bfloat16(name: str) -> Result:
-    """One step: from the second on, rounding has drawn other completions."""
+    """Runs one step: from the second on, rounding leads to different completions."""
     dtypes = Dtypes()
     found = grpo(name, dtypes, policy=lora_policy(torch.bfloat16), steps=1)
     return {**found, "dtypes": dtypes.found}
 
 
 class SpoiledOnLastRank(Callback):
-    """The second step's loss is no number there, and on no other rank."""
+    """Makes the loss of the second step NaN on the last rank only."""
 
     def setup(self, trainer: Trainer, pl_module: Any, stage: str) -> None:
         if this_rank() < ranks() - 1:
             return
         name = "training_step" if isinstance(pl_module, FiniteSteps) else "loss"
-        sound = getattr(pl_module, name)
+        original = getattr(pl_module, name)
 
-        def spoiled(*args: Any) -> Tensor:
+        def corrupted(*args: Any) -> Tensor:
             step = getattr(pl_module, "rollout_step", trainer.global_step)
-            return sound(*args) * float("nan") if step == 1 else sound(*args)
+            return original(*args) * float("nan") if step == 1 else original(*args)
 
-        setattr(pl_module, name, spoiled)
+        setattr(pl_module, name, corrupted)
 
 
 class StatesSpoiledOnLastRank(CLIPOReward):
-    """A pooled state of the second rollout batch is no number there, and on no other rank."""
+    """Makes a pooled state of the second rollout batch NaN on the last rank only."""
 
     def __call__(self, rollouts: RolloutBatch) -> Credit:
         assert rollouts.pooled is not None
@@ -196,7 +199,7 @@ def ramped_critic(name: str) -> Result:
 
 
 class Finite(Callback):
-    """Whether the weights are numbers, after each step."""
+    """Records after each step whether all weights are finite."""
 
     def __init__(self) -> None:
         self.found: list[bool] = []
@@ -206,7 +209,7 @@ class Finite(Callback):
 
 
 def spoiled_in_bfloat16(name: str) -> Result:
-    """All weights are trained, in half precision, of which optimizers in shards make a case of its own."""
+    """Trains all weights in half precision, which sharded optimizers handle as a separate case."""
     model: Any = grpo_kit.policy().model.to(torch.bfloat16)
     half = CausalLMPolicy(model=model, tokenizer=grpo_kit.TOKENIZER, compute_dtype=torch.bfloat16, chat_template=False)
     finite = Finite()
@@ -214,13 +217,13 @@ def spoiled_in_bfloat16(name: str) -> Result:
 
 
 def means_of_unequal_ranks() -> dict[str, float]:
-    """Rank 0 has one thing, worth 1; the other eight, worth nothing."""
+    """Means over ranks: rank 0 has one thing of value 1; the other has eight of value 0."""
     value, count = (1.0, 1.0) if this_rank() == 0 else (0.0, 8.0)
     return over_ranks({"of things": value, "of ranks": value}, counts={"of things": count})
 
 
 class AskedOnLastRank(Callback):
-    """A signal that reaches the last rank alone, while the first step runs."""
+    """Requests a stop on the last rank only, as a signal during the first step would."""
 
     def __init__(self, stop: StopRequest) -> None:
         self.stop = stop
@@ -231,12 +234,12 @@ class AskedOnLastRank(Callback):
 
 
 def saving(folder: Path, stop: StopRequest | None = None) -> StageCheckpoint:
-    """After every step."""
+    """A checkpoint callback that saves after every step."""
     return StageCheckpoint(folder=folder, every=1, keep=9, best=None, stop=stop or StopRequest())
 
 
 class SlowOnLastRank(StageCheckpoint):
-    """A signal reaches the last rank alone, while it writes."""
+    """Requests a stop on the last rank only, as a signal during a checkpoint write would."""
 
     def save(self, trainer: Trainer, *arguments: Any) -> None:
         super().save(trainer, *arguments)
@@ -244,19 +247,19 @@ class SlowOnLastRank(StageCheckpoint):
 
 
 def stopped_while_saving(name: str, folder: Path) -> list[str]:
-    """The checkpoints that are left, of a run that saves after every second step."""
+    """The remaining checkpoints of a stopped run that saves after every second step."""
     stopping = SlowOnLastRank(folder=folder, every=2, keep=9, best=None, stop=StopRequest())
     with pytest.raises(Interrupted, match="step 2"):
         grpo(name, stopping)
     return sorted(path.name for path in folder.glob("step=*.ckpt"))
 
 
-def resumed(name: str, folder: Path, begun: Callable[..., Result], gone_on: Callable[..., Result]) -> Result:
-    """``begun`` stopped after one step, and its checkpoint taken up by ``gone_on``, whose weights are others."""
+def resumed(name: str, folder: Path, first: Callable[..., Result], second: Callable[..., Result]) -> Result:
+    """Stops ``first`` after one step, and resumes its checkpoint in ``second``, which has other initial weights."""
     stop = StopRequest()
     with pytest.raises(Interrupted, match="step 1"):
-        begun(name, saving(folder, stop), AskedOnLastRank(stop))
-    return gone_on(name, saving(folder), resume=folder / "step=000001.ckpt")
+        first(name, saving(folder, stop), AskedOnLastRank(stop))
+    return second(name, saving(folder), resume=folder / "step=000001.ckpt")
 
 
 def adapters_on_bfloat16_resumed(name: str, folder: Path) -> dict[str, Result]:
@@ -272,13 +275,13 @@ def grpo_resumed(name: str, folder: Path) -> Result:
 
 GROUP = 2
 PROMPTS = [[2, 3, 1, 4], [5, 1, 2, 6]]
-"""Of each rank's problems, in tokens."""
+"""Prompt lengths of each rank's problems, in tokens."""
 COMPLETIONS = [[4, 3, 9, 9, 2, 1, 7, 8], [1, 1, 2, 1, 1, 2, 3, 1]]
-TAUGHT = [[True, False, True, True, False, False, True, True], [True, True, False, False, True, True, True, True]]
+TRAINED = [[True, False, True, True, False, False, True, True], [True, True, False, False, True, True, True, True]]
 
 
 def drawn(rank: int) -> tuple[RolloutTokens, Tensor, Tensor]:
-    """What a rank drew, as wide as its longest: rollouts, advantages, rows that teach. Ids name rank, row and place."""
+    """Rollouts, advantages and trained rows of a rank, padded to its longest. Ids encode rank, row and position."""
     prompts, lengths = torch.tensor(PROMPTS[rank]), torch.tensor(COMPLETIONS[rank])
     width = int(prompts.max())
     mask = torch.arange(int(lengths.max())) < lengths[:, None]
@@ -294,12 +297,12 @@ def drawn(rank: int) -> tuple[RolloutTokens, Tensor, Tensor]:
         temperature=0.5,
         group_size=GROUP,
     )
-    taught = torch.tensor(TAUGHT[rank])
-    return rollouts, (ids * taught[:, None]).float() / 2, taught
+    trained = torch.tensor(TRAINED[rank])
+    return rollouts, (ids * trained[:, None]).float() / 2, trained
 
 
 def plain(rollouts: RolloutTokens, advantages: Tensor) -> list[Any]:
-    """Every group's prompt and, row by row, completion, log-probs and advantages, without padding."""
+    """The prompt of each group and, for each row, completion, log-probs and advantages, without padding."""
     groups = []
     for place, (ids, mask) in enumerate(zip(rollouts.prompt_ids, rollouts.prompt_mask, strict=True)):
         rows = range(place * GROUP, (place + 1) * GROUP)
@@ -311,18 +314,18 @@ def plain(rollouts: RolloutTokens, advantages: Tensor) -> list[Any]:
 
 
 def exchanged(policy: CausalLMPolicy, minibatches: int) -> Result:
-    """What this rank had and has, and the tokens of its groups in the policy."""
-    rollouts, advantages, taught = drawn(this_rank())
-    moved, theirs = microbatches.balance_groups(
-        rollouts, advantages, trained=taught, policy=policy, minibatches=minibatches
+    """This rank's groups before and after balancing, and their tokens in the policy."""
+    rollouts, advantages, trained_rows = drawn(this_rank())
+    balanced, balanced_advantages = microbatches.balance_groups(
+        rollouts, advantages, trained=trained_rows, policy=policy, minibatches=minibatches
     )
-    now = (theirs != 0).any(dim=1)
+    now = (balanced_advantages != 0).any(dim=1)
     return {
         "before": plain(rollouts, advantages),
-        "after": plain(moved, theirs),
-        "tokens before": list(microbatches.group_tokens(rollouts, taught, policy)),
-        "tokens": list(microbatches.group_tokens(moved, now, policy)),
-        "temperature": moved.temperature,
+        "after": plain(balanced, balanced_advantages),
+        "tokens before": list(microbatches.group_tokens(rollouts, trained_rows, policy)),
+        "tokens": list(microbatches.group_tokens(balanced, now, policy)),
+        "temperature": balanced.temperature,
     }
 
 
@@ -331,7 +334,7 @@ def balances() -> Result:
 
 
 def moving(name: str) -> Result:
-    """GRPO with three groups of each rank in a mini-batch, some of which teach nothing; how often groups moved."""
+    """Runs GRPO with three groups per rank in a mini-batch, some without a gradient; counts moves of groups."""
     moves = []
 
     def seen(rollouts: Any, *args: Any, **named: Any) -> Any:
@@ -345,7 +348,7 @@ def moving(name: str) -> Result:
 
 
 def untied(seed: int) -> CausalLMPolicy:
-    """As the kit's own policy, but ``lm_head.weight``, which is read outside its module's forward, is no embedding."""
+    """The kit's policy with ``lm_head.weight``, read outside its module's forward, not tied to the embedding."""
     tied = tiny_llama(grpo_kit.TOKENIZER, hidden_size=32)
     config = deepcopy(tied.config)
     config.tie_word_embeddings = False
@@ -358,7 +361,7 @@ def untied(seed: int) -> CausalLMPolicy:
 
 
 def objective(kl: K3 | FullKL) -> GRPO:
-    """No ratio reaches these bounds: at one that does, rounding decides whether a token has a gradient."""
+    """GRPO with bounds that no ratio reaches: at a bound, rounding decides whether a token has a gradient."""
     return GRPO(clip_low=0.9, clip_high=9.0, dual_clip=None, kl_weight=0.1, kl=kl, aggregation=TokenMean())
 
 
@@ -368,11 +371,11 @@ def with_reference(name: str, kl: K3 | FullKL, *callbacks: Callback, **changes: 
 
 
 def kl(name: str, *callbacks: Callback, level: str, shard: bool = False) -> Result:
-    """An estimate from the sampled tokens; the reference waits beside, or lies in shards."""
+    """Runs GRPO with a KL estimate from the sampled tokens; the reference is offloaded or sharded."""
     kind = K3(max_log_ratio=20.0, max_value=10.0)
     return with_reference(name, kind, *callbacks, level=level, offload_reference=not shard, shard_reference=shard)
 
 
 def full_kl(name: str, *, level: str) -> Result:
-    """Over the whole vocabulary: both projections are read twice, and again in backward."""
+    """Runs GRPO with the KL over the whole vocabulary: both projections are read twice, and again in backward."""
     return with_reference(name, FullKL(), level=level, shard_reference=True)

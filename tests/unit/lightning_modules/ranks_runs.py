@@ -1,4 +1,4 @@
-"""All that is trained on ranks: which run under which strategy, each compared with one process."""
+"""Training runs on ranks: which run uses which strategy; each is compared with one process."""
 
 from __future__ import annotations
 
@@ -104,16 +104,16 @@ RESUMED: dict[str, Callable[[str, Path], Result]] = {
     "critic symmetric": critic_resumed,
     "warm_start": warm_start_resumed,
 }
-"""Stopped after one step and gone on with, under DDP and stages 2 and 3; each is one of ``RUNS``."""
+"""Runs that stop after one step and resume, under DDP and stages 2 and 3; each is one of ``RUNS``."""
 
 POISONED = [(name, part) for name in ("zero2", "zero3") for part in ("optim", "model")]
-"""The files of a checkpoint that code is put into: stage, and whose states they are."""
+"""Checkpoint files into which code is written: strategy, and whose states the file holds."""
 SHARDED = {"zero1": 0, "zero2": 0, "zero3_small": WHOLE}
-"""Whose bytes are counted, and the numbers of the largest parameters that stay whole."""
+"""Strategies whose bytes are counted, and the size of the largest parameters that stay whole."""
 
 
 def everything(folder: Path) -> Result:
-    """Every run of every strategy on this rank, by ``strategy/run``."""
+    """Results of every run of every strategy on this rank, by ``strategy/run``."""
     found = {f"{name}/{run}": RUNS[run](name) for name, runs in STRATEGIES.items() for run in runs}
     for name in ("ddp", "zero2", "zero3"):
         for run, made in RESUMED.items():

@@ -1,4 +1,4 @@
-"""What ZeRO holds, fetches and refuses on ranks: bytes beside the expected, gathers of a rollout, code in a shard."""
+"""ZeRO on ranks: bytes held and expected, gathers for a rollout, and rejection of code in a shard."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tests.unit.lightning_modules.ranks_kit import Result, grpo, kl, lora_policy
 
 
 class Lucky:
-    """A task whose first rank sees every second completion as right, and whose others see none."""
+    """A task that accepts every second completion on the first rank, and none on the others."""
 
     def __init__(self) -> None:
         self.seen = 0
@@ -45,7 +45,7 @@ class Lucky:
 
 
 def refilling() -> DynamicSampling:
-    """It draws once on the first rank and four times on the others."""
+    """Dynamic sampling that draws once on the first rank and four times on the others."""
     return DynamicSampling(
         engine=Engine(max_batch_tokens=100_000),
         group_size=4,
@@ -62,7 +62,7 @@ def refilling() -> DynamicSampling:
 
 @contextmanager
 def counted(owner: type, name: str, seen: Callable[[], object]) -> Iterator[None]:
-    """Within it ``seen`` is called before every call of that method."""
+    """Within the context, ``seen`` is called before every call of the method."""
     before = getattr(owner, name)
 
     def counting(*args: Any, **kwargs: Any) -> Any:
@@ -77,7 +77,7 @@ def counted(owner: type, name: str, seen: Callable[[], object]) -> Iterator[None
 
 
 class Fetches:
-    """Fetches by DeepSpeed's own hooks, apart by whether rollouts were being drawn."""
+    """Counts fetches by DeepSpeed's own hooks, separately for the time in which rollouts are drawn."""
 
     def __init__(self, generation: RolloutGeneration) -> None:
         self.drawing, self.found = False, {True: 0, False: 0}
@@ -95,7 +95,7 @@ class Fetches:
 
 
 def kept(name: str) -> list[str]:
-    """What is still there of a fit that has ended, and that nobody holds any more."""
+    """The parts of an ended fit that are still alive although the test holds no reference."""
     module = grpo_kit.module()
     data = grpo_kit.prompts(4, 1)
     fitted = trainer(name, 1, [grpo_kit.generation(validation_samples=2)])
@@ -108,7 +108,7 @@ def kept(name: str) -> list[str]:
 
 
 def gathers(name: str, generation: RolloutGeneration) -> Result:
-    """How often parameters are put together, and completions drawn, in a fit of two steps without validation."""
+    """Counts gathers of parameters and draws of completions in a fit of two steps without validation."""
     from deepspeed import zero
     from deepspeed.runtime.zero.partitioned_param_coordinator import PartitionedParameterCoordinator as Coordinator
 
@@ -134,7 +134,7 @@ def gathers(name: str, generation: RolloutGeneration) -> Result:
 
 
 class Looking(Callback):
-    """What the strategy holds at the second optimizer step, and what a ``ZeroSharding`` says where that is not so."""
+    """Records bytes held at the second optimizer step, and errors of ``ZeroSharding`` for manipulated values."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -167,16 +167,16 @@ class Looking(Callback):
             self.ask("parameters", trainer, pl_module)
 
     def ask(self, what: str, trainer: Trainer, pl_module: LightningModule) -> None:
-        """A fresh one, asked as if this were the second step and then the batch's end."""
-        asked: Any = ZeroSharding(tolerance=0.05)
+        """Calls a fresh ``ZeroSharding`` as in the second step and then at the end of the batch."""
+        callback: Any = ZeroSharding(tolerance=0.05)
         kept, trainer.loggers = trainer.loggers, []
         try:
-            asked.on_before_optimizer_step(trainer, pl_module, None)
+            callback.on_before_optimizer_step(trainer, pl_module, None)
             if what == "parameters":
-                asked._due = True
-                asked.on_train_batch_end(trainer, pl_module)
+                callback._due = True
+                callback.on_train_batch_end(trainer, pl_module)
             else:
-                asked.on_before_optimizer_step(trainer, pl_module, None)
+                callback.on_before_optimizer_step(trainer, pl_module, None)
             self.said[what] = "nothing"
         except RuntimeError as error:
             self.said[what] = str(error)
@@ -185,7 +185,7 @@ class Looking(Callback):
 
 
 def sharding(name: str, folder: Path, **changes: Any) -> Result:
-    """Bytes on this rank; the callback that compares them finds nothing wrong, and logs them."""
+    """Bytes on this rank; the callback that compares them raises nothing, and logs them."""
     looking = Looking(folder / name)
     grpo(name, ZeroSharding(tolerance=0.05), looking, steps=1, **changes)
     barrier()
@@ -198,13 +198,13 @@ def sharding(name: str, folder: Path, **changes: Any) -> Result:
 
 
 def narrow_policy() -> CausalLMPolicy:
-    """One whose embedding is most of it, so that two even shares are cut through that."""
+    """A policy that is mostly embedding, so that the border of two even shares cuts through it."""
     model = tiny_llama(grpo_kit.TOKENIZER, hidden_size=16, layers=1)
     return CausalLMPolicy(model=model, tokenizer=grpo_kit.TOKENIZER, compute_dtype=torch.float32, chat_template=False)
 
 
 class Canary:
-    """Code in a checkpoint: whoever unpickles it makes a folder."""
+    """Code in a checkpoint: unpickling it makes a folder."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -214,12 +214,12 @@ class Canary:
 
 
 def code_in_a_shard(name: str, folder: Path, *, part: str) -> Result:
-    """What is said of a checkpoint one of whose files, this rank's own, holds code; whether the code was run.
+    """Resumes from a checkpoint with code in this rank's file; returns the error, and whether the code was run.
 
     Args:
-        name: of the strategy.
-        folder: for the checkpoint.
-        part: ``optim`` or ``model``: whose states are in the file. At stage 2 the ranks have one of the model together.
+        name: the strategy.
+        folder: where the checkpoint is saved.
+        part: ``optim`` or ``model``: whose states are in the file. At stage 2 the ranks share one file of the model.
     """
     grpo(name, saving(folder / name), steps=1)
     checkpoint = folder / name / "step=000001.ckpt"
@@ -233,14 +233,14 @@ def code_in_a_shard(name: str, folder: Path, *, part: str) -> Result:
     try:
         grpo(name, saving(folder / name), resume=folder / name / "step=000001.ckpt")
     except pickle.UnpicklingError as error:
-        said = str(error)
+        message = str(error)
     else:
-        said = "nothing"
-    return {"said": said, "run": int(any(folder.glob("canary*")))}
+        message = "nothing"
+    return {"said": message, "run": int(any(folder.glob("canary*")))}
 
 
 class Redrawn(Callback):
-    """Of each batch: whether its rollouts are those of the gathered policy, and how far log-probs are apart."""
+    """Records for each batch if its rollouts equal those of the gathered policy, and how much log-probs differ."""
 
     def __init__(self) -> None:
         self.same: list[bool] = []
@@ -262,14 +262,14 @@ DRAWN = ("old_log_probs", "pooled")
 
 
 def drawn_from_copies(name: str, policy: CausalLMPolicy) -> Result:
-    """Two steps of GRPO, each followed by a comparison of what was drawn."""
+    """Runs two steps of GRPO, and compares the rollouts after each."""
     redrawn = Redrawn()
     found = grpo(name, redrawn, steps=2, policy=policy)
     return {"same": redrawn.same, "apart": redrawn.apart, "moved": found["moved"]}
 
 
 def casting_policy() -> CausalLMPolicy:
-    """Weights in fp32, passes in bfloat16."""
+    """A policy with weights in fp32 and passes in bfloat16."""
     model = grpo_kit.policy().model
     return CausalLMPolicy(model=model, tokenizer=grpo_kit.TOKENIZER, compute_dtype=torch.bfloat16, chat_template=False)
 
@@ -282,8 +282,8 @@ COPIED: dict[str, Callable[[], CausalLMPolicy]] = {
 }
 
 
-class Asked(Callback):
-    """Of each step, the log-probs of a reference in shards beside those of the whole one, and the numbers it holds."""
+class ReferenceComparison(Callback):
+    """Compares log-probs of a sharded reference with those of a whole one at each step; counts the numbers it holds."""
 
     def __init__(self) -> None:
         self.same: list[bool] = []
@@ -303,7 +303,7 @@ class Asked(Callback):
 
 
 def sharded_reference(name: str) -> Result:
-    """GRPO whose reference lies in shards, and the same with a whole one."""
-    asked = Asked()
-    found, whole = kl(name, asked, level="group", shard=True), kl(name, level="group")
-    return {"sharded": found, "whole": whole, "same": asked.same, "held": asked.held}
+    """Runs GRPO with a sharded reference, and the same with a whole one."""
+    comparison = ReferenceComparison()
+    found, whole = kl(name, comparison, level="group", shard=True), kl(name, level="group")
+    return {"sharded": found, "whole": whole, "same": comparison.same, "held": comparison.held}

@@ -1,4 +1,4 @@
-"""Contrastive pretraining under the real Trainer: it learns, it resumes, its metrics are what they say."""
+"""Contrastive pretraining under the real Trainer: learning, resuming, and correct metrics."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PAIRS = 64
 
 
 class Steps(DummyLogger):
-    """Keeps the steps at which each metric of training is logged."""
+    """Records the steps at which each metric of training is logged."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -37,7 +37,7 @@ class Steps(DummyLogger):
 
 
 def pairs() -> CriticBatch:
-    """64 states, each with a goal of its own."""
+    """64 states, each with its own goal."""
     generator = torch.Generator().manual_seed(0)
     states = torch.randint(1, 50, (PAIRS, 3), generator=generator).tolist()
     positive = torch.eye(PAIRS, dtype=torch.bool)
@@ -102,7 +102,7 @@ def trainer(steps: int, folder: Path) -> L.Trainer:
     return quiet_trainer(max_steps=steps, val_check_interval=steps, log_every_n_steps=1, default_root_dir=folder)
 
 
-def test_learns_64_pairs_by_heart(tmp_path: Path) -> None:
+def test_critic_memorises_64_pairs_and_logs_metrics(tmp_path: Path) -> None:
     fit = trainer(60, tmp_path)
     fit.fit(module(), loader(pairs(), 60), [loader(pairs(), 1), loader(oracle_states(), 2)])
     metrics = fit.callback_metrics
@@ -117,7 +117,7 @@ def test_learns_64_pairs_by_heart(tmp_path: Path) -> None:
     assert {name for name in metrics if name.startswith("val/")} == names
 
 
-def test_learns_from_drawn_negatives(tmp_path: Path) -> None:
+def test_critic_learns_from_drawn_negatives(tmp_path: Path) -> None:
     fit = trainer(150, tmp_path)
     fit.fit(
         module(loss=BinaryNCE(temperature=1.0), negatives_per_anchor=8, total_steps=150),
@@ -128,7 +128,7 @@ def test_learns_from_drawn_negatives(tmp_path: Path) -> None:
     assert fit.callback_metrics["val/oracle/auroc_depth2"] > 0.9
 
 
-def test_drawn_negatives_are_scored_as_in_all_pairs() -> None:
+def test_drawn_negatives_have_same_scores_as_all_pairs() -> None:
     batch, drawing, complete = pairs(), module(negatives_per_anchor=3), module()
     counts = drawing.counted(batch, "train", 7)
     assert counts.sum(dim=1).eq(4).all()
@@ -137,20 +137,20 @@ def test_drawn_negatives_are_scored_as_in_all_pairs() -> None:
     torch.testing.assert_close(drawing._scores(batch, counts)[counts], complete._scores(batch, batch.candidate)[counts])
 
 
-def test_resumes_bit_for_bit_with_drawn_negatives_and_dropout(tmp_path: Path) -> None:
-    """What it draws depends on the step alone, and leaves no trace in the global generator."""
+def test_resume_is_bitwise_equal_with_drawn_negatives_and_dropout(tmp_path: Path) -> None:
+    """Random draws depend only on the step, not on the global generator."""
 
-    def forgetful() -> CriticPretraining:
+    def with_dropout() -> CriticPretraining:
         critic = numeric(seed=0)
         head = next(part for part in critic.modules() if isinstance(part, torch.nn.Linear))
         head.register_forward_hook(lambda part, _, output: torch.dropout(output, 0.5, part.training))
         return module(critic=critic, negatives_per_anchor=8)
 
-    uninterrupted, resumed = forgetful(), forgetful()
+    uninterrupted, resumed = with_dropout(), with_dropout()
     torch.manual_seed(1)
     trainer(12, tmp_path).fit(uninterrupted, loader(pairs(), 12))
     first = trainer(7, tmp_path)
-    first.fit(forgetful(), loader(pairs(), 7))
+    first.fit(with_dropout(), loader(pairs(), 7))
     first.save_checkpoint(tmp_path / "at_7.ckpt")
     torch.manual_seed(2)
     trainer(12, tmp_path).fit(resumed, loader(pairs(), 12), ckpt_path=str(tmp_path / "at_7.ckpt"), weights_only=True)
@@ -159,7 +159,7 @@ def test_resumes_bit_for_bit_with_drawn_negatives_and_dropout(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(("every", "logged"), [(1, [0, 1, 2, 3, 4, 5, 6]), (3, [2, 5])])
-def test_steps_that_are_not_logged_call_no_log_and_train_alike(tmp_path: Path, every: int, logged: list[int]) -> None:
+def test_steps_without_logging_skip_log_calls_and_train_equally(tmp_path: Path, every: int, logged: list[int]) -> None:
     calls: list[str] = []
     watchers = [Throughput(window=2, tokens=None, peak_flops=None), Cost()]
     learner, plain = module(), module()
@@ -186,12 +186,12 @@ def test_steps_that_are_not_logged_call_no_log_and_train_alike(tmp_path: Path, e
         assert torch.equal(weight, learner.state_dict()[name]), name
 
 
-def test_no_negatives_are_refused() -> None:
+def test_zero_negatives_per_anchor_raises() -> None:
     with pytest.raises(ValueError, match="negatives_per_anchor must be at least 1 or null, got 0"):
         module(negatives_per_anchor=0)
 
 
-def test_batch_metrics_by_hand() -> None:
+def test_batch_metrics_match_hand_computed_values() -> None:
     logits = torch.tensor([[2.0, 0.0], [1.0, -1.0], [5.0, 5.0]])
     positive = torch.tensor([[True, False], [False, True], [False, False]])
     metrics = batch_metrics(logits, positive, torch.tensor([[True, True], [True, True], [True, False]]))
@@ -202,7 +202,7 @@ def test_batch_metrics_by_hand() -> None:
     torch.testing.assert_close(metrics["logsumexp"], expected)
 
 
-def test_sibling_ranking_by_loops() -> None:
+def test_sibling_ranking_equals_loops() -> None:
     generator = torch.Generator().manual_seed(0)
     scores = torch.randint(0, 4, (60,), generator=generator).float()
     label = torch.rand(60, generator=generator) < 0.3
@@ -221,7 +221,7 @@ def test_sibling_ranking_by_loops() -> None:
     assert lonely.compute().isnan()
 
 
-def test_auroc_tells_huge_logits_apart() -> None:
+def test_oracle_metrics_distinguish_huge_logits() -> None:
     metrics = OracleMetrics()
     batch = oracle_states()
     batch.depth[:] = 1

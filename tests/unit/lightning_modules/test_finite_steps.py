@@ -1,4 +1,4 @@
-"""Steps of critics and of the warm start whose numbers are not finite: left out, counted, and too many end the run."""
+"""Steps of critics and warm start with numbers that are not finite: skipped, counted; too many stop the run."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.unit.lightning_modules.grpo_kit import Metrics
 from tests.unit.lightning_modules.test_preference import checkpoint  # noqa: F401  a fixture
 
 BAD = 2
-"""The step whose number is not finite."""
+"""The step with a number that is not finite."""
 LOSS = {"warm_start": "train/warm_start/loss", "critic": "train/critic/loss", "preference": "train/critic/loss"}
 
 
@@ -29,7 +29,7 @@ def weights(module: FiniteSteps) -> Tensor:
 
 
 class Weights(Callback):
-    """Of the module after every step, and what its optimizer remembers of the gradients."""
+    """Records the module's weights and the optimizer's first moments after every step."""
 
     def __init__(self) -> None:
         self.after: list[Tensor] = []
@@ -42,34 +42,34 @@ class Weights(Callback):
 
 
 class BadLoss(Callback):
-    """Spoils the computed loss of some steps; its gradient is sound."""
+    """Corrupts the computed loss of some steps; its gradient is correct."""
 
     def __init__(self, bad: float, *steps: int) -> None:
         self.bad, self.steps = bad, steps
 
     def setup(self, trainer: Trainer, pl_module: Any, stage: str) -> None:
         name = "loss" if hasattr(type(pl_module), "loss") else "_loss_and_metrics"
-        sound = getattr(pl_module, name)
+        original = getattr(pl_module, name)
 
-        def worse(*args: Any) -> Any:
-            loss, more = sound(*args)
+        def corrupted(*args: Any) -> Any:
+            loss, more = original(*args)
             return (loss + self.bad if trainer.global_step + 1 in self.steps else loss), more
 
-        setattr(pl_module, name, worse)
+        setattr(pl_module, name, corrupted)
 
 
 class BadGradient(BadLoss):
-    """Spoils one number of the gradient; the loss is sound."""
+    """Corrupts one number of the gradient; the loss is correct."""
 
     def setup(self, trainer: Trainer, pl_module: Any, stage: str) -> None:
-        def spoiled(gradient: Tensor) -> Tensor:
+        def corrupt(gradient: Tensor) -> Tensor:
             if trainer.global_step + 1 not in self.steps:
                 return gradient
-            worse = gradient.clone()
-            worse.flatten()[0] = self.bad
-            return worse
+            corrupted = gradient.clone()
+            corrupted.flatten()[0] = self.bad
+            return corrupted
 
-        next(parameter for parameter in pl_module.parameters() if parameter.requires_grad).register_hook(spoiled)
+        next(parameter for parameter in pl_module.parameters() if parameter.requires_grad).register_hook(corrupt)
 
 
 @pytest.fixture(params=["warm_start", "critic", "preference"])
@@ -78,16 +78,16 @@ def kind(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def made(kind: str, request: pytest.FixtureRequest) -> Callable[[int], FiniteSteps]:
-    """Modules of this kind that may leave so many steps out."""
+def make_module(kind: str, request: pytest.FixtureRequest) -> Callable[[int], FiniteSteps]:
+    """Builds modules of this kind that may skip the given number of steps."""
 
-    def make(most: int) -> FiniteSteps:
+    def make(max_skipped: int) -> FiniteSteps:
         if kind == "warm_start":
-            return test_warm_start.module(max_skipped_steps=most)
+            return test_warm_start.module(max_skipped_steps=max_skipped)
         if kind == "critic":
-            return test_critic.module(max_skipped_steps=most)
+            return test_critic.module(max_skipped_steps=max_skipped)
         encoder = request.getfixturevalue("checkpoint")
-        return test_preference.module(test_preference.critic(encoder), max_skipped_steps=most)
+        return test_preference.module(test_preference.critic(encoder), max_skipped_steps=max_skipped)
 
     return make
 
@@ -104,12 +104,12 @@ def fit(kind: str, module: FiniteSteps, folder: Path, *callbacks: Callback, resu
     trainer.fit(module, **data, ckpt_path=resume, weights_only=True)
 
 
-@pytest.mark.parametrize(("spoiled", "bad"), [(BadLoss, float("inf")), (BadGradient, float("nan"))])
-def test_the_step_is_left_out_and_counted_after_a_resume_too(
-    kind: str, made: Callable[[int], FiniteSteps], spoiled: type[BadLoss], bad: float, tmp_path: Path
+@pytest.mark.parametrize(("fault", "bad"), [(BadLoss, float("inf")), (BadGradient, float("nan"))])
+def test_non_finite_step_is_skipped_and_counted_after_resume(
+    kind: str, make_module: Callable[[int], FiniteSteps], fault: type[BadLoss], bad: float, tmp_path: Path
 ) -> None:
     seen, metrics = Weights(), Metrics()
-    fit(kind, made(1), tmp_path, spoiled(bad, BAD), seen, metrics, Health(limits={}))
+    fit(kind, make_module(1), tmp_path, fault(bad, BAD), seen, metrics, Health(limits={}))
     assert torch.equal(seen.after[BAD - 1], seen.after[BAD - 2]), "bit for bit as before"
     assert torch.equal(seen.moments[BAD - 1], seen.moments[BAD - 2])
     assert not torch.equal(seen.after[BAD], seen.after[BAD - 1]), "and then it goes on"
@@ -117,17 +117,17 @@ def test_the_step_is_left_out_and_counted_after_a_resume_too(
     assert [step[SKIPPED] for step in metrics.steps] == [0, 1, 1, 1]
     losses = [step[LOSS[kind]] for step in metrics.steps]
     assert all(torch.tensor(losses).isfinite())
-    if spoiled is BadLoss:  # the step repeats the last logged value, as Lightning does
+    if fault is BadLoss:  # the step repeats the last logged value, as Lightning does
         assert losses[1] == losses[0] != losses[2]
         resumed = Metrics()
-        fit(kind, made(1), tmp_path / "more", resumed, resume=tmp_path / "step=2.ckpt")
+        fit(kind, make_module(1), tmp_path / "more", resumed, resume=tmp_path / "step=2.ckpt")
         assert [step[SKIPPED] for step in resumed.steps] == [1, 1]
 
 
-def test_one_too_many_ends_the_run_and_leaves_its_batch(
-    kind: str, made: Callable[[int], FiniteSteps], tmp_path: Path
+def test_too_many_skipped_steps_raise_and_write_batch(
+    kind: str, make_module: Callable[[int], FiniteSteps], tmp_path: Path
 ) -> None:
-    seen, module = Weights(), made(1)
+    seen, module = Weights(), make_module(1)
     with pytest.raises(FloatingPointError, match="gradient is not finite, and 1 steps were left out") as error:
         fit(kind, module, tmp_path, BadLoss(float("nan"), 2, 3), seen)
     assert torch.equal(weights(module), seen.after[0])

@@ -38,7 +38,9 @@ from tests.unit.lightning_modules.grpo_kit import (
 @pytest.mark.parametrize(
     ("dtype", "tolerance", "updates"), [(torch.float32, 1e-5, 1), (torch.float64, 1e-9, 2)], ids=["fp32", "fp64"]
 )
-def test_no_split_changes_the_gradient(dtype: torch.dtype, tolerance: float, updates: int, aggregation: Any) -> None:
+def test_gradients_do_not_depend_on_microbatch_split(
+    dtype: torch.dtype, tolerance: float, updates: int, aggregation: Any
+) -> None:
     whole = gradients(1_000_000, dtype, aggregation, updates)
     assert whole[0].norm() > 1e-3
     for tokens in (1, 150):
@@ -46,7 +48,7 @@ def test_no_split_changes_the_gradient(dtype: torch.dtype, tolerance: float, upd
             assert ((split - expected).norm() / expected.norm()).item() < tolerance
 
 
-def test_a_resumed_run_is_bitwise_the_uninterrupted_one(tmp_path: Path) -> None:
+def test_resumed_run_is_bitwise_equal_to_uninterrupted_run(tmp_path: Path) -> None:
     def saving(folder: str) -> ModelCheckpoint:
         return ModelCheckpoint(dirpath=tmp_path / folder, filename="last", every_n_train_steps=1, save_top_k=1)
 
@@ -80,7 +82,7 @@ def test_ratio_is_exactly_one_in_the_first_update_only() -> None:
     assert second.steps[0]["train/objective/ratio_max"] > 1.001
 
 
-def test_mini_batches_are_steps_on_their_own_groups() -> None:
+def test_each_minibatch_steps_on_its_own_groups() -> None:
     whole, parts = Gradients(), Gradients()
     common: dict[str, Any] = {
         "optimizer": optimizer(0.0),
@@ -94,7 +96,7 @@ def test_mini_batches_are_steps_on_their_own_groups() -> None:
     assert_close(torch.stack(parts.updates).mean(dim=0), whole.updates[0], rtol=1e-4, atol=1e-6)
 
 
-def test_later_mini_batches_are_compared_with_the_policy_that_sampled() -> None:
+def test_later_minibatches_use_ratio_to_sampling_policy() -> None:
     still, moved = Metrics(), Metrics()
     fit(module(optimizer=optimizer(0.0), minibatches_per_rollout=3), 1, still)
     fit(module(optimizer=optimizer(1e-2), minibatches_per_rollout=3), 1, moved)
@@ -103,14 +105,14 @@ def test_later_mini_batches_are_compared_with_the_policy_that_sampled() -> None:
     assert moved.steps[0]["train/rollout/log_prob_gap"] < 1e-4, "scored before the first step"
 
 
-def test_it_collects_more_reward() -> None:
+def test_training_increases_reward() -> None:
     metrics = Metrics()
     fit(module(optimizer=optimizer(5e-3)), 16, metrics)
     rewards = [step["train/reward/digits"] for step in metrics.steps]
     assert sum(rewards[-4:]) > 1.5 * sum(rewards[:4])
 
 
-def test_equal_rewards_leave_the_policy_bitwise_alone() -> None:
+def test_equal_rewards_leave_policy_bitwise_unchanged() -> None:
     trained = module(reward=VerifierReward(task=TASK))
     metrics = Metrics()
     fit(trained, 2, metrics)
@@ -118,7 +120,7 @@ def test_equal_rewards_leave_the_policy_bitwise_alone() -> None:
     assert torch.equal(weights(trained), weights(module()))
 
 
-def test_a_kl_over_the_whole_vocabulary_needs_no_split_to_agree() -> None:
+def test_full_kl_gradient_does_not_depend_on_microbatch_split() -> None:
     def run(tokens: int) -> tuple[list[Tensor], Metrics]:
         captured, metrics = Gradients(), Metrics()
         whole = replace(objective(kl_weight=0.5), kl=FullKL())
@@ -133,7 +135,7 @@ def test_a_kl_over_the_whole_vocabulary_needs_no_split_to_agree() -> None:
 
 
 class EveryOther(Digits):
-    """A metric that only every other batch has, as those that need a right and a wrong rollout."""
+    """Adds a metric in every other batch only, like metrics that need a correct and a wrong rollout."""
 
     def __call__(self, rollouts: RolloutBatch) -> Credit:
         credit = super().__call__(rollouts)
@@ -141,7 +143,7 @@ class EveryOther(Digits):
         return replace(credit, metrics={"digits/odd": float(self.calls)} if self.calls % 2 else {})
 
 
-def test_what_is_logged_and_where(tmp_path: Path) -> None:
+def test_grpo_logs_metrics_at_expected_steps(tmp_path: Path) -> None:
     logger = RunFolderLogger(folder=tmp_path)
     trained = module(updates_per_rollout=2, reward=EveryOther())
     fit(trained, 4, logger=logger, validate_every=2, training_problems=4)
@@ -160,14 +162,14 @@ def test_what_is_logged_and_where(tmp_path: Path) -> None:
     assert rates == pytest.approx([5e-4, 1e-3, 1e-3, 1e-3 * (1 - 1 / 98)])
 
 
-def test_a_batch_without_rollouts_is_named() -> None:
+def test_batch_without_rollouts_raises() -> None:
     for step in (module().training_step, module().validation_step):
         with pytest.raises(RuntimeError, match="the batch holds no rollouts: add the RolloutGeneration callback"):
             step(ProblemBatch(TASK.problems("train")[:2]), 0)
 
 
 class FirstGroupOnly(Digits):
-    """All rollouts of the other groups are worth the same."""
+    """Gives all rollouts of the other groups the same reward."""
 
     def __call__(self, rollouts: RolloutBatch) -> Credit:
         outcome = super().__call__(rollouts).outcome.clone()
@@ -176,9 +178,7 @@ class FirstGroupOnly(Digits):
 
 
 @pytest.mark.parametrize("aggregation", [TokenMean(), SeqMeanTokenMean()], ids=lambda part: type(part).__name__)
-def test_groups_of_equals_are_left_out_and_change_no_gradient(
-    aggregation: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_skipping_groups_with_equal_rewards_keeps_gradient(aggregation: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     def gradient() -> Tensor:
         captured = Gradients()
         trained = module(
@@ -206,5 +206,7 @@ def test_groups_of_equals_are_left_out_and_change_no_gradient(
         ([[0.0, 0.0], [0.0, 0.0]], False, [True, False]),
     ],
 )
-def test_rows_with_a_gradient(advantages: list[list[float]], reference: bool, expected: list[bool]) -> None:
+def test_rows_with_gradient_selects_rows_by_advantage_and_reference(
+    advantages: list[list[float]], reference: bool, expected: list[bool]
+) -> None:
     assert rows_with_gradient(torch.tensor(advantages), reference=reference).tolist() == expected

@@ -23,7 +23,7 @@ from tests.unit.lightning_modules.grpo_kit import Metrics, Stop, fit, module, ob
 
 
 class Even:
-    """Calls a completion correct that has an even length: a random policy has mixed groups."""
+    """Accepts completions of even length, so that a random policy has mixed groups."""
 
     def __call__(self, rollouts: RolloutBatch) -> Credit:
         verdicts = [Verdict(status="ok" if len(text) % 2 == 0 else "wrong", reason="") for text in rollouts.texts]
@@ -54,8 +54,8 @@ def clipo(**changes: Any) -> CLIPOReward:
     return CLIPOReward(**settings | changes)
 
 
-class NoNumber:
-    """A loss that is none."""
+class NaNLoss:
+    """A loss that is NaN."""
 
     def __call__(self, logits: Tensor, *_: Any) -> Tensor:
         return logits.sum(dim=1) * float("nan")
@@ -66,7 +66,7 @@ def head_of(reward: CLIPOReward) -> Tensor:
     return next(reward.head.parameters()).detach().clone()
 
 
-def test_only_the_head_learns_while_it_is_warmed_up() -> None:
+def test_only_head_trains_during_warmup() -> None:
     reward, metrics = clipo(warmup_steps=2), Metrics()
     trained = module(reward=reward)
     before, untouched = weights(trained), module(reward=clipo(warmup_steps=2))
@@ -85,11 +85,11 @@ def test_only_the_head_learns_while_it_is_warmed_up() -> None:
     assert metrics.steps[2]["train/optimizer/learning_rate"] == pytest.approx(0.5e-3), "its schedule begins then"
 
 
-def test_a_resumed_run_is_bitwise_the_uninterrupted_one_head_and_all(tmp_path: Path) -> None:
+def test_resumed_run_with_head_is_bitwise_equal_to_uninterrupted_run(tmp_path: Path) -> None:
     whole = module(reward=clipo(warmup_steps=1))
     fit(whole, 4)
-    lightnings = ModelCheckpoint(dirpath=tmp_path, filename="last", every_n_train_steps=2)
-    fit(module(reward=clipo(warmup_steps=1)), 4, lightnings, stop_after=2)
+    checkpoint = ModelCheckpoint(dirpath=tmp_path, filename="last", every_n_train_steps=2)
+    fit(module(reward=clipo(warmup_steps=1)), 4, checkpoint, stop_after=2)
     saved = torch.load(tmp_path / "last.ckpt", weights_only=True)
     assert saved["reward"]["calls"] == 3
     assert saved["reward"]["optimizer"]["state"]
@@ -100,7 +100,7 @@ def test_a_resumed_run_is_bitwise_the_uninterrupted_one_head_and_all(tmp_path: P
     assert resumed.reward.calls == whole.reward.calls == 5
 
 
-def test_a_run_stopped_in_the_warm_up_goes_on_from_there(tmp_path: Path) -> None:
+def test_run_stopped_in_warmup_resumes_at_that_step(tmp_path: Path) -> None:
     whole = module(reward=clipo(warmup_steps=3))
     fit(whole, 2, saving(tmp_path / "whole"))
 
@@ -116,7 +116,7 @@ def test_a_run_stopped_in_the_warm_up_goes_on_from_there(tmp_path: Path) -> None
     assert torch.equal(head_of(resumed.reward), head_of(whole.reward))
 
 
-def test_only_the_policy_is_registered_and_a_reference_is_kept_for_a_kl_term_alone() -> None:
+def test_only_policy_is_registered_and_reference_requires_kl_term() -> None:
     kept, dropped = (module(reward=clipo(), reference=policy(seed=2), objective=objective(kl)) for kl in (0.1, 0.0))
     fit(kept, 1)
     assert all(name.startswith("policy.") for name in kept.state_dict())
@@ -126,7 +126,7 @@ def test_only_the_policy_is_registered_and_a_reference_is_kept_for_a_kl_term_alo
     assert dropped.reference is None
 
 
-def adapted(dropout: float) -> CausalLMPolicy:
+def policy_with_adapters(dropout: float) -> CausalLMPolicy:
     plain = policy()
     lora = LoRA(rank=2, alpha=4.0, dropout=dropout, target_modules="all-linear")
     return CausalLMPolicy(
@@ -137,15 +137,15 @@ def adapted(dropout: float) -> CausalLMPolicy:
     )
 
 
-def test_it_works_with_adapters_and_several_micro_batches() -> None:
+def test_clipo_trains_with_adapters_and_several_microbatches() -> None:
     metrics = Metrics()
-    trained = module(policy=adapted(dropout=0.0), reward=clipo(), microbatch_tokens=100)
+    trained = module(policy=policy_with_adapters(dropout=0.0), reward=clipo(), microbatch_tokens=100)
     fit(trained, 2, metrics)
     assert metrics.steps[-1]["train/clipo/loss"] > 0
     assert metrics.steps[-1]["train/optimizer/gradient_norm"] > 0
 
 
-def test_a_weight_of_zero_is_bitwise_the_plain_objective() -> None:
+def test_zero_clipo_weight_is_bitwise_equal_to_plain_reward() -> None:
     plain = module(reward=Even())
     zero = module(reward=clipo(weight=0.0))
     fit(plain, 3)
@@ -153,13 +153,13 @@ def test_a_weight_of_zero_is_bitwise_the_plain_objective() -> None:
     assert torch.equal(weights(plain), weights(zero))
 
 
-def test_dropout_in_adapters_is_refused() -> None:
+def test_adapter_dropout_raises() -> None:
     with pytest.raises(ValueError, match=r"policy\.lora\.dropout must be 0 in GRPO"):
-        module(policy=adapted(dropout=0.1))
+        module(policy=policy_with_adapters(dropout=0.1))
 
 
-def test_a_head_that_learns_no_more_ends_the_run_and_leaves_the_rollouts(tmp_path: Path) -> None:
-    trained = module(reward=clipo(formula=NoNumber(), warmup_steps=5))
+def test_non_finite_head_loss_raises_and_writes_rollouts(tmp_path: Path) -> None:
+    trained = module(reward=clipo(formula=NaNLoss(), warmup_steps=5))
     before = weights(trained)
     with pytest.raises(FloatingPointError, match="and 0 steps of CLIPO's head were left out") as error:
         fit(trained, 2, root=tmp_path)

@@ -1,4 +1,4 @@
-"""The trust gate in a real Trainer: without trust a whole run is plain GRPO, bit for bit; with it, not; it resumes."""
+"""The trust gate in a real Trainer: a run without trust is bitwise plain GRPO, one with trust is not; resuming."""
 
 from __future__ import annotations
 
@@ -19,9 +19,11 @@ from tests.unit.lightning_modules.grpo_kit import Digits, Metrics, fit, module, 
 OUTCOME = GroupRelative(normalise_std=True, epsilon=1e-6)
 
 
-class Spoken:
-    """The share of digits, and a step on the first half of every completion whose value is what its tokens add up to;
-    says of itself how good these values are."""
+class StepReward:
+    """The share of digits, and a step on the first half of every completion, valued at the sum of its token ids.
+
+    ``auroc`` is the quality of these values that it reports in its metrics.
+    """
 
     def __init__(self, auroc: float) -> None:
         self.auroc = auroc
@@ -38,10 +40,10 @@ class Spoken:
 def gated(auroc: float, **changes: Any) -> Any:
     settings: dict[str, Any] = {"window": 2, "floor": 0.6, "span": 0.3, "total_steps": 6}
     process = Process(outcome=OUTCOME, weight=0.5, epsilon=1e-6)
-    return module(reward=Spoken(auroc), advantage=TrustGate(advantage=process, **settings | changes))
+    return module(reward=StepReward(auroc), advantage=TrustGate(advantage=process, **settings | changes))
 
 
-def test_a_run_without_trust_is_bitwise_plain_grpo() -> None:
+def test_run_without_trust_is_bitwise_equal_to_plain_grpo() -> None:
     plain, closed, wide_open = module(advantage=OUTCOME), gated(0.6), gated(0.9)
     seen = Metrics()
     fit(plain, 6)
@@ -52,7 +54,7 @@ def test_a_run_without_trust_is_bitwise_plain_grpo() -> None:
     assert [step["train/gate/weight"] for step in seen.steps] == [0, 0, 0.5, 0.5, 0.25, 0]
 
 
-def test_a_resumed_run_is_bitwise_the_uninterrupted_one_gate_and_all(tmp_path: Path) -> None:
+def test_resumed_run_with_gate_is_bitwise_equal_to_uninterrupted_run(tmp_path: Path) -> None:
     whole = gated(0.9)
     fit(whole, 5)
     saving = ModelCheckpoint(dirpath=tmp_path, filename="last", every_n_train_steps=3)
@@ -64,8 +66,8 @@ def test_a_resumed_run_is_bitwise_the_uninterrupted_one_gate_and_all(tmp_path: P
     assert resumed.advantage.state_dict() == whole.advantage.state_dict()
 
 
-class WarmedUp(Spoken):
-    """Has two batches for itself before the policy learns."""
+class WarmedUp(StepReward):
+    """Trains for two batches before the policy does."""
 
     warmup_steps = 2
 
@@ -77,7 +79,7 @@ class WarmedUp(Spoken):
 
 
 class Reported(Callback):
-    """What the module says that each step logged, as a callback finds it."""
+    """Records the module's ``reported`` metrics of each step, as a callback reads them."""
 
     def __init__(self) -> None:
         self.steps: list[dict[str, float]] = []
@@ -86,15 +88,15 @@ class Reported(Callback):
         self.steps.append(dict(pl_module.reported))
 
 
-def test_after_a_warm_up_the_last_batch_that_teaches_has_weight_zero() -> None:
-    """The annealing counts the batches that teach: 2 of a warm-up, then 6 as without one."""
+def test_gate_weight_is_zero_in_last_batch_after_warmup() -> None:
+    """Annealing counts the batches that train the policy: after 2 of warm-up, 6 as without one."""
     trained, seen, reported = gated(0.9), Metrics(), Reported()
     trained.reward = WarmedUp(0.9)
     trainer = fit(trained, 6, seen, reported, stop_after=6)
     assert (trained.rollout_step, trainer.global_step) == (8, 6)
-    taught = [step.get("train/gate/weight") for step in seen.steps]
-    assert taught == [None, None, 0, 0, 0.5, 0.5, 0.25, 0]
+    gate_weights = [step.get("train/gate/weight") for step in seen.steps]
+    assert gate_weights == [None, None, 0, 0, 0.5, 0.5, 0.25, 0]
     assert trained.advantage.calls == trained.advantage.total_steps
-    for said, logged in zip(reported.steps, seen.steps, strict=True):  # of this step, and nothing older
-        assert said == pytest.approx({name: logged[name] for name in said})
-        assert ("train/gate/weight" in said) == ("train/gate/weight" in logged)
+    for metrics, logged in zip(reported.steps, seen.steps, strict=True):  # metrics of this step only
+        assert metrics == pytest.approx({name: logged[name] for name in metrics})
+        assert ("train/gate/weight" in metrics) == ("train/gate/weight" in logged)

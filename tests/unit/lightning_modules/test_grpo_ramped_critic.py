@@ -1,4 +1,4 @@
-"""GRPO with a critic that learns while it rewards, in a real Trainer: what it logs, and a run that is resumed."""
+"""GRPO with a critic that trains while it rewards, in a real Trainer: its metrics, and a resumed run."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.unit.rewards import test_ramped_critic as kit
 
 
 class OnSearches(RampedCriticReward):
-    """Reads a search whose numbers are the lengths of what was written: a random policy writes none."""
+    """Replaces each completion by a search that contains its length, because a random policy writes no searches."""
 
     def __call__(self, rollouts: RolloutBatch) -> Credit:
         return super().__call__(replace(rollouts, texts=[search(len(text)) for text in rollouts.texts]))
@@ -33,7 +33,7 @@ def reward() -> OnSearches:
     return plain
 
 
-def test_a_resumed_run_is_bitwise_the_uninterrupted_one_critic_and_buffer_and_all(tmp_path: Path) -> None:
+def test_resumed_run_with_critic_and_buffer_is_bitwise_equal(tmp_path: Path) -> None:
     metrics, whole = Metrics(), module(reward=reward())
     fit(whole, 4, metrics)
     assert [step["train/online_critic/ramp"] for step in metrics.steps] == [1.0, 2.0, 3.0, 4.0]

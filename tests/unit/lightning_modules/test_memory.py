@@ -1,4 +1,4 @@
-"""Micro-batches that do not fit into memory, and a reference that is kept in the host's."""
+"""Micro-batches that do not fit into memory, and a reference offloaded to host memory."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ from tests.unit.lightning_modules.grpo_kit import (
 )
 
 NEVER_THERE = 2**56
-"""Bytes that no machine has."""
+"""More bytes than any machine has."""
 BUDGET = 10_000
 NAME = "train/optimizer/microbatch_tokens"
 
 
 class Hungry:
-    """Takes memory for every row of a micro-batch, and too much of it above ``rows``."""
+    """Runs out of memory in a micro-batch of more than ``rows`` rows."""
 
     def __init__(self, rows: int) -> None:
         self.rows = rows
@@ -51,13 +51,16 @@ class Hungry:
 
 
 @pytest.fixture(autouse=True)
-def only_what_the_test_makes_is_searched_for_garbage() -> None:
-    """Each halving collects it, which takes a second among all that hundreds of tests before have left."""
-    gc.freeze()  # for good, as at the end of the collection: to unfreeze would undo that for all tests after
+def freeze_objects_of_earlier_tests() -> None:
+    """Excludes objects of earlier tests from garbage collection.
+
+    Each halving of the budget collects garbage, which takes a second after hundreds of tests.
+    """
+    gc.freeze()  # permanently, as at the end of test collection: unfreeze would undo that for all later tests
 
 
 class HungryPolicy(CausalLMPolicy):
-    """Takes too much memory for a pass that only scores more than so many rows."""
+    """Runs out of memory in a pass that only scores, with more than ``rows`` rows."""
 
     rows = 3
 
@@ -78,7 +81,7 @@ def settings(**changes: Any) -> dict[str, Any]:
 
 
 class HungryOnce(Hungry):
-    """Takes too much memory for the second micro-batch that it sees."""
+    """Runs out of memory in its second micro-batch."""
 
     calls = 0
 
@@ -88,7 +91,7 @@ class HungryOnce(Hungry):
         return super().__call__(inputs)
 
 
-def test_what_a_failed_pass_has_seen_does_not_count() -> None:
+def test_metrics_exclude_passes_that_ran_out_of_memory() -> None:
     plenty, little = Metrics(), Metrics()
     fit(module(**settings(microbatch_tokens=100)), 1, plenty)
     with pytest.warns(UserWarning, match="does not fit"):
@@ -105,37 +108,37 @@ def last_budget(**changes: Any) -> float:
 
 
 @pytest.mark.filterwarnings("ignore:a micro-batch does not fit")
-def test_several_mini_batches_that_do_not_fit_halve_the_budget_no_further_than_is_needed() -> None:
-    begun = 640
-    found = int(last_budget(microbatch_tokens=begun))
-    assert found < begun
+def test_several_minibatches_halve_budget_no_more_than_needed() -> None:
+    start = 640
+    found = int(last_budget(microbatch_tokens=start))
+    assert found < start
     assert last_budget(microbatch_tokens=found) == found, "it fits"
     assert last_budget(microbatch_tokens=2 * found) == found, "and twice as many tokens do not"
 
 
-def learned(updates: int, **changes: Any) -> list[Tensor]:
-    """The gradients of each of three mini-batches; the policy stays, so that rounding does not add up."""
+def minibatch_gradients(updates: int, **changes: Any) -> list[Tensor]:
+    """Gradients of each of three mini-batches; the policy does not change, so that rounding does not accumulate."""
     captured = Gradients()
     made = settings(minibatches_per_rollout=3, updates_per_rollout=updates, optimizer=optimizer(0.0), **changes)
     fit(module(**made), 1, captured)
     return captured.updates
 
 
-def test_the_gradients_of_several_mini_batches_are_the_same() -> None:
-    plenty = learned(2)
+def test_halving_budget_keeps_gradients_of_several_minibatches() -> None:
+    plenty = minibatch_gradients(2)
     with pytest.warns(UserWarning, match="does not fit"):
-        little = learned(2, objective=Hungry(rows=3))
+        little = minibatch_gradients(2, objective=Hungry(rows=3))
     assert_same(plenty, little, count=6)
 
 
 @pytest.mark.parametrize("hungry", ["policy", "reference"])
-def test_a_pass_that_only_scores_is_halved_too(hungry: str) -> None:
-    """The old policy's, for mini-batches after the first, and the reference's."""
+def test_scoring_pass_out_of_memory_halves_budget(hungry: str) -> None:
+    """Scoring by the old policy, for mini-batches after the first, and by the reference."""
     seeds, kl = {"policy": 1, "reference": 2}, objective(kl_weight=0.1)
-    sound: dict[str, Any] = {"objective": kl} | {name: policy(seed=seed) for name, seed in seeds.items()}
-    plenty = learned(1, **sound)
+    parts: dict[str, Any] = {"objective": kl} | {name: policy(seed=seed) for name, seed in seeds.items()}
+    plenty = minibatch_gradients(1, **parts)
     with pytest.warns(UserWarning, match="does not fit"):
-        little = learned(1, **sound | {hungry: hungry_policy(seeds[hungry])})
+        little = minibatch_gradients(1, **parts | {hungry: hungry_policy(seeds[hungry])})
     assert_same(plenty, little, count=3)
 
 
@@ -146,18 +149,18 @@ def assert_same(plenty: list[Tensor], little: list[Tensor], count: int) -> None:
         assert (whole - halved).norm() <= 1e-6 * whole.norm()
 
 
-def test_where_a_strategy_keeps_sums_of_its_own_nothing_is_begun_again() -> None:
-    """They would hold what the passes before the one that failed have added."""
+def test_out_of_memory_under_ddp_raises_without_retry() -> None:
+    """DDP's gradient buffers would still hold what the passes before the failure have added."""
     trained = module(**settings(objective=Hungry(rows=5)))
     try:
         with pytest.raises(RuntimeError, match=r"(?i)alloc"):
             fit(trained, 1, strategy=DDPStrategy(process_group_backend="gloo"))
     finally:
-        distributed.destroy_process_group()  # of one rank; later tests are of none
+        distributed.destroy_process_group()  # has one rank; later tests expect no group
     assert trained.microbatch_tokens == BUDGET
 
 
-def test_a_resumed_run_begins_with_what_fitted(tmp_path: Path) -> None:
+def test_resumed_run_starts_with_halved_budget(tmp_path: Path) -> None:
     whole, metrics = module(**settings(objective=Hungry(rows=5))), Metrics()
     with pytest.warns(UserWarning, match="does not fit"):
         fit(whole, 2, saving(tmp_path, keep=2), metrics)
@@ -167,7 +170,7 @@ def test_a_resumed_run_begins_with_what_fitted(tmp_path: Path) -> None:
     assert torch.equal(weights(resumed), weights(whole))
 
 
-def test_what_does_not_fit_row_by_row_is_raised_and_other_errors_are_no_lack_of_memory() -> None:
+def test_single_row_out_of_memory_raises_and_is_recognised() -> None:
     with pytest.raises(RuntimeError) as error:
         fit(module(**settings(objective=Hungry(rows=0))), 1)
     assert out_of_memory(error.value)
@@ -181,7 +184,7 @@ HOST, DEVICE = torch.device("cpu"), torch.device("cpu", 0)
 @pytest.mark.parametrize(
     ("offload", "expected"), [(True, [HOST, "asked", DEVICE, HOST]), (False, [DEVICE, "asked", DEVICE])]
 )
-def test_an_offloaded_reference_is_on_the_device_only_while_it_is_asked(offload: bool, expected: list[object]) -> None:
+def test_offloaded_reference_is_on_device_only_during_passes(offload: bool, expected: list[object]) -> None:
     reference = Reference(policy(seed=2), offload=offload, shard=False)
     moves: list[object] = []
     reference.policy.to = lambda device: moves.append(torch.device(device))
@@ -192,12 +195,12 @@ def test_an_offloaded_reference_is_on_the_device_only_while_it_is_asked(offload:
     assert moves == expected
 
 
-def test_a_reference_is_sharded_or_offloaded() -> None:
+def test_sharded_and_offloaded_reference_raises() -> None:
     with pytest.raises(ValueError, match=r"module\.shard_reference and module\.offload_reference: .*, got both"):
         module(reference=policy(), objective=objective(kl_weight=0.1), offload_reference=True, shard_reference=True)
 
 
-def test_the_reference_stays_as_it_is_and_offloading_changes_no_number() -> None:
+def test_reference_stays_unchanged_and_offloading_keeps_results() -> None:
     runs, before = [], {name: value.clone() for name, value in policy().state_dict().items()}
     for offload in (False, True):
         reference, metrics = policy(), Metrics()

@@ -16,7 +16,7 @@ from tests.unit.callbacks.test_rollout_generation import SAMPLED
 OK, WRONG = Verdict(status="ok", reason=""), Verdict(status="wrong", reason="uses 7 twice")
 
 
-def test_parts_verdicts_and_steps_by_name() -> None:
+def test_credit_metrics_name_parts_verdicts_and_steps() -> None:
     credit = Credit(
         outcome=torch.tensor([1.5, 0.5]),
         parts={"verifier": torch.tensor([1.0, 0.0]), "oracle": torch.tensor([1.0, 1.0])},
@@ -35,7 +35,7 @@ def test_parts_verdicts_and_steps_by_name() -> None:
     assert {name: metrics[f"train/verdict/{name}"] for name in shares} == shares, "of every status"
 
 
-def test_right_answers_are_counted_by_their_form() -> None:
+def test_credit_metrics_count_correct_answers_by_form() -> None:
     in_forms = [{"boxed": True, "any": True}, {"boxed": False, "any": True}, {"boxed": False, "any": False}]
     verdicts = [replace(WRONG, fields={CORRECT_IN: forms}) for forms in in_forms]
     credit = Credit(outcome=torch.zeros(3), parts={}, verdicts=verdicts)
@@ -46,7 +46,7 @@ def test_right_answers_are_counted_by_their_form() -> None:
     assert not any("accuracy_any" in name for name in unknown)
 
 
-def test_what_a_reward_failed_on_counts_in_no_mean() -> None:
+def test_credit_metrics_exclude_failed_rollouts_from_means() -> None:
     failed = Verdict(status="error", reason="its process ended")
     outcome, verifier = torch.tensor([9.0, 2.0, 9.0, 4.0]), torch.tensor([9.0, 1.0, 9.0, 0.0])
     credit = Credit(outcome=outcome, parts={"verifier": verifier}, failures={0: failed, 2: failed})
@@ -54,7 +54,7 @@ def test_what_a_reward_failed_on_counts_in_no_mean() -> None:
     assert reward_counts(credit) == {"train/reward/outcome": 2.0, "train/reward/verifier": 2.0}
 
 
-def test_a_reward_that_failed_on_all_has_no_mean_but_its_share() -> None:
+def test_reward_failed_on_all_rollouts_has_share_but_no_mean() -> None:
     failed, nothing = Verdict(status="error", reason="its process ended"), torch.zeros(2)
     credit = Credit(
         outcome=nothing,
@@ -69,22 +69,22 @@ def test_a_reward_that_failed_on_all_has_no_mean_but_its_share() -> None:
 
 
 class ByLength(Numbered):
-    """Its own score of a completion is the length."""
+    """A task whose own score of a completion is its length."""
 
     def scores(self, problem: Problem, completion: str) -> dict[str, float]:
         return {"letters": float(len(completion))}
 
 
 class InForms(Numbered):
-    """Nothing stands in a box."""
+    """A task in which no answer is in a box."""
 
     def verify(self, problem: Problem, completion: str) -> Verdict:
         verdict = super().verify(problem, completion)
         return replace(verdict, fields={CORRECT_IN: {"boxed": False, "any": verdict.correct}})
 
 
-def test_validation_is_over_the_problems_that_count() -> None:
-    """Of 1 and 3 all completions are right, of 0 none, of 2 every second; the last problem only fills up the batch."""
+def test_validation_metrics_exclude_padding_problems() -> None:
+    """All completions of 1 and 3 are correct, none of 0, every second of 2; the last problem only pads the batch."""
     problems = [Numbered().posed[number] for number in (1, 0, 2, 3)]
     settings: dict[str, Any] = {"sampling": SAMPLED, "seed": (0,), "pooled": False}
     greedy, sampled = (Scripted().generate(None, problems, group_size=size, **settings) for size in (1, 2))

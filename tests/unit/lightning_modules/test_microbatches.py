@@ -13,7 +13,7 @@ from contrastive_reasoning.tasks.base import Problem
 from lightning_modules.microbatches import microbatches, rows_by_budget
 
 
-def test_every_row_once_and_within_the_budget() -> None:
+def test_rows_by_budget_has_every_row_once_within_budget() -> None:
     for seed in range(20):
         rng = random.Random(seed)
         sizes = [rng.randrange(1, 50) for _ in range(rng.randrange(1, 60))]
@@ -30,13 +30,13 @@ def test_every_row_once_and_within_the_budget() -> None:
             assert any(set(group) <= set(rows) for rows in batches) or tokens(group) > budget, seed
 
 
-def test_budget_is_checked() -> None:
+def test_rows_by_budget_rejects_zero_budget() -> None:
     with pytest.raises(ValueError, match="microbatch_tokens must be at least 1, got 0"):
         rows_by_budget([[0]], tokens=len, budget=0)
 
 
 def rollouts() -> RolloutBatch:
-    """Two prompts of 3 and 1 tokens, two completions each, of 1 to 4 tokens; token ids name their row and place."""
+    """Two prompts of 3 and 1 tokens, two completions each, of 1 to 4 tokens; token ids encode row and position."""
     lengths, prompt_lengths = torch.tensor([4, 1, 2, 2]), torch.tensor([3, 1])
     mask = torch.arange(4) < lengths[:, None]
     ids = 10 * torch.arange(1, 5)[:, None] + torch.arange(4)
@@ -64,8 +64,8 @@ def policy(plans: bool) -> CausalLMPolicy:
     return CausalLMPolicy(model=model, tokenizer=tokenizer, compute_dtype=torch.float32, chat_template=False)
 
 
-def test_padding_of_others_is_cut_off() -> None:
-    """Padded rows of like length go together, whatever their group."""
+def test_microbatches_cut_padding_of_other_rows() -> None:
+    """Padded rows of similar length share a micro-batch, whatever their group."""
     parts = list(microbatches(rollouts(), policy(plans=False), max_tokens=7))
     assert [part.rows.tolist() for part in parts] == [[0], [1], [2, 3]]
     assert [part.prompt_ids.tolist() for part in parts] == [[[1, 2, 3]], [[1, 2, 3]], [[6]]]
@@ -75,7 +75,7 @@ def test_padding_of_others_is_cut_off() -> None:
 
 
 def long_prompts(groups: int = 4, size: int = 4) -> RolloutBatch:
-    """Prompts of 60 tokens and a little less, completions of 1 to 8: padding them would cost several times as much."""
+    """Prompts of 60 tokens and slightly less, completions of 1 to 8; padded, they cost several times as much."""
     rows = groups * size
     lengths = torch.tensor([1 + (5 * i) % 8 for i in range(rows)])
     prompt_lengths = 60 - torch.arange(groups)
@@ -91,7 +91,7 @@ def long_prompts(groups: int = 4, size: int = 4) -> RolloutBatch:
     )
 
 
-def test_what_really_goes_through_the_policy_is_counted() -> None:
+def test_microbatches_count_packed_tokens() -> None:
     """Packed, two groups of 60 + 18 tokens fit into 160; as padded rows of 68 they would take 544."""
     whole = long_prompts()
     parts = list(microbatches(whole, policy(plans=True), max_tokens=160))
@@ -103,7 +103,7 @@ def test_what_really_goes_through_the_policy_is_counted() -> None:
     assert sum(passed) == int(whole.prompt_mask.sum() + whole.mask.sum()), "each prompt goes through once"
 
 
-def test_a_group_above_the_budget_is_split_and_its_prompt_goes_along() -> None:
+def test_group_above_budget_is_split_and_prompt_repeated() -> None:
     parts = list(microbatches(long_prompts(groups=1), policy(plans=True), max_tokens=72))
     assert len(parts) > 1
     assert sorted(row for part in parts for row in part.rows.tolist()) == [0, 1, 2, 3]

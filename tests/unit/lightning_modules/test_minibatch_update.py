@@ -1,4 +1,4 @@
-"""Old log-probs come from the update's own pass; how far the sampler's lie from them is always logged."""
+"""Old log-probs come from the update's own pass; their gap to the sampler's is always logged."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.unit.lightning_modules.grpo_kit import Gradients, Metrics, fit, modul
 
 
 class Shifted(Engine):
-    """Says its log-probs ``shift`` too low."""
+    """An engine that returns log-probs too low by ``shift``."""
 
     def __init__(self, shift: float) -> None:
         super().__init__(max_batch_tokens=100_000)
@@ -36,8 +36,8 @@ def test_one_step_per_rollout_batch_needs_no_scoring_pass() -> None:
     assert all(with_gradient)
 
 
-def test_a_correction_multiplies_the_gradient_of_what_the_sampler_missed() -> None:
-    """Every token was drawn half as likely as the policy has it: an uncapped weight is 2 on each of them."""
+def test_token_correction_scales_gradient_by_capped_weight() -> None:
+    """The sampler gives every token half of the policy's probability, so its uncapped weight is 2."""
     plain, corrected, cut = Gradients(), Gradients(), Gradients()
     settings: dict[str, Any] = {"optimizer": optimizer(0.0), "gradient_clip": None}
     fit(module(**settings), 1, plain)
@@ -47,12 +47,12 @@ def test_a_correction_multiplies_the_gradient_of_what_the_sampler_missed() -> No
     assert_close(cut.updates[0], 1.5 * plain.updates[0], rtol=1e-4, atol=1e-7)
 
 
-def test_raw_ratios_show_a_sampler_that_misses_and_the_update_does_not_follow_it() -> None:
-    metrics, trained, even = Metrics(), module(), module()
+def test_sampler_mismatch_is_logged_and_does_not_change_update() -> None:
+    metrics, trained, unshifted = Metrics(), module(), module()
     fit(trained, 2, metrics, engine=Shifted(0.5))
-    fit(even, 2)
+    fit(unshifted, 2)
     for step in metrics.steps:
         assert step["train/objective/ratio_mean"] == pytest.approx(exp(0.5), rel=1e-4)
         assert step["train/rollout/log_prob_gap"] == pytest.approx(0.5, abs=1e-4)
         assert step["train/objective/approx_kl"] == 0.0
-    assert torch.equal(weights(trained), weights(even))
+    assert torch.equal(weights(trained), weights(unshifted))

@@ -1,4 +1,4 @@
-"""Numbers that are not finite: the step is left out and counted, weights stay finite, too many of them end the run."""
+"""Numbers that are not finite: the step is skipped and counted, weights stay finite, too many stop the run."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from lightning_modules.optim import SKIPPED
 from tests.unit.lightning_modules.grpo_kit import Digits, Metrics, fit, module, objective, policy, saving, weights
 
 BAD = 2
-"""The step whose number is not finite."""
+"""The step with a number that is not finite."""
 
 
 class Counting:
-    """Counts its calls; the second one is the bad one."""
+    """Counts its calls; corrupts the second one."""
 
     def __init__(self, bad: float) -> None:
         self.bad = bad
@@ -38,10 +38,10 @@ class Counting:
 
     def worse(self, values: Tensor) -> Tensor:
         self.calls += 1
-        spoiled = values.clone()
+        corrupted = values.clone()
         if self.calls == BAD:
-            spoiled.flatten()[0] = self.bad
-        return spoiled
+            corrupted.flatten()[0] = self.bad
+        return corrupted
 
 
 class BadReward(Counting):
@@ -56,7 +56,7 @@ class BadAdvantage(Counting):
 
 
 class BadLoss:
-    """In every micro-batch of the second step."""
+    """Corrupts the loss in every micro-batch of the second step."""
 
     def __init__(self, bad: float) -> None:
         self.bad = bad
@@ -71,20 +71,20 @@ class BadLoss:
         return loss * self.bad
 
     def weights(self, mask: Tensor, *, rows: float, tokens: float) -> Tensor:
-        """Asked once for each step."""
+        """Called once for each step."""
         self.updates += 1
         return self.sound.weights(mask, rows=rows, tokens=tokens)
 
 
 class BadLossAlone(BadLoss):
-    """Its gradient is sound."""
+    """Corrupts only the loss; its gradient is correct."""
 
     def worse(self, loss: Tensor) -> Tensor:
         return loss + self.bad
 
 
 class BadGradient(Callback):
-    """Of one number of the policy; the loss is sound."""
+    """Corrupts the gradient of one number of the policy; the loss is correct."""
 
     def __init__(self, bad: float, backward: int = BAD) -> None:
         self.bad = bad
@@ -102,7 +102,7 @@ class BadGradient(Callback):
 
 
 class Weights(Callback):
-    """The policy after every step."""
+    """Records the policy's weights after every step."""
 
     def __init__(self) -> None:
         self.after: list[Tensor] = []
@@ -122,12 +122,12 @@ class Weights(Callback):
         ("gradient", BadGradient, float("inf")),
     ],
 )
-def test_the_step_is_left_out_and_counted(part: str, made: Any, bad: float) -> None:
-    seen, metrics, spoiled = Weights(), Metrics(), made(bad)
+def test_non_finite_step_is_skipped_and_counted(part: str, made: Any, bad: float) -> None:
+    seen, metrics, faulty = Weights(), Metrics(), made(bad)
     if part == "gradient":
-        fit(module(microbatch_tokens=100_000), 3, spoiled, seen, metrics)
+        fit(module(microbatch_tokens=100_000), 3, faulty, seen, metrics)
     else:
-        fit(module(**{part: spoiled}), 3, seen, metrics)
+        fit(module(**{part: faulty}), 3, seen, metrics)
     assert torch.equal(seen.after[BAD - 1], seen.after[BAD - 2]), "bit for bit as before"
     assert not torch.equal(seen.after[BAD], seen.after[BAD - 1]), "and then it goes on"
     assert seen.after[-1].isfinite().all()
@@ -136,28 +136,28 @@ def test_the_step_is_left_out_and_counted(part: str, made: Any, bad: float) -> N
 
 
 WHOLE = 100_000
-"""Tokens, so that an update is one backward."""
+"""A token budget that makes an update one backward."""
 
 
-def test_of_several_updates_the_bad_one_is_left_out_and_the_one_before_it_stays(tmp_path: Path) -> None:
-    learned = module(microbatch_tokens=WHOLE)
-    fit(learned, 1)
+def test_non_finite_second_update_is_skipped_and_first_is_kept(tmp_path: Path) -> None:
+    one_update = module(microbatch_tokens=WHOLE)
+    fit(one_update, 1)
     trained = module(microbatch_tokens=WHOLE, updates_per_rollout=2, max_skipped_steps=0)
     before = weights(trained)
     with pytest.raises(FloatingPointError) as error:
         fit(trained, 1, BadGradient(float("nan"), backward=2), root=tmp_path)
     assert str(error.value).startswith("gradient is not finite in update 2 of 2, and 0 steps were left out")
     assert str(error.value).endswith("and the weights are as they were before it")
-    assert torch.equal(weights(trained), weights(learned))
+    assert torch.equal(weights(trained), weights(one_update))
     assert not torch.equal(weights(trained), before)
 
 
-def test_a_loss_that_is_no_number_is_named_where_its_gradient_is_sound(tmp_path: Path) -> None:
+def test_non_finite_loss_with_finite_gradient_raises(tmp_path: Path) -> None:
     with pytest.raises(FloatingPointError, match="loss is not finite, and 0 steps were left out"):
         fit(module(objective=BadLossAlone(float("inf")), max_skipped_steps=0), 2, root=tmp_path)
 
 
-def test_logits_that_are_no_numbers_are_seen_by_their_log_probs() -> None:
+def test_non_finite_logits_are_detected_by_log_probs() -> None:
     broken = policy()
     with torch.no_grad():
         broken.model.model.norm.weight.fill_(3e38)  # pyright: ignore
@@ -168,13 +168,13 @@ def test_logits_that_are_no_numbers_are_seen_by_their_log_probs() -> None:
     assert torch.equal(weights(trained), before)
 
 
-def test_of_weights_that_are_no_numbers_some_index_is_drawn() -> None:
+def test_invert_cdf_of_nan_weights_returns_valid_index() -> None:
     drawn = invert_cdf(torch.tensor([[float("nan")] * 3, [0.0, 1.0, 0.0]]), torch.tensor([0.5, 0.5]))
     assert 0 <= int(drawn[0]) < 3
     assert int(drawn[1]) == 1
 
 
-def test_one_too_many_ends_the_run_and_leaves_the_rollouts(tmp_path: Path) -> None:
+def test_too_many_skipped_steps_raise_and_write_rollouts(tmp_path: Path) -> None:
     class Always(Digits):
         def __call__(self, rollouts: RolloutBatch) -> Credit:
             credit = super().__call__(rollouts)
@@ -190,15 +190,15 @@ def test_one_too_many_ends_the_run_and_leaves_the_rollouts(tmp_path: Path) -> No
     assert len(left["texts"]) == len(left["completion_ids"]) == 12
 
 
-def test_what_was_left_out_is_still_counted_after_a_resume(tmp_path: Path) -> None:
+def test_resume_restores_count_of_skipped_steps(tmp_path: Path) -> None:
     fit(module(reward=BadReward(float("nan"))), 3, saving(tmp_path, keep=3))
     metrics = Metrics()
     fit(module(), 3, saving(tmp_path / "more"), metrics, resume=tmp_path / "step=000002.ckpt")
     assert [step[SKIPPED] for step in metrics.steps] == [1]
 
 
-def test_of_a_step_that_is_left_out_no_range_is_judged_wherever_the_run_went_on(tmp_path: Path) -> None:
-    """Not by what a step before it had said: a run that goes on in between has not heard that."""
+def test_health_checks_no_range_in_skipped_step(tmp_path: Path) -> None:
+    """The last value of an earlier step must not be checked: a run resumed in between does not have it."""
     judged: dict[str, list[int]] = {}
     for name, resume in (("whole", None), ("resumed", tmp_path / "step=000001.ckpt")):
         reward, health = BadReward(float("nan")), Health(limits={"train/objective/ratio_max": [None, 10.0]})

@@ -24,7 +24,7 @@ def adamw(**changes: Any) -> AdamW:
     return AdamW(**settings | changes)
 
 
-def test_schedules_by_hand() -> None:
+def test_schedules_match_hand_computed_values() -> None:
     warm = [0.25, 0.5, 0.75, 1.0]
     assert [adamw().scale(step) for step in range(6)] == [*warm, 1.0, 1.0]
     assert [adamw(schedule="linear").scale(step) for step in range(16)] == pytest.approx(
@@ -36,7 +36,7 @@ def test_schedules_by_hand() -> None:
     assert adamw(warmup_steps=0, total_steps=None).scale(0) == 1.0
 
 
-def test_a_warm_up_below_one_is_a_share_of_all_steps_rounded_up() -> None:
+def test_warmup_below_one_is_a_share_of_total_steps_rounded_up() -> None:
     shared, counted = adamw(warmup_steps=0.25, schedule="cosine"), adamw(warmup_steps=4, schedule="cosine")
     assert [shared.scale(step) for step in range(16)] == [counted.scale(step) for step in range(16)]
     assert adamw(warmup_steps=0.1, total_steps=2, schedule="cosine").scale(0) == 1.0
@@ -44,7 +44,7 @@ def test_a_warm_up_below_one_is_a_share_of_all_steps_rounded_up() -> None:
         adamw(warmup_steps=0.1, total_steps=None)
 
 
-def test_settings_and_rates_reach_torch_and_frozen_weights_do_not() -> None:
+def test_adamw_passes_settings_and_excludes_frozen_weights() -> None:
     frozen = nn.Parameter(torch.ones(1), requires_grad=False)
     made = adamw()([nn.Parameter(torch.ones(2)), frozen])
     group = made.param_groups[0]
@@ -53,7 +53,7 @@ def test_settings_and_rates_reach_torch_and_frozen_weights_do_not() -> None:
     assert adamw().set_learning_rate(made, 1) == group["lr"] == 0.25
 
 
-def stepped(optimizer: torch.optim.Optimizer, gradients: list[torch.Tensor]) -> torch.Tensor:
+def weights_after_steps(optimizer: torch.optim.Optimizer, gradients: list[torch.Tensor]) -> torch.Tensor:
     """The weights after a step with each of these gradients."""
     parameter = optimizer.param_groups[0]["params"][0]
     for gradient in gradients:
@@ -62,7 +62,7 @@ def stepped(optimizer: torch.optim.Optimizer, gradients: list[torch.Tensor]) -> 
     return parameter.detach()
 
 
-def test_the_fused_step_is_the_plain_one() -> None:
+def test_fused_step_equals_plain_step() -> None:
     generator = torch.Generator().manual_seed(0)
     start, *gradients = torch.randn(21, 1000, generator=generator)
     ours = adamw(learning_rate=1e-3)([nn.Parameter(start.clone())])
@@ -70,10 +70,10 @@ def test_the_fused_step_is_the_plain_one() -> None:
         [nn.Parameter(start.clone())], lr=1e-3, betas=(0.9, 0.95), eps=1e-8, weight_decay=0.1, foreach=False
     )
     assert ours.param_groups[0]["fused"] is True
-    assert_close(stepped(ours, gradients), stepped(plain, gradients), rtol=1e-6, atol=1e-7)
+    assert_close(weights_after_steps(ours, gradients), weights_after_steps(plain, gradients), rtol=1e-6, atol=1e-7)
 
 
-def test_weights_without_storage_are_left_to_who_brings_them() -> None:
+def test_adamw_with_meta_weights_is_not_fused() -> None:
     made = adamw()([nn.Parameter(torch.ones(2)), nn.Parameter(torch.ones(2, device="meta"))])
     assert made.param_groups[0]["fused"] is None
 
@@ -87,7 +87,7 @@ def test_weights_without_storage_are_left_to_who_brings_them() -> None:
         ({"schedule": "cosine", "total_steps": 4}, r"needs total_steps above warmup_steps \(4\), got 4"),
     ],
 )
-def test_settings_are_checked(change: dict[str, Any], message: str) -> None:
+def test_adamw_rejects_invalid_settings(change: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         adamw(**change)
 
@@ -98,7 +98,7 @@ def with_gradient(values: list[float]) -> nn.Parameter:
     return parameter
 
 
-def test_clipping_by_the_joint_norm() -> None:
+def test_clip_by_norm_uses_joint_norm() -> None:
     parameters = [with_gradient([3.0]), with_gradient([4.0]), nn.Parameter(torch.zeros(1))]
     assert clip_by_norm(parameters, None).item() == 5.0
     assert parameters[0].grad is not None
@@ -107,7 +107,7 @@ def test_clipping_by_the_joint_norm() -> None:
     assert_close(parameters[0].grad, torch.tensor([0.6]), rtol=1e-4, atol=0)
 
 
-def test_a_gradient_that_is_no_number_is_let_go() -> None:
+def test_clip_by_norm_removes_non_finite_gradients() -> None:
     broken = [with_gradient([1.0, float("nan")]), with_gradient([1.0])]
     assert clip_by_norm(broken, 1.0).isnan()
     assert [parameter.grad for parameter in broken] == [None, None]

@@ -81,7 +81,7 @@ def trainer(folder: Path, steps: int = STEPS) -> L.Trainer:
     return quiet_trainer(max_steps=steps, val_check_interval=steps, log_every_n_steps=1, default_root_dir=folder)
 
 
-def test_learns_and_rewards_steps_towards_its_goal(checkpoint: Path, tmp_path: Path) -> None:
+def test_critic_learns_and_rewards_steps_towards_goal(checkpoint: Path, tmp_path: Path) -> None:
     trained, fit = critic(checkpoint), trainer(tmp_path)
     fit.fit(module(trained), datamodule=pairs(ByHeart))
     assert fit.callback_metrics["val/critic/preference_accuracy"] > 0.9
@@ -105,7 +105,7 @@ def test_learns_and_rewards_steps_towards_its_goal(checkpoint: Path, tmp_path: P
     assert_close(loaded.pairs(state_actions, goals), values)
 
 
-def test_runs_on_its_data_and_takes_its_goal_from_training_problems(checkpoint: Path, tmp_path: Path) -> None:
+def test_goal_is_mean_embedding_of_training_successes(checkpoint: Path, tmp_path: Path) -> None:
     trained, data, fit = critic(checkpoint), pairs(), trainer(tmp_path, steps=2)
     fit.fit(module(trained), datamodule=data)
     assert 0 <= fit.callback_metrics["val/critic/preference_accuracy"] <= 1
@@ -113,7 +113,7 @@ def test_runs_on_its_data_and_takes_its_goal_from_training_problems(checkpoint: 
     assert_close(trained.goal, expected)
 
 
-def test_a_fit_that_goes_on_after_its_last_step_has_the_goal(checkpoint: Path, tmp_path: Path) -> None:
+def test_fit_resumed_after_last_step_sets_goal(checkpoint: Path, tmp_path: Path) -> None:
     done, again = critic(checkpoint), critic(checkpoint)
     first = trainer(tmp_path, steps=2)
     first.fit(module(done), datamodule=pairs())
@@ -125,19 +125,19 @@ def test_a_fit_that_goes_on_after_its_last_step_has_the_goal(checkpoint: Path, t
     assert torch.equal(again.goal, done.goal)
 
 
-def test_resumes_bit_for_bit_with_dropout(checkpoint: Path, tmp_path: Path) -> None:
-    """What it draws depends on the step alone."""
+def test_resume_with_dropout_is_bitwise_equal(checkpoint: Path, tmp_path: Path) -> None:
+    """Dropout depends only on the step."""
 
-    def forgetful() -> PreferenceCritic:
+    def with_dropout() -> PreferenceCritic:
         made = critic(checkpoint)
         part = next(part for part in made.modules() if isinstance(part, torch.nn.Linear))
         part.register_forward_hook(lambda part, _, output: torch.dropout(output, 0.3, part.training))
         return made
 
-    whole, resumed = forgetful(), forgetful()
+    whole, resumed = with_dropout(), with_dropout()
     trainer(tmp_path, steps=4).fit(module(whole), datamodule=pairs())
     first = trainer(tmp_path, steps=2)
-    first.fit(module(forgetful()), datamodule=pairs())
+    first.fit(module(with_dropout()), datamodule=pairs())
     first.save_checkpoint(tmp_path / "at_2.ckpt")
     torch.manual_seed(1)
     trainer(tmp_path, steps=4).fit(
@@ -148,7 +148,7 @@ def test_resumes_bit_for_bit_with_dropout(checkpoint: Path, tmp_path: Path) -> N
         assert torch.equal(weight, resumed.state_dict()[name]), name
 
 
-def test_a_critic_without_a_goal_says_so(checkpoint: Path) -> None:
+def test_critic_without_goal_raises(checkpoint: Path) -> None:
     step = Step(start=0, end=1, state=(1,), legal=True)
     with pytest.raises(ValueError, match="the critic has no goal"):
         critic(checkpoint).encode_steps(CountdownProblem((1, 2), 3, style="direct"), "1", [step])
@@ -156,14 +156,14 @@ def test_a_critic_without_a_goal_says_so(checkpoint: Path) -> None:
         critic(checkpoint).set_goal([])
 
 
-def test_bad_settings_are_refused(checkpoint: Path) -> None:
+def test_invalid_settings_raise(checkpoint: Path) -> None:
     with pytest.raises(ValueError, match="contrast_weight must not be negative, got -1"):
         module(critic(checkpoint), contrast_weight=-1.0)
     with pytest.raises(ValueError, match="goal_batches must be at least 1, got 0"):
         module(critic(checkpoint), goal_batches=0)
 
 
-def test_pairs_need_a_critic_that_reads_text() -> None:
+def test_preference_pairs_without_text_critic_raise() -> None:
     class Silent(L.LightningModule):
         critic = NumericV2(digit_dimension=1, hidden_dimension=1, hidden_layers=0, dimension=1, similarity=dot, seed=0)
 

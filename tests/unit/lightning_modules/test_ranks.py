@@ -1,4 +1,4 @@
-"""Two real processes learn what one does: DDP and ZeRO, several micro-batches, mini-batches and updates, other data."""
+"""Two real processes train as one does: DDP and ZeRO, several micro-batches, mini-batches and updates, other data."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ CASES = [(name, run) for name, runs in STRATEGIES.items() for run in runs]
 
 @pytest.fixture(scope="module")
 def two(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
-    """What each of two ranks found; their processes are started once."""
+    """Results of each of two ranks; their processes are started once."""
     folder = tmp_path_factory.mktemp("ranks")
     return on_ranks(everything, folder, folder)
 
@@ -41,7 +41,7 @@ def one() -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(("name", "run"), CASES)
-def test_two_ranks_learn_what_one_process_does(name: str, run: str, two: Any, one: Any) -> None:
+def test_two_ranks_reach_weights_of_one_process(name: str, run: str, two: Any, one: Any) -> None:
     expected, (first, second) = one[run], (rank[f"{name}/{run}"] for rank in two)
     assert torch.equal(first["weights"], second["weights"])
     assert expected["moved"].abs().max() > 1e-3
@@ -52,15 +52,15 @@ def test_two_ranks_learn_what_one_process_does(name: str, run: str, two: Any, on
 
 
 @pytest.mark.parametrize("run", ["gradients", "critic forward", "critic binary, drawn negatives"])
-def test_the_gradient_of_two_ranks_is_that_of_one_process(run: str, two: Any, one: Any) -> None:
-    """Rows weigh alike in it, however many of them a rank has; AdamW would hide a factor."""
+def test_gradient_of_two_ranks_equals_that_of_one_process(run: str, two: Any, one: Any) -> None:
+    """Every row has the same weight, however many rows a rank has. AdamW would hide a common factor."""
     expected = one[run]["gradient"]
     for rank in two:
         assert (rank[f"ddp/{run}"]["gradient"] - expected).norm() <= 1e-5 * expected.norm()
 
 
 @pytest.mark.parametrize(("name", "run"), CASES)
-def test_what_is_logged_is_of_the_whole_batch(name: str, run: str, two: Any, one: Any) -> None:
+def test_logged_metrics_cover_batch_of_all_ranks(name: str, run: str, two: Any, one: Any) -> None:
     expected, found = one[run], two[0][f"{name}/{run}"]
     assert len(found["steps"]) == len(expected["steps"])
     for ours, theirs in zip(found["steps"], expected["steps"], strict=True):
@@ -71,8 +71,8 @@ def test_what_is_logged_is_of_the_whole_batch(name: str, run: str, two: Any, one
 
 
 @pytest.mark.parametrize("name", ["ddp", "zero2", "zero3"])
-def test_adapters_learn_on_frozen_weights_in_bfloat16(name: str, two: Any, one: Any) -> None:
-    """The weights stay in it, and the step is that of one process within its rounding."""
+def test_adapters_train_on_frozen_bfloat16_weights(name: str, two: Any, one: Any) -> None:
+    """The weights stay in bfloat16, and the step is that of one process within its rounding."""
     expected = one["adapters"]
     for rank in two:
         found = rank[f"{name}/adapters on bfloat16"]
@@ -82,7 +82,7 @@ def test_adapters_learn_on_frozen_weights_in_bfloat16(name: str, two: Any, one: 
 
 
 @pytest.mark.parametrize("name", list(STRATEGIES))
-def test_nothing_is_kept_of_a_fit_that_has_ended(name: str, two: Any) -> None:
+def test_ended_fit_leaves_no_objects_alive(name: str, two: Any) -> None:
     assert [rank[f"{name}/kept"] for rank in two] == [[], []]
 
 
@@ -95,45 +95,45 @@ def test_adapters_on_bfloat16_resume_exactly(name: str, two: Any) -> None:
 
 
 @pytest.mark.parametrize("minibatches", [1, 2])
-def test_moved_groups_are_whole_and_in_their_mini_batch(minibatches: int, two: Any) -> None:
+def test_balance_groups_moves_whole_groups_within_minibatch(minibatches: int, two: Any) -> None:
     before, after = (
         [rank["balances"][f"{minibatches} mini-batches"][when] for rank in two] for when in ("before", "after")
     )
     assert after != before
     size = 4 // minibatches
     for first in range(0, 4, size):
-        drawn, learned = (
+        groups_before, groups_after = (
             [group for rank in ranks for group in rank[first : first + size]] for ranks in (before, after)
         )
-        assert len(learned) == 2 * size
-        assert sorted(learned) == sorted(drawn)
+        assert len(groups_after) == 2 * size
+        assert sorted(groups_after) == sorted(groups_before)
 
 
-def test_every_rank_learns_from_nearly_as_many_tokens(two: Any, one: Any) -> None:
+def test_balance_groups_evens_out_tokens_of_ranks(two: Any, one: Any) -> None:
     assert one["groups moved"]["moves"] == 0
     for name in ("ddp", "zero2", "zero3"):
         assert two[0][f"{name}/groups moved"]["moves"] == two[1][f"{name}/groups moved"]["moves"] > 0
     found = [rank["balances"]["1 mini-batches"] for rank in two]
-    # packed, a prompt counts once, padded, with each row: 2+4, 2·(3+9), 0, 4+7+8 and 5+1+1, 0, 2+1+2, 6+3+1
+    # packed, a prompt counts once; padded, once per row: 2+4, 2·(3+9), 0, 4+7+8 and 5+1+1, 0, 2+1+2, 6+3+1
     assert [rank["tokens before"] for rank in found] == [[6, 24, 0, 19], [7, 0, 5, 10]]
     assert sorted(sum(rank["tokens"]) for rank in found) == [35, 36]
     assert all(rank["temperature"] == 0.5 for rank in found)
 
 
 @pytest.mark.parametrize(("name", "run"), [(name, run) for name in ("ddp", "zero2", "zero3") for run in KL])
-def test_a_reference_pulls_on_ranks(name: str, run: str, two: Any) -> None:
+def test_kl_to_reference_is_positive_on_ranks(name: str, run: str, two: Any) -> None:
     assert all(step["train/objective/kl"] > 0.1 for step in two[0][f"{name}/{run}"]["steps"])
 
 
 @pytest.mark.parametrize("name", ["ddp", "zero2", "zero3"])
-def test_a_gate_opens_on_ranks_as_far_as_the_whole_batch_says(name: str, two: Any) -> None:
+def test_trust_gate_opens_after_second_batch_on_ranks(name: str, two: Any) -> None:
     weights = [step.get("train/gate/weight") for step in two[0][f"{name}/{GATED}"]["steps"]]
     assert weights[:2] == [None, 0.0], "the first batch teaches curves alone, and no verdict weighs its own batch"
     assert 0 < weights[2] < 1
 
 
 @pytest.mark.parametrize("name", ["ddp", "zero2", "zero3"])
-def test_an_online_critic_is_the_same_on_every_rank(name: str, two: Any) -> None:
+def test_online_critic_is_equal_on_every_rank(name: str, two: Any) -> None:
     first, second = (rank[f"{name}/online critic"] for rank in two)
     assert_close(first, second, rtol=0, atol=0)
     assert first["refreshes"] == 1
@@ -142,50 +142,50 @@ def test_an_online_critic_is_the_same_on_every_rank(name: str, two: Any) -> None
     assert not torch.equal(first["learned"], first["scoring"]), "one update ahead"
 
 
-def test_what_a_critic_foretells_is_of_all_ranks(two: Any) -> None:
+def test_verdict_auroc_covers_rollouts_of_all_ranks(two: Any) -> None:
     found = foretold()
     assert found is not None
     assert [rank["foretold"] for rank in two] == pytest.approx([found, found], abs=1e-6)
 
 
-def test_a_rank_without_a_problem_goes_along_and_does_not_count(two: Any) -> None:
+def test_evaluate_ignores_rank_without_problems(two: Any) -> None:
     found = of_one_problem()
     assert found["problems/count"] == 1
     assert [rank["one problem"] for rank in two] == [found, found]
 
 
-def test_a_stop_that_reaches_one_rank_while_it_writes_stops_all(two: Any) -> None:
+def test_stop_signal_on_one_rank_while_saving_stops_all_ranks(two: Any) -> None:
     assert [rank["ddp/stopped while saving"] for rank in two] == [["step=000002.ckpt"]] * 2
 
 
 @pytest.mark.parametrize("run", ["grpo spoiled", "critic spoiled"])
 @pytest.mark.parametrize("name", ["ddp", "zero2", "zero3"])
-def test_a_step_that_one_rank_cannot_take_is_left_out_on_all(name: str, run: str, two: Any) -> None:
+def test_non_finite_step_on_one_rank_is_skipped_on_all(name: str, run: str, two: Any) -> None:
     for rank in two:
         assert [step[SKIPPED] for step in rank[f"{name}/{run}"]["steps"]] == [0, 1, 1]
 
 
-def test_a_step_that_clipos_head_cannot_take_for_one_rank_is_left_out_on_all(two: Any) -> None:
+def test_non_finite_clipo_head_step_on_one_rank_is_skipped_on_all(two: Any) -> None:
     for rank in two:
         assert [step["train/clipo/skipped_steps"] for step in rank["ddp/head spoiled"]["steps"]] == [0, 1, 1]
 
 
 @pytest.mark.parametrize("name", ["ddp", "zero1", "zero2", "zero3"])
-def test_weights_in_half_precision_stay_finite(name: str, two: Any) -> None:
+def test_bfloat16_weights_stay_finite_after_non_finite_loss(name: str, two: Any) -> None:
     for rank in two:
         found = rank[f"{name}/spoiled in bfloat16"]
         assert [step[SKIPPED] for step in found["steps"]] == [0, 1, 1]
         assert found["finite"] == [True, True, True]
 
 
-def test_a_mean_counts_what_each_rank_has(two: Any) -> None:
+def test_over_ranks_weighs_means_by_counts(two: Any) -> None:
     for rank in two:
         assert rank["unequal"] == pytest.approx({"of things": 1 / 9, "of ranks": 1 / 2})
 
 
 @pytest.mark.parametrize("run", RESUMED)
 @pytest.mark.parametrize("name", ["ddp", "zero2", "zero3"])
-def test_a_resumed_run_is_the_uninterrupted_one(name: str, run: str, two: Any) -> None:
+def test_resumed_run_equals_uninterrupted_run(name: str, run: str, two: Any) -> None:
     for rank in two:
         whole, resumed = rank[f"{name}/{run}"], rank[f"{name}/{run} resumed"]
         assert torch.equal(resumed["weights"], whole["weights"])
@@ -195,7 +195,7 @@ def test_a_resumed_run_is_the_uninterrupted_one(name: str, run: str, two: Any) -
 
 
 @pytest.mark.parametrize("name", SHARDED)
-def test_each_rank_holds_its_share_which_is_logged_beside_the_expected_one(name: str, two: Any) -> None:
+def test_each_rank_holds_and_logs_expected_bytes(name: str, two: Any) -> None:
     expected = expected_bytes(grpo_kit.module(), stage=int(name[4]), ranks=2, whole_elements=SHARDED[name])
     whole = expected_bytes(grpo_kit.module(), stage=1, ranks=1, whole_elements=0)
     for rank in two:
@@ -210,8 +210,8 @@ def test_each_rank_holds_its_share_which_is_logged_beside_the_expected_one(name:
     assert two[0][f"{name}/sharding"]["logged"] == pytest.approx(wanted)
 
 
-def test_a_gradient_across_the_border_of_two_shares_is_whole_on_both(two: Any) -> None:
-    """Both have part of the embedding, the second one has all the rest too: it keeps every gradient there is."""
+def test_gradient_across_share_border_is_whole_on_both_ranks(two: Any) -> None:
+    """Both ranks have part of the embedding. The second also has all the rest, so it keeps every gradient."""
     policy = narrow_policy()
     expected = expected_bytes(policy, stage=2, ranks=2, whole_elements=0)["gradients"]
     embedding, total = (
@@ -225,8 +225,8 @@ def test_a_gradient_across_the_border_of_two_shares_is_whole_on_both(two: Any) -
 
 
 @pytest.mark.parametrize("name", SHARDED)
-def test_each_rank_holds_what_was_planned(name: str, two: Any) -> None:
-    """Of what stays whole the plan knows nothing, nor of the copy in fp32 that stage 3 has on a CPU alone."""
+def test_each_rank_holds_planned_bytes(name: str, two: Any) -> None:
+    """The plan ignores parameters that stay whole, and the fp32 copy that stage 3 has only on a CPU."""
     policy = grpo_kit.policy()
     learner = whole_on_cpu(ModelShape.of(policy.model.config.to_dict()))
     planned = states(learner, by_name(name.removesuffix("_small"), 2))
@@ -241,21 +241,21 @@ def test_each_rank_holds_what_was_planned(name: str, two: Any) -> None:
 
 
 @pytest.mark.parametrize("name", SHARDED)
-def test_another_stage_or_a_rank_that_holds_more_ends_the_run(name: str, two: Any) -> None:
+def test_zero_sharding_raises_for_other_stage_or_excess_bytes(name: str, two: Any) -> None:
     stage = int(name[4])
     for rank in two:
-        said = rank[f"{name}/sharding"]["said"]
-        assert said.pop("stage") == f"trainer.strategy.stage is {1 + stage % 3}, but deepspeed runs stage {stage}"
+        messages = rank[f"{name}/sharding"]["said"]
+        assert messages.pop("stage") == f"trainer.strategy.stage is {1 + stage % 3}, but deepspeed runs stage {stage}"
         if stage < 3:
-            assert said.pop("parameters") == "nothing", "they are whole at all times"
-        assert said.keys() == {"gradients", "optimizer"} | ({"parameters"} if stage == 3 else set())
-        for what, sentence in said.items():
+            assert messages.pop("parameters") == "nothing", "they are whole at all times"
+        assert messages.keys() == {"gradients", "optimizer"} | ({"parameters"} if stage == 3 else set())
+        for what, message in messages.items():
             assert re.fullmatch(
-                rf"ZeRO-{stage} should leave [\d,]+ bytes of {what} on each of 2 ranks, one holds [\d,]+", sentence
+                rf"ZeRO-{stage} should leave [\d,]+ bytes of {what} on each of 2 ranks, one holds [\d,]+", message
             ), what
 
 
-def test_small_parameters_that_stay_whole_are_expected_beside_their_shares() -> None:
+def test_expected_bytes_add_small_whole_parameters_to_shares() -> None:
     sizes = [parameter.numel() for parameter in grpo_kit.policy().parameters()]
     small = sum(size for size in sizes if size <= 32)
     assert small == 5 * 32
@@ -266,7 +266,7 @@ def test_small_parameters_that_stay_whole_are_expected_beside_their_shares() -> 
 
 
 @pytest.mark.parametrize("run", COPIED)
-def test_rollouts_under_stage_3_are_those_of_the_gathered_policy_as_it_is(run: str, two: Any) -> None:
+def test_stage_3_rollouts_equal_those_of_gathered_policy(run: str, two: Any) -> None:
     for rank in two:
         found = rank[f"zero3/copied {run}"]
         assert found["same"] == [True, True]
@@ -275,7 +275,7 @@ def test_rollouts_under_stage_3_are_those_of_the_gathered_policy_as_it_is(run: s
 
 
 @pytest.mark.parametrize("name", ["ddp", "zero2", "zero3"])
-def test_a_reference_in_shards_changes_no_number(name: str, two: Any) -> None:
+def test_sharded_reference_keeps_results(name: str, two: Any) -> None:
     policy = untied(seed=2)
     learner = replace(whole_on_cpu(ModelShape.of(policy.model.config.to_dict())), frozen=True)
     planned, _ = sharded_layers(learner, 2)
@@ -290,14 +290,14 @@ def test_a_reference_in_shards_changes_no_number(name: str, two: Any) -> None:
 
 
 @pytest.mark.parametrize("run", ["gathers", "copies", "refills"])
-def test_nothing_is_fetched_by_hooks_while_rollouts_are_drawn(run: str, two: Any) -> None:
+def test_zero_hooks_fetch_nothing_during_rollouts(run: str, two: Any) -> None:
     for rank in two:
         assert rank[f"zero3/{run}"]["fetches while drawing"] == 0
         assert rank[f"zero3/{run}"]["fetches"] > 0
 
 
-def test_parameters_are_put_together_once_a_rollout_batch_however_often_a_rank_draws(two: Any) -> None:
-    """All at once, or for a copy one after the other, whose matrix of both ends is not made twice."""
+def test_parameters_are_gathered_once_per_rollout_batch(two: Any) -> None:
+    """All at once, or for a copy one after the other; its tied matrix is not made twice."""
     copied = 2 * len(list(grpo_kit.policy().parameters()))
     assert [rank["zero3/gathers"]["gathers"] for rank in two] == [2, 2]
     assert [rank["zero3/copies"]["gathers"] for rank in two] == [copied, copied]
@@ -308,13 +308,13 @@ def test_parameters_are_put_together_once_a_rollout_batch_however_often_a_rank_d
 
 
 @pytest.mark.parametrize(("name", "part"), POISONED)
-def test_code_in_a_shard_is_refused_and_not_run(name: str, part: str, two: Any) -> None:
+def test_code_in_checkpoint_shard_raises_and_is_not_run(name: str, part: str, two: Any) -> None:
     for rank in two:
         assert "mkdir" in rank[f"{name}/{part}/code"]["said"]
         assert not rank[f"{name}/{part}/code"]["run"]
 
 
-def test_micro_batches_are_cut_where_others_have_more() -> None:
+def test_cut_into_parts_splits_largest_microbatches() -> None:
     def tokens(rows: list[int]) -> int:
         return sum(row + 1 for row in rows)
 

@@ -37,8 +37,8 @@ OPTIMIZER = AdamW(
 
 def module(max_skipped_steps: int = 0, seed: int = 0, dropout: float = 0.0) -> WarmStart:
     trained = policy(seed)
-    forgetful = next(part for part in trained.modules() if isinstance(part, torch.nn.Linear))
-    forgetful.register_forward_hook(lambda part, _, output: torch.dropout(output, dropout, part.training))
+    linear = next(part for part in trained.modules() if isinstance(part, torch.nn.Linear))
+    linear.register_forward_hook(lambda part, _, output: torch.dropout(output, dropout, part.training))
     return WarmStart(
         policy=trained, optimizer=OPTIMIZER, seed=0, gradient_clip=1.0, max_skipped_steps=max_skipped_steps
     )
@@ -58,7 +58,7 @@ def fit(steps: int, folder: Path, resume: Path | None = None, dropout: float = 0
     return trained
 
 
-def test_the_loss_is_the_mean_over_completion_tokens() -> None:
+def test_loss_is_mean_over_completion_tokens() -> None:
     trained = module()
     pairs = [("9 3 2 = 10\n", "9+3=12;12-2=10"), ("4 5 1 = 20\n", "5*4=20;20*1=20")]
     total, count = 0.0, 0
@@ -73,40 +73,43 @@ def test_the_loss_is_the_mean_over_completion_tokens() -> None:
     assert_close(loss.item(), total / count, rtol=1e-5, atol=1e-5)
 
 
-def test_behind_a_chat_template_the_end_of_the_turn_is_taught_and_nothing_of_the_prompt() -> None:
-    """The policy's own prompt, its system message too, then the completion and the token that ends a rollout."""
+def test_loss_with_chat_template_covers_completion_and_turn_end() -> None:
+    """The input is the policy's prompt with its system message, the completion, and the token that ends a rollout."""
     tokenizer = train_tokenizer(PlayCorpus(task=TASK, plays=50, seed=0)(), vocab_size=300)
     tokenizer.add_special_tokens({"additional_special_tokens": ["<|end|>"]})
     tokenizer.chat_template = "{% for m in messages %}<{{ m.role }}>{{ m.content }}<|end|>{% endfor %}"
-    taught = CausalLMPolicy(
+    chat_policy = CausalLMPolicy(
         model=tiny_llama(tokenizer),
         tokenizer=tokenizer,
         compute_dtype=torch.float32,
         chat_template=None,
         system="Play.",
     )
-    trained = WarmStart(policy=taught, optimizer=OPTIMIZER, seed=0, gradient_clip=1.0, max_skipped_steps=0)
+    trained = WarmStart(policy=chat_policy, optimizer=OPTIMIZER, seed=0, gradient_clip=1.0, max_skipped_steps=0)
     prompt, completion = "9 3 2 = 10\n", "9+3=12;12-2=10"
     end = tokenizer.convert_tokens_to_ids("<|end|>")
     start = tokenizer(f"<system>Play.<|end|><user>{prompt}<|end|>", add_special_tokens=False)["input_ids"]
-    start, written = [tokenizer.bos_token_id, *start], tokenizer(completion, add_special_tokens=False)["input_ids"]
-    ids = [*written, end]
-    assert end in taught.eos_token_ids
-    logits = taught.model(torch.tensor([[*start, *ids]])).logits[0].log_softmax(-1)
+    start, completion_ids = (
+        [tokenizer.bos_token_id, *start],
+        tokenizer(completion, add_special_tokens=False)["input_ids"],
+    )
+    ids = [*completion_ids, end]
+    assert end in chat_policy.eos_token_ids
+    logits = chat_policy.model(torch.tensor([[*start, *ids]])).logits[0].log_softmax(-1)
     expected = -sum(float(logits[len(start) - 1 + t, token]) for t, token in enumerate(ids)) / len(ids)
     loss, tokens = trained.loss([(prompt, completion)])
     assert tokens == len(ids)
     assert_close(loss.item(), expected, rtol=1e-5, atol=1e-5)
 
 
-def test_it_learns_the_format(tmp_path: Path) -> None:
+def test_training_reduces_validation_loss(tmp_path: Path) -> None:
     before = module().loss(next(iter(data().val_dataloader())))[0].item()
     after = fit(40, tmp_path).loss(next(iter(data().val_dataloader())))[0].item()
     assert after < 0.6 * before
 
 
-def test_resumed_equals_uninterrupted(tmp_path: Path) -> None:
-    """What dropout draws depends on the step alone."""
+def test_resumed_run_equals_uninterrupted_run(tmp_path: Path) -> None:
+    """Dropout depends only on the step."""
     dropout = 0.3
     whole = fit(6, tmp_path / "whole", dropout=dropout)
     fit(3, tmp_path / "half", dropout=dropout)

@@ -1,4 +1,4 @@
-"""Which negatives are drawn."""
+"""Drawn negatives, means over anchors, and categorical accuracy."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contrastive_reasoning.losses import categorical_accuracy, mean_over
 from contrastive_reasoning.losses.masked import draw_negatives
 
 
-def test_drawn_negatives_are_candidates_and_as_many_as_asked() -> None:
+def test_draw_negatives_returns_count_candidates_or_all_if_fewer() -> None:
     positive = torch.eye(6, dtype=torch.bool)
     candidate = torch.ones(6, 6, dtype=torch.bool)
     candidate[0, 3:] = False
@@ -20,7 +20,7 @@ def test_drawn_negatives_are_candidates_and_as_many_as_asked() -> None:
     assert negatives.sum(dim=1).tolist() == [2, 0, 3, 3, 3, 3]
 
 
-def test_draws_are_a_function_of_the_seed_and_uniform() -> None:
+def test_draw_negatives_is_reproducible_and_uniform() -> None:
     positive = torch.eye(4, dtype=torch.bool)
     candidate = torch.ones(4, 4, dtype=torch.bool)
 
@@ -32,11 +32,11 @@ def test_draws_are_a_function_of_the_seed_and_uniform() -> None:
     assert share[~positive].sub(1 / 3).abs().max() < 0.08
 
 
-def test_mean_over_the_selected_entries() -> None:
+def test_mean_over_uses_only_selected_entries() -> None:
     assert mean_over(torch.tensor([1.0, 5.0, 100.0]), torch.tensor([True, True, False])).item() == 3.0
 
 
-def test_an_empty_selection_is_a_zero_that_backpropagates() -> None:
+def test_mean_over_empty_selection_is_zero_and_backpropagates() -> None:
     values = torch.tensor([float("inf"), 2.0], requires_grad=True)
     loss = mean_over(values, torch.tensor([False, False]))
     loss.backward()
@@ -45,7 +45,7 @@ def test_an_empty_selection_is_a_zero_that_backpropagates() -> None:
     assert values.grad.tolist() == [0.0, 0.0]
 
 
-def test_accuracy_is_over_candidates_and_the_first_of_equals_wins() -> None:
+def test_categorical_accuracy_uses_candidates_and_first_of_ties() -> None:
     logits = torch.tensor([[1.0, 3.0, 2.0], [2.0, 2.0, 0.0], [5.0, 1.0, 1.0], [1.0, 1.0, 1.0]])
     positive = torch.tensor([[False, False, True], [False, True, False], [True, False, False], [False, False, False]])
     candidate = torch.tensor([[True, False, True], [True, True, True], [True, True, True], [True, True, True]])

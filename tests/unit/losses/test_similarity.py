@@ -1,4 +1,4 @@
-"""Similarities against loops, and their gradients where the distance is zero."""
+"""Similarities of single pairs, small distances, and the gradients at distance zero."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def embeddings(*shape: int, seed: int) -> Tensor:
 
 
 @pytest.mark.parametrize("name", similarities)
-def test_pairs_are_the_diagonal(name: str) -> None:
+def test_of_pairs_equals_diagonal(name: str) -> None:
     anchors, candidates = embeddings(4, 3, seed=0), embeddings(4, 3, seed=1)
     assert_close(of_pairs(similarities[name], anchors, candidates), similarities[name](anchors, candidates).diagonal())
 
@@ -39,7 +39,7 @@ def test_cosine_of_a_zero_vector_is_zero_with_a_finite_gradient() -> None:
     assert anchors.grad.isfinite().all()
 
 
-def test_small_distances_keep_their_digits() -> None:
+def test_neg_l2_is_accurate_at_small_distances() -> None:
     anchors = torch.full((30, 8), 1000.0)
     candidates = anchors + 0.01
     expected = -0.01 * math.sqrt(8)

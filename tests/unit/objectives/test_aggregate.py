@@ -28,7 +28,7 @@ MASK = torch.tensor([[1, 1, 1, 0], [1, 0, 0, 0], [0, 0, 0, 0], [1, 1, 0, 0]]).bo
 
 
 @pytest.mark.parametrize("aggregation", [TokenMean(), SeqMeanTokenMean(), SeqMeanTokenSum(), ConstantLength(length=10)])
-def test_a_row_weighs_the_same_in_every_split(aggregation: Aggregation) -> None:
+def test_token_weights_do_not_depend_on_split_into_rows(aggregation: Aggregation) -> None:
     whole = aggregation.weights(MASK, rows=3.0, tokens=6.0)
     for row in range(4):
         assert torch.equal(aggregation.weights(MASK[row : row + 1], rows=3.0, tokens=6.0)[0], whole[row])
@@ -43,7 +43,7 @@ def objective(kind: type[Any], kl: K1 | FullKL | None, weight: float = 0.5) -> O
 
 @pytest.mark.parametrize("kind", WITH_KL)
 @pytest.mark.parametrize("kl", [K1(), FullKL()])
-def test_kl_is_added_with_its_weight(ragged, kind: type[Any], kl: K1 | FullKL) -> None:
+def test_kl_is_added_with_kl_weight(ragged, kind: type[Any], kl: K1 | FullKL) -> None:
     given: ObjectiveInputs = ragged(0, spread=0.1, per_token=False)
     given = replace(given, full_kl=torch.rand(5, 5, generator=torch.Generator().manual_seed(1), dtype=torch.float64))
     plain, outputs = objective(kind, None)(given), objective(kind, kl)(given)
@@ -55,22 +55,22 @@ def test_kl_is_added_with_its_weight(ragged, kind: type[Any], kl: K1 | FullKL) -
     assert "kl" not in plain.metrics
 
 
-def test_the_gradient_of_a_full_kl_is_its_weights_and_nothing_outside_the_mask(ragged) -> None:
+def test_full_kl_gradient_equals_weights_and_is_zero_outside_mask(ragged) -> None:
     given: ObjectiveInputs = ragged(0, spread=0.1, per_token=False)
     with pytest.raises(ValueError, match="a KL over the whole vocabulary needs full_kl"):
         objective(GSPO, FullKL())(given)
-    torn = torch.ones(5, 5, dtype=torch.float64).masked_fill(~given.mask, float("nan")).requires_grad_()
-    loss = objective(GSPO, FullKL())(replace(given, ref_log_probs=None, full_kl=torn)).loss
+    nan_outside_mask = torch.ones(5, 5, dtype=torch.float64).masked_fill(~given.mask, float("nan")).requires_grad_()
+    loss = objective(GSPO, FullKL())(replace(given, ref_log_probs=None, full_kl=nan_outside_mask)).loss
     weights = SeqMeanTokenMean().weights(given.mask, rows=4.0, tokens=13.0)
-    assert_close(torch.autograd.grad(loss, torn)[0], 0.5 * weights)
+    assert_close(torch.autograd.grad(loss, nan_outside_mask)[0], 0.5 * weights)
 
 
-def test_without_a_reference_there_is_no_kl_term(ragged) -> None:
+def test_kl_per_token_without_reference_is_none(ragged) -> None:
     given: ObjectiveInputs = replace(ragged(0, spread=0.1, per_token=False), ref_log_probs=None)
     assert all(kl_per_token(kl, given) is None for kl in (None, K1(), FullKL()))
 
 
-def test_settings_out_of_range_are_refused() -> None:
+def test_settings_out_of_range_raise() -> None:
     with pytest.raises(ValueError, match="length must be at least 1, got 0"):
         ConstantLength(length=0)
     with pytest.raises(ValueError, match=r"max_value must be positive, got 0\.0"):

@@ -17,7 +17,7 @@ def gmpo(**changes: Any) -> GMPO:
     return GMPO(**{**settings, "aggregation": TokenMean(), **changes})
 
 
-def test_a_token_is_bounded_only_where_it_would_gain(rows, gradient) -> None:
+def test_token_ratio_is_clipped_only_in_direction_of_advantage(rows, gradient) -> None:
     better = rows([[2.0, -2.0, 0.1]], [[1.0] * 3])
     s = exp((HIGH - 2.0 + 0.1) / 3)
     assert gmpo()(better).loss.item() == pytest.approx(-s)
@@ -28,12 +28,12 @@ def test_a_token_is_bounded_only_where_it_would_gain(rows, gradient) -> None:
     assert_close(gradient(gmpo(), worse), torch.tensor([[s / 3, 0.0, s / 3]], dtype=torch.float64))
 
 
-def test_credit_of_a_step_stays_on_its_tokens(rows, gradient) -> None:
+def test_step_credit_stays_on_its_tokens(rows, gradient) -> None:
     got = gradient(gmpo(), rows([[0.0, 0.0, 0.0]], [[3.0, -1.0, 0.0]]))
     assert_close(got, torch.tensor([[-1.0, 1 / 3, 0.0]], dtype=torch.float64))
 
 
-def test_a_completion_that_ran_away_is_bounded(rows, gradient) -> None:
+def test_extreme_ratio_has_bounded_loss_and_zero_gradient(rows, gradient) -> None:
     given = rows([[90.0, 90.0]], [[-1.0, -1.0]])
     assert gmpo()(given).loss.item() == pytest.approx(exp(10))
     assert not gradient(gmpo(), given).any()

@@ -15,10 +15,10 @@ WIDER = DAPO(**CLIPS, dual_clip=None)
 K3_BOUNDED = K3(max_log_ratio=20.0, max_value=10.0)
 
 
-def test_only_steps_back_have_a_gradient_beyond_the_clips(rows, gradient) -> None:
+def test_clip_removes_gradient_only_in_direction_of_advantage(rows, gradient) -> None:
     given = rows([[log(ratio) for ratio in RATIOS]], [ADVANTAGES])
     expected = [-r * a / 8 for r, a in zip(RATIOS, ADVANTAGES, strict=True)]
-    expected[3] = expected[4] = 0.0  # better and already likelier; worse and already less likely
+    expected[3] = expected[4] = 0.0  # A > 0 and already likelier; A < 0 and already less likely
     assert_close(gradient(WIDER, given)[0], torch.tensor(expected, dtype=torch.float64))
     kept = [min(r * a, min(max(r, 0.8), 1.28) * a) for r, a in zip(RATIOS, ADVANTAGES, strict=True)]
     assert WIDER(given).loss.item() == pytest.approx(-sum(kept) / 8)
@@ -30,15 +30,15 @@ def test_only_steps_back_have_a_gradient_beyond_the_clips(rows, gradient) -> Non
     assert not any(value.requires_grad for value in metrics.values())
 
 
-def test_length_buys_nothing_in_dr_grpo(rows, gradient) -> None:
-    """Each token weighs 1 / (2 · 8), whatever its row."""
+def test_dr_grpo_divides_by_constant_length(rows, gradient) -> None:
+    """Each token has the weight 1 / (2 · 8) in every row."""
     dr_grpo = DrGRPO(clip_low=0.2, clip_high=0.2, length=8, kl_weight=0.0, kl=None)
     given = rows([[log(1.1), log(1.5)], [log(0.5), 0.0]], [[1.0, 1.0], [-2.0, 0.0]])
     assert dr_grpo(given).loss.item() == pytest.approx(-(1.1 + 1.2 - 2 * 0.8) / 16)
     assert gradient(dr_grpo, given)[0, 0].item() == pytest.approx(-1.1 / 16)
 
 
-def test_which_grpo_they_are() -> None:
+def test_dapo_and_dr_grpo_equal_grpo_with_their_settings() -> None:
     assert DAPO(**CLIPS, dual_clip=3.0) == GRPO(**CLIPS, dual_clip=3.0, kl_weight=0.0, kl=None, aggregation=TokenMean())
     assert DrGRPO(**CLIPS, length=9, kl_weight=0.5, kl=K3_BOUNDED) == GRPO(
         **CLIPS, dual_clip=None, kl_weight=0.5, kl=K3_BOUNDED, aggregation=ConstantLength(length=9)
@@ -54,7 +54,7 @@ def test_which_grpo_they_are() -> None:
         ({"kl_weight": -1.0}, "kl_weight must not be negative, got -1.0"),
     ],
 )
-def test_settings_are_checked(change: dict[str, float], message: str) -> None:
+def test_settings_out_of_range_raise(change: dict[str, float], message: str) -> None:
     settings = {"clip_low": 0.2, "clip_high": 0.2, "dual_clip": None, "kl_weight": 0.0} | change
     with pytest.raises(ValueError, match=message):
         GRPO(**settings, kl=None, aggregation=TokenMean())

@@ -12,7 +12,7 @@ from contrastive_reasoning.objectives import Correction, SequenceCorrection, Tok
 from contrastive_reasoning.objectives.ratio import token_log_ratio
 
 
-def test_extremes_stay_finite() -> None:
+def test_token_log_ratio_is_bounded_at_extremes() -> None:
     new, old = torch.tensor([[0.0, -1e6, 0.0]]), torch.tensor([[-1e6, 0.0, 0.0]])
     log_ratio = token_log_ratio(new, old, torch.ones(1, 3, dtype=torch.bool))
     assert log_ratio.tolist() == [[20.0, -20.0, 0.0]]
@@ -24,16 +24,16 @@ CORRECTED = torch.arange(5) < torch.tensor(LENGTHS)[:, None]
 KINDS: list[Callable[..., Correction]] = [TokenCorrection, SequenceCorrection]
 
 
-def drawn(spread: float) -> tuple[Tensor, Tensor]:
-    """Log-probs of trainer and engine in float64; what is masked out would be nan."""
+def random_log_probs(spread: float) -> tuple[Tensor, Tensor]:
+    """Returns log-probs of trainer and engine in float64, nan outside the mask."""
     generator = torch.Generator().manual_seed(0)
     old, noise = torch.randn(2, 5, 5, generator=generator, dtype=torch.float64)
     return old.masked_fill(~CORRECTED, math.nan), (old + spread * noise).masked_fill(~CORRECTED, math.nan)
 
 
 @pytest.mark.parametrize("cap", [1.0, 1.3, 1e9])
-def test_weights_are_those_of_a_loop(cap: float) -> None:
-    old, engine = drawn(spread=0.8)
+def test_correction_weights_match_loop(cap: float) -> None:
+    old, engine = random_log_probs(spread=0.8)
     by_token, by_row = torch.ones(2, 5, 5, dtype=torch.float64)
     for i, length in enumerate(LENGTHS):
         ratio = 1.0
@@ -48,9 +48,12 @@ def test_weights_are_those_of_a_loop(cap: float) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_edges_of_the_weights(kind: Callable[..., Correction]) -> None:
-    """Exactly 1 without a mismatch, finite and below the cap at the extremes, and a cap below 1 is refused."""
-    old, _ = drawn(spread=0.0)
+def test_correction_weights_at_extremes_are_finite_and_capped(kind: Callable[..., Correction]) -> None:
+    """Without a mismatch the weights are exactly 1; at extremes they are finite and at most the cap.
+
+    A cap below 1 raises.
+    """
+    old, _ = random_log_probs(spread=0.0)
     assert torch.equal(kind(cap=1.0)(old, old.clone(), CORRECTED), torch.ones(5, 5, dtype=torch.float64))
     old, engine = torch.tensor([[0.0, -1e4, 0.0]]), torch.tensor([[-1e4, 0.0, 0.0]])
     found = kind(cap=3.0)(old, engine, torch.tensor([[True, True, True]]))

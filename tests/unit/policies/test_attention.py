@@ -48,7 +48,7 @@ LATENT = {
 
 
 class Causal:
-    """Each token looks at itself and all before it; counts the layers it was asked for."""
+    """A causal attention plan that records the layers it is called for."""
 
     def __init__(self) -> None:
         self.layers: list[int] = []
@@ -58,7 +58,7 @@ class Causal:
         return scaled_dot_product_attention(query, key, value, is_causal=True, scale=scaling, enable_gqa=True)
 
 
-def test_without_a_plan_nothing_changes(policy: CausalLMPolicy) -> None:
+def test_planned_attention_without_plan_equals_sdpa(policy: CausalLMPolicy) -> None:
     ids, mask = policy.encode_prompts(["2+3=5;5*4=20", "2+3=5"])
     planned = policy.model(input_ids=ids, attention_mask=mask.long()).logits
     plain = copy.deepcopy(policy.model)
@@ -66,7 +66,7 @@ def test_without_a_plan_nothing_changes(policy: CausalLMPolicy) -> None:
     assert torch.equal(planned, plain(input_ids=ids, attention_mask=mask.long()).logits)
 
 
-def test_a_plan_attends_in_every_layer(policy: CausalLMPolicy) -> None:
+def test_attention_plan_is_called_in_every_layer(policy: CausalLMPolicy) -> None:
     assert policy.plans_attention
     ids, _ = policy.encode_prompts(["2+3=5;5*4=20"])
     plan = Causal()
@@ -78,7 +78,7 @@ def test_a_plan_attends_in_every_layer(policy: CausalLMPolicy) -> None:
     torch.testing.assert_close(planned, policy.model(input_ids=ids).logits, atol=1e-6, rtol=0)
 
 
-def test_a_saved_policy_does_not_name_it(policy: CausalLMPolicy) -> None:
+def test_config_dict_omits_planned_attention(policy: CausalLMPolicy) -> None:
     assert policy.model.config._attn_implementation == NAME
     assert NAME not in str(policy.model.config.to_dict().values())
 
@@ -95,6 +95,6 @@ def test_a_saved_policy_does_not_name_it(policy: CausalLMPolicy) -> None:
     ],
     ids=["mistral", "mistral with a window", "dropout", "dropout by another name", "keys wider than values", "gemma2"],
 )
-def test_a_model_with_attention_of_its_own_keeps_it(model: PreTrainedModel, plans: bool) -> None:
+def test_can_plan_accepts_only_standard_full_attention(model: PreTrainedModel, plans: bool) -> None:
     plan_attention(model)
     assert can_plan(model) is plans

@@ -54,7 +54,7 @@ def test_saved_policy_is_an_ordinary_hugging_face_folder(policy: CausalLMPolicy,
         assert torch.equal(model.state_dict()[name], weight), name
 
 
-def test_a_tokenizer_that_does_not_fit_is_refused(policy: CausalLMPolicy) -> None:
+def test_mismatched_tokenizer_raises(policy: CausalLMPolicy) -> None:
     bigger = copy.deepcopy(policy.tokenizer)
     bigger.add_tokens(["<new>"])
     with pytest.raises(ValueError, match="tokenizer does not fit the policy"):

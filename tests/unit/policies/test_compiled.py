@@ -1,4 +1,4 @@
-"""Compiled passes against the same passes uncompiled: values, gradients, names, copies, lengths that come later."""
+"""Compiled passes compared with uncompiled ones: values, gradients, names, saved copies, and later lengths."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def assert_same_gradient(policy: CausalLMPolicy, plain: CausalLMPolicy, given: d
 
 
 def assert_same(policy: CausalLMPolicy, plain: CausalLMPolicy, given: dict[str, Tensor]) -> None:
-    """With gradient and, in the way in which an old policy is scored, without."""
+    """Compares with gradient, and also without, as an old policy is scored."""
     assert_same_gradient(policy, plain, given)
     with torch.no_grad():
         assert_close(policy.log_probs(**given), plain.log_probs(**given), atol=1e-5, rtol=0)
@@ -60,7 +60,7 @@ def pack(monkeypatch: pytest.MonkeyPatch, packs: bool) -> None:
 
 @pytest.fixture(autouse=True)
 def fresh() -> Iterator[None]:
-    """No test finds the codes of another; and shapes are not checked, since the check itself would be compiled."""
+    """Resets compiled code between tests. Disables shape checks, because the check itself would be compiled."""
     torch.compiler.reset()
     config.update("jaxtyping_disable", True)
     yield
@@ -69,7 +69,7 @@ def fresh() -> Iterator[None]:
 
 
 @pytest.mark.slow
-def test_a_pass_is_compiled_once_and_generation_never(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_scoring_pass_compiles_once_and_generation_never(monkeypatch: pytest.MonkeyPatch) -> None:
     pack(monkeypatch, False)
     policy, plain = build(), build(compiled=False)
     with torch.compiler.set_stance("fail_on_recompile"), pytest.raises(RuntimeError, match="fail_on_recompile"):
@@ -82,7 +82,7 @@ def test_a_pass_is_compiled_once_and_generation_never(monkeypatch: pytest.Monkey
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("kind", "lora"), [("llama", True), ("qwen2", False)], ids=["llama-lora", "qwen2-whole"])
-def test_equals_the_uncompiled_pass(kind: str, lora: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_compiled_pass_equals_uncompiled_pass(kind: str, lora: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     policy, plain = build(kind, lora=lora), build(kind, lora=lora, compiled=False)
     for packs in (False, True):
         pack(monkeypatch, packs)
@@ -92,7 +92,7 @@ def test_equals_the_uncompiled_pass(kind: str, lora: bool, monkeypatch: pytest.M
 
 
 @pytest.mark.slow
-def test_layers_that_are_computed_again_have_the_same_gradient(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_compiled_checkpointed_layers_have_equal_gradients(monkeypatch: pytest.MonkeyPatch) -> None:
     policy, plain = build(), build(compiled=False)
     checkpoint_layers(policy.model)  # pyright: ignore[reportArgumentType]
     for packs in (False, True):
@@ -101,7 +101,7 @@ def test_layers_that_are_computed_again_have_the_same_gradient(monkeypatch: pyte
 
 
 @pytest.mark.slow
-def test_it_is_saved_under_the_names_of_an_uncompiled_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_compiled_policy_saves_uncompiled_parameter_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pack(monkeypatch, False)
     policy, plain = build(lora=True), build(lora=True, compiled=False)
     values_and_gradients(policy, FIRST)
@@ -118,16 +118,16 @@ def test_it_is_saved_under_the_names_of_an_uncompiled_one(tmp_path: Path, monkey
     assert_close(merged.log_probs(**FIRST), plain.log_probs(**FIRST), atol=1e-5, rtol=0)
 
 
-class Stops:
-    """A plan that gives up."""
+class RaisingPlan:
+    """A plan that raises."""
 
     def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, *, scaling: float) -> Tensor:
         raise KeyError("stops")
 
 
-def test_a_pass_that_fails_leaves_the_model_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_pass_restores_model_layers(monkeypatch: pytest.MonkeyPatch) -> None:
     pack(monkeypatch, True)
-    monkeypatch.setattr(packed, "SharedPrompts", lambda blocks: Stops())
+    monkeypatch.setattr(packed, "SharedPrompts", lambda blocks: RaisingPlan())
     policy = build()
     layers = policy.model.base_model.layers
     with torch.compiler.set_stance("force_eager"), pytest.raises(KeyError, match="stops"):
@@ -135,7 +135,7 @@ def test_a_pass_that_fails_leaves_the_model_as_it_was(monkeypatch: pytest.Monkey
     assert policy.model.base_model.layers is layers
 
 
-def test_without_a_compiler_it_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_compiled_without_cpp_compiler_raises(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CXX", "no-such-compiler")
     with pytest.raises(
         ValueError, match=r"policy\.compiled=true needs a C\+\+ compiler: no-such-compiler is not there"
@@ -144,7 +144,7 @@ def test_without_a_compiler_it_is_refused(monkeypatch: pytest.MonkeyPatch) -> No
     assert not build(compiled=False).compiled
 
 
-def test_a_model_of_another_shape_is_refused() -> None:
+def test_compiled_model_without_layers_raises() -> None:
     tokenizer: PreTrainedTokenizerFast = TOKENIZERS["llama"]
     model = AutoModelForCausalLM.from_config(GPT2Config(n_layer=1, n_embd=8, n_head=1, vocab_size=len(tokenizer)))
     with pytest.raises(ValueError, match=r"policy\.compiled=true compiles a model's `layers`, and GPT2Model has none"):

@@ -1,4 +1,4 @@
-"""The decoder against the model's own forward pass, token by token."""
+"""The decoder compared with the model's own forward pass, token by token."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ MODELS = {
 }
 
 
-class Alone:
-    """A plan in which each token attends to all that its row has read, by transformers' formula."""
+class CachedAttention:
+    """A plan in which each token attends to all tokens read in its row so far, by transformers' formula."""
 
     def __init__(self) -> None:
         self.kept: dict[int, list[tuple[Tensor, Tensor]]] = {}
@@ -62,9 +62,9 @@ def policy_of(model: Any, dtype: torch.dtype = torch.float32) -> CausalLMPolicy:
 
 
 @torch.no_grad()
-def assert_the_models_own(policy: CausalLMPolicy, tolerance: float) -> None:
+def assert_equals_model_forward(policy: CausalLMPolicy, tolerance: float) -> None:
     ids = torch.randint(0, 270, (3, 6), generator=torch.Generator().manual_seed(0))
-    decoder, plan = decoder_of(policy), Alone()
+    decoder, plan = decoder_of(policy), CachedAttention()
     assert isinstance(decoder, Decoder)
     with policy.autocast():
         expected = policy.model(ids, output_hidden_states=True)
@@ -76,25 +76,25 @@ def assert_the_models_own(policy: CausalLMPolicy, tolerance: float) -> None:
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_a_step_is_the_models_own(name: str) -> None:
-    assert_the_models_own(policy_of(MODELS[name]()), 1e-5)
+def test_decoder_step_equals_model_forward(name: str) -> None:
+    assert_equals_model_forward(policy_of(MODELS[name]()), 1e-5)
 
 
 @pytest.mark.parametrize("targets", ["all-linear", ["q_proj", "down_proj"]])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_adapters_are_called(targets: list[str] | str, dtype: torch.dtype) -> None:
+def test_decoder_applies_adapters(targets: list[str] | str, dtype: torch.dtype) -> None:
     lora = LoRA(rank=2, alpha=4.0, dropout=0.5, target_modules=targets)
     policy = policy_of(lora.attach(MODELS["qwen2"](), seed=0), dtype)
-    assert_the_models_own(policy, 1e-5 if dtype == torch.float32 else 0.1)
+    assert_equals_model_forward(policy, 1e-5 if dtype == torch.float32 else 0.1)
 
 
 @pytest.mark.parametrize("name", ["llama", "qwen2"])
-def test_a_step_under_autocast_and_in_half_precision(name: str) -> None:
-    assert_the_models_own(policy_of(MODELS[name](), torch.bfloat16), 0.1)
-    assert_the_models_own(policy_of(MODELS[name]().to(torch.bfloat16), torch.bfloat16), 0.1)
+def test_decoder_step_matches_model_under_autocast_and_in_bfloat16(name: str) -> None:
+    assert_equals_model_forward(policy_of(MODELS[name](), torch.bfloat16), 0.1)
+    assert_equals_model_forward(policy_of(MODELS[name]().to(torch.bfloat16), torch.bfloat16), 0.1)
 
 
-def test_other_models_have_no_decoder() -> None:
+def test_decoder_of_unsupported_model_returns_none() -> None:
     assert decoder_of(policy_of(MistralForCausalLM(MistralConfig(**SIZES, sliding_window=None)))) is None
     windowed = Qwen2Config(**SIZES, use_sliding_window=True, sliding_window=4, max_window_layers=0)
     assert decoder_of(policy_of(Qwen2ForCausalLM(windowed))) is None

@@ -29,7 +29,7 @@ def by_loops(hidden: Tensor, weight: Tensor, ref_hidden: Tensor, ref_weight: Ten
 
 @pytest.mark.parametrize("chunk", [1, 3, 5, 100])
 @pytest.mark.parametrize("temperature", [0.3, 1.0])
-def test_equals_loops_in_value_and_gradient(chunk: int, temperature: float) -> None:
+def test_full_kl_equals_loops_in_value_and_gradient(chunk: int, temperature: float) -> None:
     given = [part.requires_grad_() for part in two_policies()]
     upstream = torch.randn(5, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     expected = by_loops(*given, temperature)
@@ -40,7 +40,7 @@ def test_equals_loops_in_value_and_gradient(chunk: int, temperature: float) -> N
         assert_close(g, w, rtol=1e-10, atol=1e-10)
 
 
-def test_half_precision_is_summed_in_fp32() -> None:
+def test_full_kl_sums_half_precision_in_fp32() -> None:
     given = two_policies(torch.bfloat16)
     actual = full_kl(*given, temperature=1.0, chunk=2)
     hidden, weight, ref_hidden, ref_weight = given
@@ -49,8 +49,8 @@ def test_half_precision_is_summed_in_fp32() -> None:
     assert_close(actual, (p.exp() * (p - q)).sum(1))
 
 
-def test_the_workspace_of_backward_does_not_grow_with_the_tokens() -> None:
-    """What autograd keeps is the inputs and the results, never a chunk × V block."""
+def test_full_kl_saves_no_vocabulary_blocks_for_backward() -> None:
+    """Autograd keeps only the inputs and the results, never a chunk × V block."""
     hidden, weight = torch.randn(64, 4, requires_grad=True), torch.randn(1000, 4, requires_grad=True)
     kept: list[int] = []
 
@@ -63,7 +63,7 @@ def test_the_workspace_of_backward_does_not_grow_with_the_tokens() -> None:
     assert max(kept, default=0) <= weight.numel()
 
 
-def test_the_log_probs_are_by_the_policys_own_kernel() -> None:
+def test_log_probs_and_full_kl_uses_score_function_of_policy() -> None:
     def doubled(*arguments: Tensor, **settings: Any) -> Tensor:
         return 2 * token_log_probs(*arguments, **settings)
 
@@ -78,8 +78,8 @@ def test_the_log_probs_are_by_the_policys_own_kernel() -> None:
     assert_close(twice, 2 * plain)
 
 
-def test_one_pass_gives_log_probs_and_kl() -> None:
-    """As ``policy.log_probs``, and as the softmaxes of the full logits of both; the reference gets no gradient."""
+def test_log_probs_and_full_kl_equals_separate_computations() -> None:
+    """Equals ``policy.log_probs`` and the KL of softmaxes of full logits; the reference gets no gradient."""
     tokenizer = train_tokenizer(["1+2=3;3+4=7"], vocab_size=270)
     policy, reference = (
         CausalLMPolicy(

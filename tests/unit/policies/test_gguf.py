@@ -1,4 +1,4 @@
-"""A GGUF file of a tiny Llama, written here, and what becomes of it."""
+"""Conversion of a GGUF file of a tiny Llama, which this module writes."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ SHAPES = {
 
 
 @pytest.fixture
-def written(tmp_path: Path) -> tuple[Path, dict[str, np.ndarray]]:
-    """The file, and its quantised weights as they are once unpacked."""
+def gguf_file(tmp_path: Path) -> tuple[Path, dict[str, np.ndarray]]:
+    """The file and its dequantised weights."""
     tokens = ["<unk>", "<|im_start|>", "<|im_end|>", *sorted(ByteLevel.alphabet()), "12"]
     weights: dict[str, np.ndarray] = {}
     writer = GGUFWriter(tmp_path / "tiny.gguf", "llama")
@@ -72,10 +72,10 @@ def written(tmp_path: Path) -> tuple[Path, dict[str, np.ndarray]]:
     return tmp_path / "tiny.gguf", weights
 
 
-def test_a_file_becomes_dense_weights_with_tokenizer_and_template(
-    written: tuple[Path, dict[str, np.ndarray]], tmp_path: Path
+def test_convert_gguf_writes_dense_weights_tokenizer_and_template(
+    gguf_file: tuple[Path, dict[str, np.ndarray]], tmp_path: Path
 ) -> None:
-    file, weights = written
+    file, weights = gguf_file
     folder, steps = tmp_path / "model", list[int]()
     convert_gguf(file, folder, dtype="bfloat16", done=steps.append)
     assert steps == [*range(1, STEPS + 1)]

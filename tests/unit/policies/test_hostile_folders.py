@@ -1,4 +1,4 @@
-"""Folders of a model as somebody else may have left them: nothing in them is run, and what is wrong is one sentence."""
+"""Hostile model folders: no code in them is run, and each error is one sentence."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NEVER_ENDS = "{% for i in range(10 ** 12) %}{{ i }}{% endfor %}"
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """An embedded policy's files, to be spoilt."""
+    """A copy of an embedded policy's files, for tests to corrupt."""
     return Path(shutil.copytree(resolve("embedded:llama_countdown"), tmp_path / "policy"))
 
 
@@ -48,8 +48,8 @@ def load(folder: Path, **changes: Any) -> Any:
     return load_policy(pretrained=str(folder), **{**settings, **changes})
 
 
-def spoil(path: Path, **changes: Any) -> None:
-    """Change some keys of a JSON file."""
+def update_json(path: Path, **changes: Any) -> None:
+    """Changes some keys of a JSON file."""
     path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
 
 
@@ -68,7 +68,7 @@ def misnamed(folder: Path, canary: Path) -> None:
 
 
 @pytest.mark.parametrize("weights", [zipped, bare, misnamed])
-def test_weights_that_are_code_are_refused_and_not_run(
+def test_weights_with_code_raise_and_are_not_run(
     folder: Path, canary: Path, weights: Callable[[Path, Path], None]
 ) -> None:
     weights(folder, canary)
@@ -81,7 +81,7 @@ def test_weights_that_are_code_are_refused_and_not_run(
     assert canary.exists(), "the trap works"
 
 
-def test_old_weights_that_are_weights_alone_still_load(folder: Path) -> None:
+def test_plain_pytorch_bin_weights_load(folder: Path) -> None:
     expected = load(folder).model.state_dict()
     (folder / "model.safetensors").unlink()
     torch.save(expected, folder / "pytorch_model.bin")
@@ -89,53 +89,53 @@ def test_old_weights_that_are_weights_alone_still_load(folder: Path) -> None:
 
 
 def remote_tokenizer(folder: Path) -> None:
-    spoil(folder / "tokenizer_config.json", auto_map={"AutoTokenizer": ["evil.T", "evil.T"]}, tokenizer_class="T")
+    update_json(folder / "tokenizer_config.json", auto_map={"AutoTokenizer": ["evil.T", "evil.T"]}, tokenizer_class="T")
 
 
 def remote_model(folder: Path) -> None:
     maps = {"AutoConfig": "evil.C", "AutoModel": "evil.M", "AutoModelForCausalLM": "evil.M"}
-    spoil(folder / "config.json", auto_map=maps, model_type="evil")
+    update_json(folder / "config.json", auto_map=maps, model_type="evil")
 
 
 @pytest.mark.parametrize("remote", [remote_tokenizer, remote_model])
-def test_code_beside_a_model_is_not_imported_unless_it_is_trusted(
+def test_remote_code_is_imported_only_if_trusted(
     folder: Path, canary: Path, remote: Callable[[Path], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("transformers.dynamic_module_utils.HF_MODULES_CACHE", str(folder.parent / "modules"))
     remote(folder)
     (folder / "evil.py").write_text(module(canary, "C", "M", "T"))
-    asked: list[Callable[[], Any]] = [
+    calls: list[Callable[[], Any]] = [
         lambda: load(folder),
         lambda: tokenizer_and_context(str(folder), trust_remote_code=False),
         lambda: load_encoder(pretrained=str(folder), dtype="float32", training=Frozen(), trust_remote_code=False),
     ]
-    for ask in asked:
+    for call in calls:
         with pytest.raises(ValueError, match="trust_remote_code=True"):
-            ask()
+            call()
     assert not canary.exists()
     with pytest.raises(Exception, match=r"."):
         load(folder, trust_remote_code=True)
     assert canary.exists(), "the trap works"
 
 
-def test_code_named_for_a_known_model_is_passed_over(folder: Path, canary: Path) -> None:
-    spoil(folder / "config.json", auto_map={"AutoConfig": "evil.C", "AutoModelForCausalLM": "evil.M"})
+def test_remote_code_for_known_model_type_is_ignored(folder: Path, canary: Path) -> None:
+    update_json(folder / "config.json", auto_map={"AutoConfig": "evil.C", "AutoModelForCausalLM": "evil.M"})
     (folder / "evil.py").write_text(module(canary, "C", "M"))
     assert type(load(folder).model).__name__ == "LlamaForCausalLM"
     assert not canary.exists()
 
 
 @pytest.mark.parametrize("content", ["pickle", '{"version": "1.0", "added_tokens": [', "[" * 100_000, "\x00"])
-def test_a_tokenizer_that_is_none_is_refused(folder: Path, canary: Path, content: str) -> None:
-    written = pickled(canary) if content == "pickle" else content.encode()
-    (folder / "tokenizer.json").write_bytes(written)
+def test_invalid_tokenizer_file_raises(folder: Path, canary: Path, content: str) -> None:
+    data = pickled(canary) if content == "pickle" else content.encode()
+    (folder / "tokenizer.json").write_bytes(data)
     with pytest.raises(ValueError, match=r"^policy\.pretrained=\S+: a file of the tokenizer is not JSON"):
         load(folder)
     assert not canary.exists()
 
 
 @pytest.mark.parametrize("template", [REACHES_OUT, NEVER_ENDS, "{% if %}", "{{ messages.append(1) }}"])
-def test_a_chat_template_is_rendered_in_a_sandbox(folder: Path, canary: Path, template: str) -> None:
+def test_chat_template_is_rendered_in_sandbox(folder: Path, canary: Path, template: str) -> None:
     (folder / "chat_template.jinja").write_text(template.replace("%s", str(canary)))
     tokenizer, _ = tokenizer_and_context(str(folder), trust_remote_code=False)
     with pytest.raises(ValueError, match=r"^policy\.chat_template: the tokenizer's own template cannot be rendered"):

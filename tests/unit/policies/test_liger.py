@@ -8,7 +8,7 @@ from contrastive_reasoning.policies.log_probs import liger_log_probs, require_li
 
 
 @pytest.mark.parametrize("temperature", [1.0, 0.7])
-def test_off_cuda_it_is_its_sibling(temperature: float) -> None:
+def test_liger_log_probs_on_cpu_equal_token_log_probs(temperature: float) -> None:
     generator = torch.Generator().manual_seed(0)
     hidden, weight = torch.randn(5, 8, generator=generator), torch.randn(11, 8, generator=generator)
     targets = torch.tensor([0, 10, 3, 3, 7])
@@ -16,19 +16,19 @@ def test_off_cuda_it_is_its_sibling(temperature: float) -> None:
     assert torch.equal(liger_log_probs(hidden, weight, targets, temperature=temperature, chunk=2), expected)
 
 
-def test_a_temperature_of_zero_is_refused() -> None:
+def test_liger_log_probs_rejects_zero_temperature() -> None:
     with pytest.raises(ValueError, match="temperature must be positive when scoring"):
         liger_log_probs(torch.zeros(1, 2), torch.zeros(3, 2), torch.tensor([0]), temperature=0.0, chunk=1)
 
 
-def test_without_the_extra_it_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_require_liger_without_extra_raises(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log_probs, "find_spec", lambda name: None)
     with pytest.raises(ValueError, match=r"policy\.kernels=liger needs the extra: pip install .*\[liger\]"):
         require_liger()
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
-def test_without_a_gpu_it_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_require_liger_without_cuda_raises(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log_probs, "find_spec", lambda name: name)
     with pytest.raises(ValueError, match=r"policy\.kernels=liger needs a CUDA device"):
         require_liger()

@@ -41,7 +41,7 @@ def load(**changes: object) -> CausalLMPolicy:
     return load_policy(**{**SETTINGS, **changes})  # pyright: ignore[reportArgumentType]
 
 
-def test_a_folder_is_loaded_as_it_was_saved(tmp_path: Path) -> None:
+def test_saved_policy_loads_with_equal_weights(tmp_path: Path) -> None:
     fresh = load()
     fresh.save(tmp_path)
     again = load(pretrained=str(tmp_path))
@@ -60,19 +60,19 @@ def test_a_folder_is_loaded_as_it_was_saved(tmp_path: Path) -> None:
         ({"compute_dtype": "int8"}, ValueError, "policy.compute_dtype must be one of float32, bfloat16, float16"),
     ],
 )
-def test_bad_sources_are_refused(changes: dict[str, object], error: type[Exception], message: str) -> None:
+def test_load_policy_rejects_invalid_settings(changes: dict[str, object], error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         load(**changes)
 
 
 @pytest.mark.parametrize("native", [True, False])
-def test_auto_computes_in_bfloat16_only_where_that_is_native(monkeypatch: pytest.MonkeyPatch, native: bool) -> None:
+def test_auto_compute_dtype_is_bfloat16_only_if_native(monkeypatch: pytest.MonkeyPatch, native: bool) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported", lambda: native)
     assert load(compute_dtype="auto").compute_dtype == (torch.bfloat16 if native else torch.float32)
 
 
-def test_a_run_or_a_stage_stands_for_the_policy_that_it_trained(tmp_path: Path) -> None:
+def test_resolve_finds_policy_of_run_or_stage_folder(tmp_path: Path) -> None:
     stages = tmp_path / "outputs" / "stages"
     run_folder = tmp_path / "outputs" / "runs" / "name" / "now"
     folders = {name: stages / name / "abc" for name in ("warm_start", "grpo", "evaluate")}
@@ -98,7 +98,7 @@ def test_embedded_policies_load_and_are_small(name: str) -> None:
     assert 1_000_000 <= sum(p.numel() for p in policy.parameters()) <= 5_000_000
 
 
-def test_only_adapters_train_and_saving_folds_them_in(tmp_path: Path) -> None:
+def test_lora_trains_only_adapters_and_save_merges_them(tmp_path: Path) -> None:
     lora = LoRA(rank=2, alpha=4.0, dropout=0.0, target_modules="all-linear")
     policy = load(lora=lora)
     trained = [name for name, p in policy.named_parameters() if p.requires_grad]
@@ -118,31 +118,29 @@ def test_only_adapters_train_and_saving_folds_them_in(tmp_path: Path) -> None:
     assert all("lora_" in n for n, p in policy.named_parameters() if p.requires_grad), "saving must not merge in place"
 
 
-def test_one_name_is_that_layer_and_no_expression() -> None:
+def test_lora_target_module_is_a_name_not_a_regex() -> None:
     policy = load(lora=LoRA(rank=2, alpha=4.0, dropout=0.0, target_modules="q_proj"))
     assert {name.split(".")[-4] for name, p in policy.named_parameters() if p.requires_grad} == {"q_proj"}
     with pytest.raises(ValueError, match="Target modules"):
         load(lora=LoRA(rank=2, alpha=4.0, dropout=0.0, target_modules=".*(q_proj|lm_head)"))
 
 
-def test_adapters_are_a_function_of_the_seed() -> None:
+def test_adapter_weights_depend_only_on_seed() -> None:
     lora = LoRA(rank=2, alpha=4.0, dropout=0.0, target_modules="all-linear")
-    drawn = []
+    adapters = []
     for seed in (0, 0, 1):
-        torch.rand(3)  # whatever was drawn before
+        torch.rand(3)  # moves the global random state
         before = torch.random.get_rng_state()
         policy = load(lora=lora, seed=seed)
         assert torch.equal(torch.random.get_rng_state(), before)
-        drawn.append(torch.cat([p.flatten() for name, p in policy.named_parameters() if "lora_A" in name]))
-    assert torch.equal(drawn[0], drawn[1])
-    assert not torch.equal(drawn[0], drawn[2])
+        adapters.append(torch.cat([p.flatten() for name, p in policy.named_parameters() if "lora_A" in name]))
+    assert torch.equal(adapters[0], adapters[1])
+    assert not torch.equal(adapters[0], adapters[2])
 
 
 @pytest.mark.parametrize("lora", [None, LoRA(rank=2, alpha=4.0, dropout=0.0, target_modules="all-linear")])
-def test_gradient_checkpointing_computes_layers_again_and_changes_no_gradient(
-    lora: LoRA | None, tmp_path: Path
-) -> None:
-    """Generation and scoring, which need no gradient, pass through each layer once."""
+def test_gradient_checkpointing_recomputes_layers_with_equal_gradients(lora: LoRA | None, tmp_path: Path) -> None:
+    """Passes without gradient, as in generation and scoring, run each layer once."""
     load().save(tmp_path)
     gradients = []
     for checkpointing in (False, True):
@@ -165,12 +163,12 @@ def test_gradient_checkpointing_computes_layers_again_and_changes_no_gradient(
 
 
 @pytest.mark.parametrize("target", ["lm_head", "embed_tokens"])
-def test_adapters_on_the_vocabulary_are_refused(target: str) -> None:
+def test_lora_rejects_vocabulary_layers(target: str) -> None:
     with pytest.raises(ValueError, match=rf"lora\.target_modules must not name {target}"):
         LoRA(rank=2, alpha=4.0, dropout=0.0, target_modules=["q_proj", target])
 
 
-def test_an_adapter_without_its_base_is_named_as_one(tmp_path: Path) -> None:
+def test_resolve_of_adapter_without_base_model_raises(tmp_path: Path) -> None:
     (tmp_path / "adapter_config.json").write_text("{}")
     with pytest.raises(FileNotFoundError, match=r"an adapter without its base model .* merge it into its base"):
         resolve(str(tmp_path))

@@ -14,7 +14,7 @@ from contrastive_reasoning.policies.log_probs import token_log_probs
 
 @pytest.mark.parametrize("chunk", [1, 3, 5, 100])
 @pytest.mark.parametrize("temperature", [0.3, 1.0])
-def test_equals_the_full_softmax_in_value_and_gradient(chunk: int, temperature: float) -> None:
+def test_token_log_probs_equal_full_softmax_in_value_and_gradient(chunk: int, temperature: float) -> None:
     generator = torch.Generator().manual_seed(0)
     hidden = torch.randn(5, 8, generator=generator, requires_grad=True)
     weight = torch.randn(11, 8, generator=generator, requires_grad=True)
@@ -31,21 +31,21 @@ def test_equals_the_full_softmax_in_value_and_gradient(chunk: int, temperature: 
         assert_close(g, w)
 
 
-def test_a_bias_counts() -> None:
+def test_token_log_probs_add_bias() -> None:
     hidden, weight, bias = torch.zeros(1, 2), torch.zeros(3, 2), torch.tensor([0.0, 1.0, 2.0])
     actual = token_log_probs(hidden, weight, torch.tensor([1]), temperature=1.0, chunk=4, bias=bias)
     assert_close(actual, bias.log_softmax(0)[1:2])
 
 
 @pytest.mark.parametrize(("setting", "message"), [({"temperature": 0.0}, "temperature"), ({"chunk": 0}, "chunk")])
-def test_bad_settings_are_refused(setting: dict[str, float], message: str) -> None:
+def test_token_log_probs_rejects_invalid_settings(setting: dict[str, float], message: str) -> None:
     arguments = {"temperature": 1.0, "chunk": 4, **setting}
     with pytest.raises(ValueError, match=message):
         token_log_probs(torch.zeros(1, 2), torch.zeros(3, 2), torch.tensor([0]), **arguments)  # pyright: ignore
 
 
 class Outputs(TorchDispatchMode):
-    """The number of elements of every tensor that is made."""
+    """Records the number of elements of every created tensor."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -58,7 +58,7 @@ class Outputs(TorchDispatchMode):
 
 
 def largest_and_kept(tokens: int, vocabulary: int, chunk: int) -> tuple[int, int]:
-    """Of one forward and backward: the largest tensor that is made, and all that forward leaves for backward."""
+    """Elements of the largest tensor created in forward and backward, and of all tensors kept for backward."""
     hidden, weight = torch.randn(tokens, 4, requires_grad=True), torch.randn(vocabulary, 4, requires_grad=True)
     targets = torch.arange(tokens) % vocabulary
     kept: dict[int, int] = {}
@@ -72,14 +72,14 @@ def largest_and_kept(tokens: int, vocabulary: int, chunk: int) -> tuple[int, int
     return max(made.sizes), sum(kept.values())
 
 
-def test_the_vocabulary_workspace_does_not_grow_with_the_tokens() -> None:
+def test_token_log_probs_memory_does_not_grow_with_token_count() -> None:
     few, many = (largest_and_kept(tokens, 20_000, chunk=128) for tokens in (512, 2048))
     assert few[0] >= 128 * 20_000, "the logits of a chunk are seen"
     assert many[0] < 1.3 * few[0]
     assert many[1] < 4 * 128 * 20_000, "no chunk is kept"
 
 
-def test_gradients_are_the_derivatives() -> None:
+def test_token_log_probs_pass_gradcheck() -> None:
     generator = torch.Generator().manual_seed(0)
     shapes = (5, 3), (7, 3), (7,)
     parts = [torch.randn(*shape, generator=generator, dtype=torch.float64).requires_grad_() for shape in shapes]
@@ -91,7 +91,7 @@ def test_gradients_are_the_derivatives() -> None:
     assert torch.autograd.gradcheck(values, parts)
 
 
-def test_what_is_frozen_gets_no_gradient() -> None:
+def test_frozen_weight_and_bias_get_no_gradient() -> None:
     hidden, weight, bias = torch.randn(3, 2, requires_grad=True), torch.randn(5, 2), torch.zeros(5)
     token_log_probs(hidden, weight, torch.tensor([0, 4, 2]), temperature=1.0, chunk=2, bias=bias).sum().backward()
     assert hidden.grad is not None
@@ -100,7 +100,7 @@ def test_what_is_frozen_gets_no_gradient() -> None:
 
 
 @pytest.mark.parametrize("tokens", [33, 512])
-def test_under_autocast_the_chunks_of_a_gradient_are_summed_in_the_dtype_of_the_weights(tokens: int) -> None:
+def test_autocast_gradient_chunks_are_summed_in_weight_dtype(tokens: int) -> None:
     generator = torch.Generator().manual_seed(0)
     hidden, weight = (torch.randn(n, 16, generator=generator).requires_grad_() for n in (tokens, 50))
     targets = torch.arange(tokens) % 50
@@ -116,7 +116,7 @@ def test_under_autocast_the_chunks_of_a_gradient_are_summed_in_the_dtype_of_the_
         assert (g - w).norm() < 0.01 * w.norm()
 
 
-def test_no_tokens_have_a_gradient_of_zero() -> None:
+def test_empty_input_has_zero_gradient() -> None:
     hidden, weight = torch.zeros(0, 2, requires_grad=True), torch.ones(3, 2, requires_grad=True)
     empty = torch.zeros(0, dtype=torch.long)
     token_log_probs(hidden, weight, empty, temperature=1.0, chunk=4).sum().backward()

@@ -1,4 +1,4 @@
-"""A packed pass against one row at a time: values, gradients, pooled states, in float64."""
+"""A packed pass compared with one row at a time: values, gradients and pooled states, in float64."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TOKENIZERS = {kind: train_tokenizer(["1+2=3;3+4=7"], vocab_size=270, kind=kind) 
 
 @dataclass
 class Rows:
-    """Prompts and completions by their tokens, and whose prompt each completion continues."""
+    """Token counts of prompts and completions, and the index of each completion's prompt."""
 
     prompts: Sequence[int]
     completions: Sequence[int]
@@ -58,7 +58,7 @@ CASES = {
 
 
 def wide_model(kind: str, *, seed: int = 1, lora: bool = False) -> Any:
-    """Weights drawn wide, so that attention is not flat; adapters that already do something."""
+    """A model with large random weights, so that attention is not flat; its adapters are not zero."""
     make = tiny_llama if kind == "llama" else tiny_qwen2
     model: Any = make(TOKENIZERS[kind], hidden_size=32, seed=seed)
     if lora:
@@ -82,7 +82,7 @@ def build(kind: str, seed: int = 1, lora: bool = False) -> CausalLMPolicy:
 
 @pytest.fixture(autouse=True)
 def packing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever it costs."""
+    """Packs at any cost."""
     monkeypatch.setattr(causal_lm, "packing_pays", lambda lengths, sizes: True)
 
 
@@ -112,7 +112,7 @@ def gradients(policy: CausalLMPolicy, loss: Tensor) -> dict[str, Tensor]:
         ("qwen2", False, "uneven, in several blocks"),
     ],
 )
-def test_equals_one_row_at_a_time_in_value_and_gradient(kind: str, lora: bool, case: str) -> None:
+def test_packed_pass_equals_single_rows_in_value_and_gradient(kind: str, lora: bool, case: str) -> None:
     policy, given = build(kind, lora=lora), CASES[case].tensors()
     log_probs, pooled = policy.log_probs_and_pooled(**given)
     expected, states = one_by_one(policy, given)
@@ -129,7 +129,7 @@ def test_equals_one_row_at_a_time_in_value_and_gradient(kind: str, lora: bool, c
         assert_close(got[name], wanted[name], rtol=1e-9, atol=1e-10, msg=name)
 
 
-def test_a_token_of_one_completion_is_not_seen_by_another() -> None:
+def test_completions_do_not_attend_to_each_other() -> None:
     policy, given = build("llama"), CASES["uneven, in several blocks"].tensors()
     before = policy.log_probs(**given)
     other = given | {"completion_ids": given["completion_ids"].clone()}
@@ -140,14 +140,14 @@ def test_a_token_of_one_completion_is_not_seen_by_another() -> None:
 
 
 @pytest.mark.parametrize("score", [CausalLMPolicy.log_probs, CausalLMPolicy.log_probs_and_pooled])
-def test_padded_rows_give_the_same(score: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_packed_pass_equals_padded_rows(score: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
     policy, given = build("qwen2"), CASES["mixed up"].tensors()
     packed = score(policy, **given, temperature=0.7)
     monkeypatch.setattr(causal_lm, "packing_pays", lambda lengths, sizes: False)
     assert_close(score(policy, **given, temperature=0.7), packed, rtol=1e-10, atol=1e-10)
 
 
-def test_the_kl_over_the_vocabulary_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_packed_full_kl_equals_padded_full_kl(monkeypatch: pytest.MonkeyPatch) -> None:
     policy, reference, given = build("llama"), build("llama", seed=5), CASES["some empty"].tensors()
     packed = log_probs_and_full_kl(policy, reference, **given, temperature=0.7)
     assert packed[1][given["mask"]].min() > 1e-3
@@ -158,7 +158,7 @@ def test_the_kl_over_the_vocabulary_is_the_same(monkeypatch: pytest.MonkeyPatch)
     assert_close(got, wanted, rtol=1e-9, atol=1e-10)
 
 
-def test_checkpointed_layers_give_the_same_gradient() -> None:
+def test_packed_pass_with_checkpointing_has_equal_gradients() -> None:
     policy, given = build("llama"), CASES["uneven, in several blocks"].tensors()
     wanted = gradients(policy, policy.log_probs(**given).sum())
     again = copy.deepcopy(policy)
@@ -167,7 +167,7 @@ def test_checkpointed_layers_give_the_same_gradient() -> None:
     assert_close(gradients(again, again.log_probs(**given).sum()), wanted, rtol=0, atol=0)
 
 
-def test_half_precision_is_near() -> None:
+def test_packed_pass_in_bfloat16_is_close_to_float64() -> None:
     policy, given = build("llama"), CASES["uneven, in several blocks"].tensors()
     expected = policy.log_probs(**given).float()
     policy.float().compute_dtype = torch.bfloat16
@@ -177,7 +177,7 @@ def test_half_precision_is_near() -> None:
     assert all(g.isfinite().all() for g in gradients(policy, actual.sum()).values())
 
 
-def test_an_empty_prompt_is_left_to_padded_rows() -> None:
+def test_empty_prompt_is_not_packed() -> None:
     policy = build("llama")
     lengths = causal_lm.Lengths(prompts=[0, 3], completions=[2, 2], owner=[0, 1])
     assert not policy.packs(lengths)

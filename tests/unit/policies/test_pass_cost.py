@@ -16,7 +16,7 @@ SIZES = Sizes(layers=4, width=192, weights=442_368)
 
 
 def groups(prompts: list[int], completions: list[int]) -> Lengths:
-    """As many completions of each prompt, prompt-major."""
+    """Lengths with equally many completions of each prompt, prompt-major."""
     size = len(completions) // len(prompts)
     return Lengths(prompts=prompts, completions=completions, owner=[row // size for row in range(len(completions))])
 
@@ -37,11 +37,11 @@ def ratio(lengths: Lengths) -> float:
     ],
     ids=["long shared prompts", "uneven", "a prompt each, no padding", "one row", "a short prompt", "a prompt each"],
 )
-def test_the_cheaper_pass(lengths: Lengths, packs: bool) -> None:
+def test_packing_pays_selects_cheaper_pass(lengths: Lengths, packs: bool) -> None:
     assert packing_pays(lengths, SIZES) is packs
 
 
-def test_packing_gains_with_the_prompt_with_the_group_and_with_the_padding() -> None:
+def test_packing_gain_grows_with_prompt_group_and_padding() -> None:
     by_prompt = [ratio(groups([length] * 2, [64] * 16)) for length in (16, 64, 256, 1024, 4096)]
     by_group = [ratio(groups([512], [64] * size)) for size in (1, 2, 4, 8, 16)]
     by_padding = [ratio(groups([32], [256] + [length] * 7)) for length in (256, 128, 64, 32)]
@@ -49,7 +49,7 @@ def test_packing_gains_with_the_prompt_with_the_group_and_with_the_padding() -> 
         assert gains == sorted(gains)
 
 
-def test_tokens_are_counted() -> None:
+def test_lengths_count_packed_and_padded_tokens() -> None:
     lengths = groups([3, 5], [2, 4, 1, 1])
     assert lengths.packed == 3 + 5 + 2 + 4 + 1 + 1
     assert lengths.padded == 4 * (5 + 4)
@@ -57,7 +57,7 @@ def test_tokens_are_counted() -> None:
     assert groups([3, 3], [2, 2]).even
 
 
-def test_no_row_fills_less_than_half_of_what_it_is_padded_to() -> None:
+def test_completion_blocks_rows_fill_at_least_half_of_padded_area() -> None:
     lengths = groups([10] * 4, [1, 2, 3, 500, 0, 30, 33, 480, 7, 400, 90, 6, 5, 5, 100, 110])
     blocks = completion_blocks(lengths)
     assert sorted(row for block in blocks for row in block) == [i for i in range(16) if i != 4]
@@ -66,7 +66,7 @@ def test_no_row_fills_less_than_half_of_what_it_is_padded_to() -> None:
         assert all(2 * size * (10 + size) >= max(sizes) * (10 + max(sizes)) for size in sizes)
 
 
-def test_sizes_of_a_model() -> None:
+def test_sizes_of_model_config() -> None:
     config = LlamaConfig(
         hidden_size=192, intermediate_size=512, num_hidden_layers=4, num_attention_heads=6, num_key_value_heads=6
     )

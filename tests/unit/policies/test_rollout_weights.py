@@ -1,4 +1,4 @@
-"""A policy's copy for rollouts: the numbers that its passes multiply, in its compute dtype, and nothing shared."""
+"""A policy's copy for rollouts: equal products in the compute dtype, and no shared memory."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ def policy(tied: bool, weights: torch.dtype, compute: torch.dtype, rank: int | N
         lora = LoRA(rank=rank, alpha=4.0, dropout=0.0, target_modules="all-linear")
         model = lora.attach(model, seed=0)
         for name, parameter in model.named_parameters():
-            if "lora_B" in name:  # zero at first, as if there were no adapter
+            if "lora_B" in name:  # zero initially, which equals no adapter
                 nn.init.normal_(parameter, std=0.1, generator=torch.Generator().manual_seed(0))
     return CausalLMPolicy(model=model, tokenizer=grpo_kit.TOKENIZER, compute_dtype=compute, chat_template=False)
 
 
 @pytest.fixture(autouse=True)
 def on_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("DS_ACCELERATOR", "cpu")  # which DeepSpeed reads when it is imported
+    monkeypatch.setenv("DS_ACCELERATOR", "cpu")  # DeepSpeed reads it when it is imported
 
 
 KINDS = [
@@ -51,7 +51,7 @@ KINDS = [
 
 
 @pytest.mark.parametrize(("tied", "weights", "compute", "rank"), KINDS)
-def test_a_copy_draws_what_the_policy_draws_and_takes_what_is_planned(
+def test_copy_of_shards_draws_equal_rollouts_and_has_planned_size(
     tied: bool, weights: torch.dtype, compute: torch.dtype, rank: int | None
 ) -> None:
     own = policy(tied, weights, compute, rank)
@@ -82,7 +82,7 @@ def test_a_copy_draws_what_the_policy_draws_and_takes_what_is_planned(
     assert sum(parameter.nbytes for parameter in copy.parameters()) == policy_copy(learner)
 
 
-def test_a_copy_stays_as_the_policy_was() -> None:
+def test_copy_of_shards_does_not_change_with_policy() -> None:
     own = policy(True, F, B, None)
     copy = copy_of_shards(own)
     before = [parameter.clone() for parameter in copy.parameters()]
@@ -93,14 +93,14 @@ def test_a_copy_stays_as_the_policy_was() -> None:
 
 
 @pytest.mark.parametrize("copied", [True, False])
-def test_a_policy_that_is_whole_is_drawn_from_itself(copied: bool) -> None:
+def test_whole_for_rollouts_yields_unsharded_policy_itself(copied: bool) -> None:
     own = policy(True, F, B, None)
-    with whole_for_rollouts(own, copied=copied) as drawn_from:
-        assert drawn_from is own
+    with whole_for_rollouts(own, copied=copied) as source:
+        assert source is own
 
 
-def test_a_copy_is_gone_when_all_is_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
-    """At once, whoever still holds it, for the update needs its memory."""
+def test_whole_for_rollouts_frees_copy_on_exit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Memory is freed at once, even while references remain, because the update needs it."""
     monkeypatch.setattr(rollout_weights, "is_sharded", lambda policy: True)
     own = policy(True, F, F, None)
     with whole_for_rollouts(own, copied=True) as copy:
@@ -110,7 +110,7 @@ def test_a_copy_is_gone_when_all_is_drawn(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @pytest.mark.parametrize("system", ["none", "default"])
-def test_a_copy_reads_prompts_and_scores_as_the_policy_does(system: str) -> None:
+def test_copy_of_shards_keeps_prompt_and_scoring_settings(system: str) -> None:
     own = policy(True, F, F, None)
     own.system, own.chunk = system, 7
     copy = copy_of_shards(own)

@@ -1,4 +1,4 @@
-"""Shapes against the models themselves, built on the meta device, and against published numbers of parameters."""
+"""Shapes compared with real models on the meta device, and with published numbers of parameters."""
 
 from __future__ import annotations
 
@@ -27,31 +27,31 @@ SIZES: dict[str, Any] = {
 }
 
 
-def built(kind: str, **sizes: Any) -> Any:
+def build_model(kind: str, **sizes: Any) -> Any:
     config, model = (Qwen2Config, Qwen2ForCausalLM) if kind == "qwen2" else (LlamaConfig, LlamaForCausalLM)
     with torch.device("meta"):
         return model(config(**SIZES | sizes))
 
 
-def counted(model: Any, *, trained: bool = False) -> int:
+def count_parameters(model: Any, *, trained: bool = False) -> int:
     return sum(p.numel() for p in model.parameters() if p.requires_grad or not trained)
 
 
 @pytest.mark.parametrize("kind", ["llama", "qwen2"])
 @pytest.mark.parametrize("sizes", [{"tie_word_embeddings": True}, {"tie_word_embeddings": False}])
-def test_parameters_are_those_of_the_model(kind: str, sizes: dict[str, Any]) -> None:
-    model = built(kind, **sizes)
+def test_parameter_counts_equal_those_of_model(kind: str, sizes: dict[str, Any]) -> None:
+    model = build_model(kind, **sizes)
     shape = ModelShape.of(model.config.to_dict())
-    assert shape.parameters == counted(model)
+    assert shape.parameters == count_parameters(model)
     assert shape.parameter_sizes() == [parameter.numel() for parameter in model.parameters()]
 
 
 @pytest.mark.parametrize("targets", ["all-linear", ["q_proj", "down_proj"]])
-def test_adapters_are_those_that_peft_makes(targets: Any) -> None:
-    model = built("qwen2")
+def test_adapter_parameters_equal_those_of_peft(targets: Any) -> None:
+    model = build_model("qwen2")
     shape = ModelShape.of(model.config.to_dict())
     adapted = get_peft_model(model, LoraConfig(r=4, target_modules=targets, task_type="CAUSAL_LM"))
-    assert shape.adapter_parameters(4, targets) == counted(adapted, trained=True)
+    assert shape.adapter_parameters(4, targets) == count_parameters(adapted, trained=True)
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def test_published_shapes_have_the_published_number_of_parameters(name: str, par
     assert PUBLISHED[name].parameters == parameters
 
 
-def test_what_is_not_counted_is_refused() -> None:
+def test_unsupported_model_or_adapter_target_raises() -> None:
     with pytest.raises(ValueError, match="the shape of a mamba model is not known here; there are llama, qwen2"):
         ModelShape.of({**SIZES, "model_type": "mamba"})
     with pytest.raises(ValueError, match="use_sliding_window"):
@@ -91,18 +91,18 @@ CONFIG = {
 
 
 @pytest.mark.parametrize("name", embedded_names())
-def test_embedded_policies_are_read_from_their_own_folder(name: str) -> None:
+def test_find_shape_reads_folder_of_embedded_policy(name: str) -> None:
     found = find_shape(f"embedded:{name}")
     assert found.shape.hidden_size == 192
     assert found.source.endswith(f"{name}/config.json")
 
 
-def test_a_published_name_needs_no_hub_and_says_so() -> None:
+def test_find_shape_uses_table_for_published_name() -> None:
     found = find_shape("Qwen/Qwen2.5-3B-Instruct")
     assert (found.shape, found.source) == (QWEN_3B, "the table of published shapes")
 
 
-def test_what_is_not_at_hand_is_answered_in_one_sentence(tmp_path: Path) -> None:
+def test_find_shape_of_unknown_or_incomplete_model_raises(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"policy.pretrained=nobody/nothing: its shape is unknown"):
         find_shape("nobody/nothing")
     config = tmp_path / "config.json"

@@ -1,4 +1,4 @@
-"""Spare rows: how many, that they change nothing but rounding, and that other sizes have shapes seen before."""
+"""Spare rows: their number, that they change only rounding, and that shapes recur for other sizes."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def policy(dtype: torch.dtype = HALF) -> CausalLMPolicy:
 
 
 def rows(completions: list[int]) -> dict[str, Any]:
-    """Completions of these lengths, two of each prompt of five tokens."""
+    """Completions of these lengths, two for each prompt of five tokens."""
     generator = torch.Generator().manual_seed(0)
     mask = torch.arange(max(completions)) < torch.tensor(completions)[:, None]
     prompts = torch.randint(3, 250, (len(completions) // 2, 5), generator=generator)
@@ -46,7 +46,7 @@ def rows(completions: list[int]) -> dict[str, Any]:
 
 
 class Products(TorchDispatchMode):
-    """The shapes of all products in half precision."""
+    """Records the shapes of all products in half precision."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -69,13 +69,13 @@ def without_spare_rows(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @pytest.mark.parametrize(
     ("given", "spare"), [(0, 0), (1, 15), (16, 0), (511, 1), (513, 15), (1025, 31), (4096, 0), (4097, 127), (8191, 1)]
 )
-def test_sizes_are_few_and_little_is_added(given: int, spare: int) -> None:
+def test_spare_rows_by_size_device_and_dtype(given: int, spare: int) -> None:
     assert spare_rows(given, CPU, HALF) == spare
     assert spare_rows(given, CPU, torch.float32) == spare_rows(given, torch.device("cuda"), HALF) == 0
 
 
 @pytest.mark.parametrize("autocast", [False, True])
-def test_a_product_has_a_row_for_each_given_and_spare_ones_in_half_precision_only(autocast: bool) -> None:
+def test_bucketed_linear_adds_rows_only_in_half_precision(autocast: bool) -> None:
     x, weight, bias = torch.randn(3, 2), torch.randn(4, 2), torch.randn(4)
     assert torch.equal(bucketed_linear(x, weight, bias), linear(x, weight, bias))
     given = [part if autocast else part.to(HALF) for part in (x, weight, bias)]
@@ -85,14 +85,14 @@ def test_a_product_has_a_row_for_each_given_and_spare_ones_in_half_precision_onl
     assert {shapes[-2] for shapes in products.shapes} == {(16, 2)}
 
 
-class Alone:
-    """A plan in which each token sees itself."""
+class SelfAttention:
+    """A plan in which each token attends only to itself."""
 
     def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, *, scaling: float) -> Tensor:
         return value.repeat_interleave(query.shape[1] // value.shape[1], dim=1)
 
 
-def test_passes_prefills_and_steps_of_other_sizes_have_shapes_seen_before(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_product_shapes_recur_for_other_lengths(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(causal_lm, "packing_pays", lambda lengths, sizes: True)
     model = policy()
     decoder = decoder_of(model)
@@ -104,7 +104,7 @@ def test_passes_prefills_and_steps_of_other_sizes_have_shapes_seen_before(monkey
             with torch.no_grad():
                 tokens = torch.arange(3, 3 + longest)
                 read_prompts(model, [tokens])
-                logits, _ = decoder.read(tokens, tokens, Alone())
+                logits, _ = decoder.read(tokens, tokens, SelfAttention())
                 assert len(logits) == longest
         return products.shapes
 
@@ -116,8 +116,8 @@ def test_passes_prefills_and_steps_of_other_sizes_have_shapes_seen_before(monkey
         assert len(shapes(36) - seen) > 10
 
 
-def test_spare_rows_change_nothing_but_rounding(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Log-probs, their gradient, and keys, values and logits of prompts, all as near to full precision as without."""
+def test_spare_rows_change_only_rounding(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Log-probs, their gradient, and keys, values and logits of prompts are as close to full precision as without."""
     monkeypatch.setattr(causal_lm, "packing_pays", lambda lengths, sizes: True)
 
     def results(dtype: torch.dtype) -> list[Tensor]:
@@ -129,10 +129,10 @@ def test_spare_rows_change_nothing_but_rounding(monkeypatch: pytest.MonkeyPatch)
         gradient = torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None])
         return [log_probs.detach(), gradient, read.keys_values.float(), read.logits.float()]
 
-    exact, filled = results(torch.float32), results(HALF)
+    exact, bucketed = results(torch.float32), results(HALF)
     with without_spare_rows(monkeypatch):
         plain = results(HALF)
-    for wanted, got, other in zip(exact, filled, plain, strict=True):
+    for wanted, got, other in zip(exact, bucketed, plain, strict=True):
         assert_close(got.shape, other.shape)
         assert (got - wanted).norm() <= 1.5 * (other - wanted).norm() + 1e-6
         assert (got - wanted).norm() <= 0.05 * wanted.norm()

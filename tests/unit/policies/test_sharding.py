@@ -1,4 +1,4 @@
-"""Shares of parameters in a row against a walk number by number."""
+"""Shares of concatenated parameters compared with a slow count, number by number."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from contrastive_reasoning.policies.sharding import most_in_a_share, shard_layer
 from tests.unit.lightning_modules import grpo_kit
 
 
-def walked(sizes: list[tuple[int, int]], ranks: int) -> int:
-    """Every number is dealt out by itself; a rank then holds all of whatever it has a number of."""
+def slow_most_in_a_share(sizes: list[tuple[int, int]], ranks: int) -> int:
+    """Assigns every number to a rank by itself; a rank holds each parameter of which it has a number."""
     owners = [index for index, (count, _) in enumerate(sizes) for _ in range(count)]
     while len(owners) % (2 * ranks):
         owners.append(-1)  # padding
@@ -23,22 +23,22 @@ def walked(sizes: list[tuple[int, int]], ranks: int) -> int:
     )
 
 
-def test_against_the_walk() -> None:
+def test_most_in_a_share_equals_slow_count() -> None:
     rng = random.Random(0)
     for _ in range(300):
         sizes = [
             (count, count * rng.choice((2, 4))) for count in (rng.randint(1, 40) for _ in range(rng.randint(1, 9)))
         ]
         ranks = rng.randint(1, 8)
-        assert most_in_a_share(sizes, ranks) == walked(sizes, ranks), (sizes, ranks)
+        assert most_in_a_share(sizes, ranks) == slow_most_in_a_share(sizes, ranks), (sizes, ranks)
 
 
 @pytest.mark.parametrize(("ranks", "most"), [(1, 120), (2, 120), (4, 90), (8, 100)])
-def test_an_embedding_larger_than_a_share_is_whole_beside_what_follows_its_end(ranks: int, most: int) -> None:
+def test_most_in_a_share_counts_split_embedding_whole(ranks: int, most: int) -> None:
     assert most_in_a_share([(90, 90), (10, 10), (10, 10), (10, 10)], ranks) == most
 
 
-def test_only_a_frozen_model_with_layers_is_sharded_by_them() -> None:
+def test_shard_layers_requires_frozen_model_with_layers() -> None:
     backbone, device = grpo_kit.policy().backbone, torch.device("cpu")
     with pytest.raises(ValueError, match="only a frozen model can be sharded by its layers"):
         shard_layers(backbone, device)

@@ -8,18 +8,18 @@ from contrastive_reasoning.policies.tiny import TinyArchitecture, tiny_llama, ti
 
 
 @pytest.mark.parametrize("text", ["21+16=37;", "Numbers: [1, 20]\n", "naïve 🙂 — ∑ \t\r\n", "", "<eos", "٣4"])
-def test_any_text_survives_the_round_trip(tokenizer: PreTrainedTokenizerFast, text: str) -> None:
+def test_tokenizer_round_trip_keeps_any_text(tokenizer: PreTrainedTokenizerFast, text: str) -> None:
     ids = tokenizer(text, add_special_tokens=False)["input_ids"]
     assert tokenizer.decode(ids) == text
 
 
-def test_digits_and_newlines_are_tokens_of_their_own(tokenizer: PreTrainedTokenizerFast) -> None:
+def test_tokenizer_gives_each_digit_its_own_token(tokenizer: PreTrainedTokenizerFast) -> None:
     assert tokenizer.tokenize("21+1600") == ["2", "1", "+", "1", "6", "0", "0"]
     for token in tokenizer.get_vocab():
         assert sum(c.isdigit() for c in token) <= 1
 
 
-def test_weights_depend_on_the_seed_alone(tokenizer: PreTrainedTokenizerFast) -> None:
+def test_weights_depend_only_on_seed(tokenizer: PreTrainedTokenizerFast) -> None:
     first = tiny_llama(tokenizer, seed=3)
     state = torch.get_rng_state()
     torch.rand(7)
@@ -38,7 +38,7 @@ def test_weights_depend_on_the_seed_alone(tokenizer: PreTrainedTokenizerFast) ->
     ("change", "message"),
     [({"kind": "gpt"}, "kind must be llama or qwen2"), ({"heads": 5}, r"heads \(5\) must divide hidden_size \(64\)")],
 )
-def test_impossible_architectures_are_refused(change: dict[str, object], message: str) -> None:
+def test_invalid_architecture_raises(change: dict[str, object], message: str) -> None:
     size = {
         "kind": "llama",
         "hidden_size": 64,

@@ -1,4 +1,4 @@
-"""Published settings against the experiments that stand for them at ``scale=paper``; a changed one is found."""
+"""Compares published settings with the experiments at ``scale=paper``, and checks that a changed one is detected."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ABSENT = "no such key"
 
 @dataclass(frozen=True, kw_only=True)
 class Setting:
-    """One value of one experiment, and how a composed configuration holds it."""
+    """One value of one experiment, and where a composed configuration has it."""
 
     name: str
     line: str
@@ -47,7 +47,7 @@ class Setting:
         return value
 
     def differs(self, config: DictConfig) -> bool:
-        """Whether it is another value, or one of another kind: true is no 1."""
+        """Whether the value differs, or only its type: true is not 1."""
         held = self.held(config)
         return held != self.expected or isinstance(held, bool) != isinstance(self.expected, bool)
 
@@ -88,17 +88,17 @@ def config_of(line: str) -> DictConfig:
 
 
 def differences(settings: list[Setting], config: DictConfig) -> dict[str, tuple[Any, Any]]:
-    """What is published, with what the configuration holds, of those that differ."""
+    """The published and the configured value of each setting that differs."""
     return {one.name: (one.expected, one.held(config)) for one in settings if one.differs(config)}
 
 
 @pytest.mark.parametrize("line", BY_LINE)
-def test_an_experiment_has_the_published_settings(line: str) -> None:
+def test_experiment_has_published_settings(line: str) -> None:
     assert differences(BY_LINE[line], config_of(line)) == {}
 
 
 def source_of(config: DictConfig, key: str) -> str:
-    """The key that a user sets: mere references on the way to this one are followed."""
+    """The key that a user sets, after plain references on the way to this one are followed."""
     above: list[str] = []
     for place, name in enumerate(names := key.split("."), start=1):
         written = str(OmegaConf.select(config, ".".join(above))._get_node(name)._value()) if above else None
@@ -123,11 +123,11 @@ def another(value: Any) -> Any:
 
 
 FIRST_OF_EACH = {(one.name, repr(one.expected)): one for one in reversed(SETTINGS)}.values()
-"""Of each published value the first experiment that has it."""
+"""The first experiment that has each published value."""
 
 
 @pytest.mark.parametrize("setting", FIRST_OF_EACH, ids=lambda one: f"{one.name}: {one.expected}")
-def test_a_changed_setting_is_found(setting: Setting) -> None:
+def test_changed_setting_is_detected(setting: Setting) -> None:
     config, of_line = config_of(setting.line), BY_LINE[setting.line]
     for key in filter(None, (setting.key, setting.plus)):
         changed = deepcopy(config)
@@ -162,14 +162,14 @@ def test_a_changed_setting_is_found(setting: Setting) -> None:
         ("llama_critic_published", "budget.grpo.max_completion_tokens", 500),
     ],
 )
-def test_what_a_user_sets_is_compared(experiment: str, key: str, value: object) -> None:
+def test_override_of_published_setting_is_detected(experiment: str, key: str, value: object) -> None:
     changed = deepcopy(config_of(experiment))
     OmegaConf.update(changed, key, value, merge=False)
     assert differences(BY_LINE[experiment], changed)
 
 
-def test_every_row_of_the_tables_of_settings_is_there() -> None:
-    """Of CLIPO's Tables 8 and 9, each with a value for both tracks or the losses of both."""
+def test_published_settings_have_every_row_of_clipo_tables_8_and_9() -> None:
+    """The rows of CLIPO's Tables 8 and 9. A row of Table 8 has a value for both tracks or for neither."""
     assert {
         *("total epochs", "head warm-up, steps", "train batch, prompts", "mini-batch, prompts", "micro-batch per GPU"),
         *("max prompt length", "max response length", "over-long prompts filtered", "truncation"),
@@ -186,7 +186,7 @@ def test_every_row_of_the_tables_of_settings_is_there() -> None:
         assert len({listed.partition("_")[0] for listed in row["values"]} & {"track1", "track2"}) in (0, 2)
 
 
-def test_rows_are_whole_and_ours_has_a_reason() -> None:
+def test_rows_are_complete_and_deviations_have_a_reason() -> None:
     for name, row in rows():
         assert row.keys() <= FIELDS, name
         assert row["values"].keys() >= row.get("ours", {}).keys(), name
@@ -194,7 +194,7 @@ def test_rows_are_whole_and_ours_has_a_reason() -> None:
         assert ("reason" in row) == ("key" not in row or "ours" in row), name
 
 
-def test_an_epoch_is_of_whole_batches() -> None:
+def test_epoch_has_whole_batches() -> None:
     table = SECTIONS["CLIPO, Table 8"]
     problems, batch = (table[name]["values"] for name in ("training problems", "train batch, prompts"))
     steps = {track: problems[track] // batch[track] for track in problems}
@@ -207,23 +207,23 @@ PRESETS = ("", "preset=paper", "preset=released")
 
 
 def differences_on_the_page() -> list[list[str]]:
-    """Of each line with an experiment: key, experiment, and what is said of ours, the paper and the released code."""
+    """Cells of each line with an experiment: key, experiment, and values of ours, the paper and the released code."""
     lines = [line.strip("|").split(" | ") for line in PAGE.read_text("utf-8").splitlines() if line.startswith("| ")]
     return [[cell.strip() for cell in line[1:]] for line in lines if line[2].strip().startswith("`")]
 
 
 @pytest.mark.parametrize("preset", PRESETS[1:])
 @pytest.mark.parametrize("experiment", ["clipo_dapo_math", "clipo_l2", "dapo_math rollout=vllm", "llama_critic"])
-def test_a_preset_fits_any_experiment(experiment: str, preset: str) -> None:
+def test_preset_composes_with_any_experiment(experiment: str, preset: str) -> None:
     assert contradiction(config_of(f"{experiment} {preset}")) is None
 
 
 @pytest.mark.parametrize("line", differences_on_the_page(), ids=lambda line: f"{line[1]} {line[0]}")
-def test_a_preset_sets_what_the_page_says(line: list[str]) -> None:
-    """A cell in words says that this preset leaves what is ours."""
-    key, experiment, *said = (cell.split("`")[1] if cell.startswith("`") else None for cell in line)
+def test_preset_sets_values_of_released_code_page(line: list[str]) -> None:
+    """A cell in words means that the preset keeps our value."""
+    key, experiment, *documented = (cell.split("`")[1] if cell.startswith("`") else None for cell in line)
     held = [str(select(config_of(f"{experiment} {preset}"), str(key))) for preset in PRESETS]
     assert [value.rpartition(".")[2] if "_target_" in str(key) else value for value in held] == [
-        said[0] if value is None else value for value in said
+        documented[0] if value is None else value for value in documented
     ]
     assert len(set(held)) > 1, "no difference"

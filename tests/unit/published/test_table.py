@@ -1,4 +1,4 @@
-"""Published tables: every figure in its place, as the paper's own averages and differences confirm."""
+"""Published tables: the paper's own averages and differences confirm the place of each figure."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def table(request: pytest.FixtureRequest) -> PublishedTable:
 
 
 @pytest.mark.parametrize("name", AVERAGES)
-def test_averages_are_those_of_their_columns(name: str) -> None:
+def test_averages_equal_means_of_their_columns(name: str) -> None:
     table = published_table(name)
     for method, row in [*table.rows.items(), *((arm.method, arm.figures) for arm in table.arms)]:
         for average, sets in AVERAGES[name].items():
@@ -37,7 +37,7 @@ def test_averages_are_those_of_their_columns(name: str) -> None:
         assert row["avg"] == pytest.approx(mean(row[one] for one in every), abs=0.011), method
 
 
-def test_differences_of_every_arm_are_those_to_the_arm_they_name(table: PublishedTable) -> None:
+def test_deltas_of_each_arm_equal_difference_to_its_plain_arm(table: PublishedTable) -> None:
     assert list(table.deltas) == [method for method in table.rows if method.endswith("+CLIPO")]
     arms = {(arm.method, arm.model): arm.deltas for arm in table.arms}
     assert all(arms[method, table.model] == deltas for method, deltas in table.deltas.items())
@@ -48,7 +48,7 @@ def test_differences_of_every_arm_are_those_to_the_arm_they_name(table: Publishe
 
 
 @pytest.mark.parametrize("name", published_names())
-def test_no_two_arms_have_the_same_settings_and_each_names_parts_of_ours(name: str) -> None:
+def test_arms_have_distinct_settings_and_name_existing_options(name: str) -> None:
     table = published_table(name)
     settings = {(arm.model, *sorted(arm.settings.items())): arm for arm in table.arms if arm.repeats is None}
     again = [arm for arm in table.arms if arm.repeats is not None]
@@ -60,8 +60,8 @@ def test_no_two_arms_have_the_same_settings_and_each_names_parts_of_ours(name: s
             assert "." in path or (CONF / path / f"{option}.yaml").is_file(), (path, option)
 
 
-def test_the_arms_of_the_further_tables() -> None:
-    """Tables 11, 13, 15, 16 of the first track, 12, 14, 17, 18, 19 of the second."""
+def test_clipo_tables_have_arms_of_further_tables() -> None:
+    """Tables 11, 13, 15, 16 are of the first track, Tables 12, 14, 17, 18, 19 of the second."""
     first, second = (published_table(name) for name in AVERAGES)
     assert len(first.arms) == 8 + 1 + 2 + 3 + 4
     assert len(second.arms) == 8 + 1 + 2 + 4 + 4 + 4
@@ -72,8 +72,8 @@ def test_the_arms_of_the_further_tables() -> None:
     assert figures["meta-llama/Llama-3.1-8B-Instruct", "GRPO+CLIPO"]["math_perturb_simple"] == 42.87
 
 
-def test_the_figures_of_the_critics_by_model_and_reward() -> None:
-    """The oracle has two readings: the target stays reachable, or the move is perfect. Llama has none."""
+def test_critics_table_has_figures_by_model_and_reward() -> None:
+    """The oracle has two definitions: the target stays reachable, or the move is perfect. Llama has neither."""
     table = published_table("critics")
     assert table.base is None
     (column,) = table.columns
@@ -89,7 +89,7 @@ def test_the_figures_of_the_critics_by_model_and_reward() -> None:
     }
 
 
-def test_the_base_models_on_longprocs_problems() -> None:
+def test_countdown_base_table_has_longproc_figures_by_model() -> None:
     table = published_table("countdown_base")
     models = {"Qwen/Qwen2.5-7B-Instruct": 32, "models/Llama-3.1-8B-Instruct": 8, "Qwen/Qwen2.5-7B": 32, None: 32}
     assert {model: table.of(model).rows for model in models} == {
@@ -98,6 +98,6 @@ def test_the_base_models_on_longprocs_problems() -> None:
     assert table.base == "Base Model"
 
 
-def test_an_unknown_table_is_named_with_those_there_are() -> None:
+def test_unknown_table_raises_with_available_names() -> None:
     with pytest.raises(ValueError, match="no published table 'clipo'; there are clipo_table1, clipo_table2, co"):
         published_table("clipo")

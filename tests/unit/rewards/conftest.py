@@ -39,7 +39,10 @@ def tokenizer() -> PreTrainedTokenizerFast:
 
 @pytest.fixture(scope="session")
 def rollouts_of(tokenizer: PreTrainedTokenizerFast) -> Rollouts:
-    """Rollouts of one problem (or several, prompt-major) with the given texts, tokens and spans their own."""
+    """Returns a function that builds rollouts with the given texts, of one problem or several (prompt-major).
+
+    Tokens and spans are those of the texts.
+    """
 
     def build(texts: Sequence[str], *problems: Problem, finish: str = "stop") -> RolloutBatch:
         posed = problems or (CountdownProblem((21, 16, 17, 26), 46, style="direct"),)

@@ -1,4 +1,4 @@
-"""Rewards that come to harm: what the completion says is what happens. Imported by workers, so it loads nothing."""
+"""Functions that fail in the way that the completion names. Workers import this module, so its imports are light."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ def hangs() -> float:
 
 
 def hangs_in_c() -> float:
-    """A search that backtracks for ages: it keeps the interpreter to itself, and no signal is looked at."""
+    """Matches a pattern that backtracks almost endlessly; the match keeps the interpreter lock and ignores signals."""
     for number in set(signal.Signals) - {signal.SIGKILL, signal.SIGSTOP}:
         signal.signal(number, signal.SIG_IGN)
     return float(bool(re.match(r"(a+)+$", "a" * 64 + "b")))
 
 
 def leaves_a_child() -> float:
-    """Waits for a process of its own, whose id it writes down."""
+    """Starts a child process, writes its id to a file and waits for it."""
     child = subprocess.Popen(["sleep", "3600"])
     Path(os.environ["CHILD_FILE"]).write_text(str(child.pid))
     return float(child.wait())
@@ -56,7 +56,7 @@ HARM: dict[str, Callable[[], Any]] = {
 
 
 def number_or_harm(problem: Problem, completion: str, *, scale: float = 1.0) -> float:
-    """The completion as a number, scaled; or the harm that it names."""
+    """Returns the completion as a number times ``scale``, or fails in the way that the completion names."""
     print("a line between the replies", flush=True)
     return HARM[completion]() if completion in HARM else scale * float(completion)
 
@@ -66,21 +66,21 @@ def process_of(problem: Problem, completion: str) -> float:
 
 
 def problem_of(problem: Problem, completion: str) -> float:
-    """The first number of the problem where the completion arrived as it was sent, else 0."""
+    """Returns the first number of the problem if the completion arrived unchanged, else 0."""
     return float(problem.fields["numbers"][0]) * (completion == "é\udcff漢")
 
 
 class Unloadable:
-    """Can be sent, and not be received."""
+    """Can be pickled, but not unpickled."""
 
     def __reduce__(self) -> tuple:
-        return refuses_to_load, ()
+        return raise_import_error, ()
 
     def __call__(self, problem: Problem, completion: str) -> float:
         return 0.0
 
 
-def refuses_to_load() -> None:
+def raise_import_error() -> None:
     raise ImportError("no module named units")
 
 
@@ -88,19 +88,22 @@ VERDICTS: dict[str, Any] = {"right": True, "no": False, "half": 0.5, "why": "use
 
 
 def verdict_or_harm(problem: Problem, completion: str, *, right: str = "") -> Any:
-    """The verdict that the completion names; the harm; or whether it is the answer."""
+    """Returns the verdict that the completion names, or fails in the way that it names.
+
+    For any other completion, returns whether it is the answer.
+    """
     if completion in HARM:
         return HARM[completion]()
     return VERDICTS.get(completion, completion in (problem.answer, right))
 
 
 def quotes(problem: Problem, completion: str) -> str:
-    """The reason is the completion itself."""
+    """Returns the completion itself as the reason."""
     return completion
 
 
 def lengths(prompts: Any, completions: Any, **columns: Any) -> Any:
-    """The harm that the first completion names; or each completion's length, None for an empty one."""
+    """Returns each completion's length (None for an empty one), or fails in the way that the first completion names."""
     if completions[0] in HARM:
         return HARM[completions[0]]()
     return [float(len(text)) if text else None for text in completions]

@@ -1,4 +1,4 @@
-r"""The pool, with real processes. Most are stand-ins that load nothing: they settle ``\sqrt{n}`` by what n says."""
+r"""AnswerPool with real processes. Most are stand-ins that load nothing: their reply to ``\sqrt{n}`` depends on n."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def pool_of(stand_in: None) -> Iterator[Callable[..., AnswerPool]]:
 
 
 def roots(*numbers: int) -> list[tuple[str, str]]:
-    """One pair for each number, which the quick part leaves open."""
+    """Returns one pair per number, which needs a worker to be settled."""
     return [(r"2\sqrt{3}", rf"\boxed{{\sqrt{{{number}}}}}") for number in numbers]
 
 
@@ -67,13 +67,13 @@ def pids(pool: AnswerPool) -> set[int]:
     return {worker.process.pid for worker in pool.pool.running}
 
 
-def test_verdicts_come_in_order(pool_of: Callable[..., AnswerPool]) -> None:
+def test_verdicts_keep_order_of_answers(pool_of: Callable[..., AnswerPool]) -> None:
     numbers = [*range(20, 60), 13 * 2]
     verdicts = pool_of()(roots(*numbers))
     assert [verdict.correct for verdict in verdicts] == [number % 2 == 0 for number in numbers]
 
 
-def test_what_the_quick_part_settles_starts_no_process(pool_of: Callable[..., AnswerPool]) -> None:
+def test_answers_without_algebra_start_no_worker(pool_of: Callable[..., AnswerPool]) -> None:
     pool = pool_of()
     pairs = [("7", r"\boxed{7.0}"), ("7", "no idea"), ("1,2", r"\boxed{2,1}"), ("7", r"\boxed{9^{9^{9^9}}}")]
     assert [verdict.status for verdict in pool(pairs)] == ["ok", "unparsed", "ok", "unparsed"]
@@ -81,7 +81,7 @@ def test_what_the_quick_part_settles_starts_no_process(pool_of: Callable[..., An
     assert not pids(pool)
 
 
-def test_workers_are_used_again_and_only_as_many_as_needed(pool_of: Callable[..., AnswerPool]) -> None:
+def test_workers_are_reused_and_started_only_when_needed(pool_of: Callable[..., AnswerPool]) -> None:
     pool = pool_of(workers=2)
     pool(roots(20))
     first = pids(pool)
@@ -91,7 +91,7 @@ def test_workers_are_used_again_and_only_as_many_as_needed(pool_of: Callable[...
     assert first < pids(pool)
 
 
-def test_one_question_that_hangs_costs_its_limit_once(
+def test_repeated_hanging_answer_times_out_once(
     pool_of: Callable[..., AnswerPool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     killed: list[int] = []
@@ -105,7 +105,7 @@ def test_one_question_that_hangs_costs_its_limit_once(
     assert pool(roots(20)) == [OK]
 
 
-def test_a_crash_is_an_error_and_nothing_else_is_lost(pool_of: Callable[..., AnswerPool]) -> None:
+def test_crash_is_error_and_other_verdicts_are_kept(pool_of: Callable[..., AnswerPool]) -> None:
     pool = pool_of(workers=1)
     verdicts = pool(roots(20, CRASH, 22, ERROR, 24))
     assert [verdict.status for verdict in verdicts] == ["ok", "error", "ok", "error", "ok"]
@@ -119,31 +119,31 @@ def crashes(*spellings: str) -> list[tuple[str, str]]:
     return [(r"2\sqrt{3}", rf"{words} \boxed{{\sqrt{{{CRASH}}}}}") for words in spellings]
 
 
-def test_more_crashes_than_their_share_end_the_run(pool_of: Callable[..., AnswerPool]) -> None:
+def test_more_errors_than_max_failures_raise(pool_of: Callable[..., AnswerPool]) -> None:
     settled = [("7", rf"It is \boxed{{{number}}}") for number in range(15)]
     pool = pool_of(workers=1, max_failures=0.1)
     assert sum(not verdict.judged for verdict in pool(roots(20, CRASH, ERROR, 22, 24) + settled)) == 2
-    sentence = r"failed on 3 of the last 21 answers, more than its max_failures=0.1 .*: worker ended with exit code -9"
-    with pytest.raises(RewardFailed, match=sentence):
+    message = r"failed on 3 of the last 21 answers, more than its max_failures=0.1 .*: worker ended with exit code -9"
+    with pytest.raises(RewardFailed, match=message):
         pool(crashes("Hence"))
 
 
-def test_equal_answers_that_crash_together_are_one(pool_of: Callable[..., AnswerPool]) -> None:
-    """A policy that has one answer for everything has not broken its judge."""
+def test_equal_answers_that_crash_count_as_one_error(pool_of: Callable[..., AnswerPool]) -> None:
+    """A policy that repeats one answer must not count as a broken verifier."""
     settled = [("7", rf"It is \boxed{{{number}}}") for number in range(19)]
     pool = pool_of(workers=1, max_failures=0.1)
     alike = crashes("So", "Hence", "Thus", "It is", "We get")
     assert [verdict.status for verdict in pool(settled + alike)][19:] == ["error"] * 5
 
 
-def test_a_crash_among_few_answers_is_no_share_of_anything(pool_of: Callable[..., AnswerPool]) -> None:
+def test_max_failures_applies_from_twenty_answers(pool_of: Callable[..., AnswerPool]) -> None:
     pool = pool_of(workers=1, max_failures=0.0)
     assert [verdict.status for verdict in pool(roots(CRASH, 20))] == ["error", "ok"]
     with pytest.raises(RewardFailed, match="of the last 20"):
         pool([*[("7", rf"It is \boxed{{{number}}}") for number in range(17)], *crashes("So")])
 
 
-def test_a_worker_that_died_between_two_calls_is_replaced(pool_of: Callable[..., AnswerPool]) -> None:
+def test_worker_that_died_between_calls_is_replaced(pool_of: Callable[..., AnswerPool]) -> None:
     pool = pool_of(workers=1)
     pool(roots(20))
     (pid,) = pids(pool)
@@ -155,14 +155,14 @@ def test_a_worker_that_died_between_two_calls_is_replaced(pool_of: Callable[...,
 
 @pytest.fixture
 def interruptible() -> Iterator[None]:
-    """A process that a script starts in its background ignores Ctrl-C until it says otherwise."""
+    """Enables Ctrl-C: a process that a script starts in the background ignores it by default."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
 
 
 @pytest.mark.usefixtures("interruptible")
-def test_an_interrupted_call_leaves_no_question_behind(pool_of: Callable[..., AnswerPool]) -> None:
+def test_interrupted_call_leaves_no_pending_answer(pool_of: Callable[..., AnswerPool]) -> None:
     pool = pool_of(workers=1, limit_s=60.0)  # the interrupt comes first on any machine
     pool(roots(20))
     timer = threading.Timer(0.5, lambda: os.kill(os.getpid(), signal.SIGINT))
@@ -174,7 +174,7 @@ def test_an_interrupted_call_leaves_no_question_behind(pool_of: Callable[..., An
     assert pool(roots(20)) == [OK]
 
 
-def test_a_worker_that_does_not_start_is_not_tried_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_worker_that_does_not_start_raises(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(answer_pool, "answer_worker", lambda: [sys.executable, "-c", "raise SystemExit(3)"])
     pool = AnswerPool(workers=2, limit_s=1.0, max_failures=0.2)
     with pytest.raises(RewardFailed, match=r"^the verifier has no process .* did not start.*exit code 3"):
@@ -182,7 +182,7 @@ def test_a_worker_that_does_not_start_is_not_tried_for_ever(monkeypatch: pytest.
     pool.close()
 
 
-def test_closed_and_copied(pool_of: Callable[..., AnswerPool]) -> None:
+def test_close_ends_workers_and_pickle_keeps_settings(pool_of: Callable[..., AnswerPool]) -> None:
     with closing(pool_of()) as pool:
         pool(roots(20, 22))
         running = pids(pool)
@@ -192,8 +192,8 @@ def test_closed_and_copied(pool_of: Callable[..., AnswerPool]) -> None:
     assert (copy.workers, copy.limit_s, copy.errors.limit) == (pool.workers, pool.limit_s, pool.errors.limit)
 
 
-def test_the_real_worker() -> None:
-    """One start of the real thing: the same verdicts as in this process, from a process without torch."""
+def test_real_worker_matches_verdicts_of_this_process() -> None:
+    """One start of a real worker, which gives the same verdicts as this process and does not load torch."""
     pairs = [*roots(12, 13), ("x^2+2x", r"\boxed{x(x+2)}"), ("7", r"\boxed{7}"), (r"7 \foo 8", r"\boxed{\sqrt2}")]
     with closing(AnswerPool(workers=1, limit_s=120.0, max_failures=0.0)) as pool:
         assert pool(pairs) == [verify_answer(*pair) for pair in pairs]
@@ -205,7 +205,7 @@ def test_the_real_worker() -> None:
         assert not maps.exists() or "libtorch" not in maps.read_text()
 
 
-def test_a_worker_has_no_more_memory_than_it_is_given() -> None:
+def test_limit_memory_bounds_worker_memory() -> None:
     resource = pytest.importorskip("resource")
     if sys.platform != "linux":
         pytest.skip("the address space of a process is limited on Linux only")
@@ -216,7 +216,7 @@ def test_a_worker_has_no_more_memory_than_it_is_given() -> None:
 
 @pytest.mark.skipif(not Path("/proc").is_dir(), reason="looks for a process in /proc")
 def test_workers_end_with_their_parent() -> None:
-    """The parent is killed while its worker holds a question; the worker, alone, ends by itself."""
+    """The parent is killed while its worker works on an answer; the worker then ends by itself."""
     code = textwrap.dedent(
         """
         import json, os, subprocess, sys

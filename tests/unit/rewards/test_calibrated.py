@@ -1,4 +1,4 @@
-"""The calibrated critic: what it learns from, that it learns after it has rewarded, and that it resumes."""
+"""CalibratedReward: the states it is fitted to, the fit after each reward, and resuming."""
 
 from __future__ import annotations
 
@@ -67,8 +67,8 @@ def calibrated(source: CriticReward, **changes: Any) -> CalibratedReward:
     return CalibratedReward(source=source, **settings | changes)
 
 
-def played(problem: CountdownProblem, rng: random.Random) -> str:
-    """Some random moves."""
+def random_moves(problem: CountdownProblem, rng: random.Random) -> str:
+    """Returns up to 3 random moves as text."""
     state, lines = tuple(problem.fields["numbers"]), []
     for _ in range(rng.randint(0, 3)):
         move = rng.choice(legal_moves(state))
@@ -82,13 +82,15 @@ def batches(rollouts_of) -> list[RolloutBatch]:
     rng = random.Random(0)
     solved = ["21+16=37;37-17=20;26+20=46", "20+26=46;2-1=1;46*1=46"]
     return [
-        rollouts_of([text for p, problem in enumerate(PROBLEMS) for text in _group(problem, solved[p], rng)], *PROBLEMS)
+        rollouts_of(
+            [text for p, problem in enumerate(PROBLEMS) for text in _texts_of_group(problem, solved[p], rng)], *PROBLEMS
+        )
         for _ in range(6)
     ]
 
 
-def _group(problem: CountdownProblem, solved: str, rng: random.Random) -> list[str]:
-    return [solved if rng.random() < 0.4 else played(problem, rng) for _ in range(GROUP)]
+def _texts_of_group(problem: CountdownProblem, solved: str, rng: random.Random) -> list[str]:
+    return [solved if rng.random() < 0.4 else random_moves(problem, rng) for _ in range(GROUP)]
 
 
 def flat(credit: Credit) -> list[float]:
@@ -96,7 +98,7 @@ def flat(credit: Credit) -> list[float]:
     return [step.value for row in credit.steps for step in row]
 
 
-def test_states_are_counted_by_loops(task: Task, batches: list[RolloutBatch]) -> None:
+def test_visited_states_match_loops(task: Task, batches: list[RolloutBatch]) -> None:
     rollouts = batches[0]
     steps = [[s for s in task.parse_steps(rollouts.problem_of(i), t) if s.legal] for i, t in enumerate(rollouts.texts)]
     logits = [[float(sum(step.state)) for step in row] for row in steps]
@@ -115,7 +117,7 @@ def test_states_are_counted_by_loops(task: Task, batches: list[RolloutBatch]) ->
         assert (same & (got.share == sum(ends) / len(ends))).any()
 
 
-def test_the_first_batch_is_valued_by_the_sigmoid_and_learned_from_at_once(
+def test_first_batch_is_valued_by_sigmoid_and_then_fitted(
     task: Task, batches: list[RolloutBatch], tmp_path: Path
 ) -> None:
     raw, reward = source(task, tmp_path), calibrated(source(task, tmp_path))
@@ -130,7 +132,7 @@ def test_the_first_batch_is_valued_by_the_sigmoid_and_learned_from_at_once(
     assert torch.equal(again.outcome, plain.outcome), "weight 0: the verdict alone"
 
 
-def test_the_mean_calibrated_value_is_added_by_weight(task: Task, batches: list[RolloutBatch], tmp_path: Path) -> None:
+def test_weight_adds_mean_calibrated_value_to_outcome(task: Task, batches: list[RolloutBatch], tmp_path: Path) -> None:
     plain, weighted = (calibrated(source(task, tmp_path), weight=weight)(batches[0]) for weight in (0.0, 0.25))
     means = [sum(values) / max(1, len(values)) for values in ([step.value for step in row] for row in weighted.steps)]
     assert_close(weighted.outcome, plain.outcome + 0.25 * torch.tensor(means))
@@ -138,9 +140,7 @@ def test_the_mean_calibrated_value_is_added_by_weight(task: Task, batches: list[
         calibrated(source(task, tmp_path, weight=0.5))
 
 
-def test_metrics_are_those_of_the_curves_before_the_batch(
-    task: Task, batches: list[RolloutBatch], tmp_path: Path
-) -> None:
+def test_metrics_use_curves_fitted_before_batch(task: Task, batches: list[RolloutBatch], tmp_path: Path) -> None:
     reward = calibrated(source(task, tmp_path), refit_every=1)
     reward(batches[0])
     before = copy.deepcopy(reward.calibration)
@@ -152,7 +152,7 @@ def test_metrics_are_those_of_the_curves_before_the_batch(
     assert credit.metrics["critic/brier"] == pytest.approx((squared.sum() / undecided.visits.sum()).item())
 
 
-def test_it_refits_every_so_many_batches_to_the_last_of_them(
+def test_calibration_refits_at_interval_to_last_batches(
     task: Task, batches: list[RolloutBatch], tmp_path: Path
 ) -> None:
     reward, fits = calibrated(source(task, tmp_path), batches=3, refit_every=2), []
@@ -169,7 +169,7 @@ def test_it_refits_every_so_many_batches_to_the_last_of_them(
 
 
 @pytest.mark.parametrize("stop", [1, 3])
-def test_a_resumed_reward_is_bitwise_the_uninterrupted_one(
+def test_resumed_reward_is_bitwise_equal_to_uninterrupted(
     task: Task, batches: list[RolloutBatch], tmp_path: Path, stop: int
 ) -> None:
     whole, stopped, resumed = (calibrated(source(task, tmp_path)) for _ in range(3))
@@ -186,10 +186,10 @@ def test_a_resumed_reward_is_bitwise_the_uninterrupted_one(
         assert (credit.starts, credit.metrics) == (expected.starts, expected.metrics)
 
 
-def test_an_ensembles_mean_is_calibrated_and_its_disagreement_told(
+def test_ensemble_mean_is_calibrated_and_disagreement_is_logged(
     task: Task, batches: list[RolloutBatch], tmp_path: Path
 ) -> None:
-    """By loops: the curve of what the members say in the mean, and their spread over states that leave a move."""
+    """Loops compute the curve of the members' mean logit, and the members' spread over states with a move left."""
     ensemble = EnsembleCritic(member=lambda seed: joint(seed), size=2, seed=0)
     reward = calibrated(source(task, tmp_path, critic=ensemble), refit_every=1)
     reward(batches[0])
@@ -208,15 +208,15 @@ def test_an_ensembles_mean_is_calibrated_and_its_disagreement_told(
     assert 0 < credit.metrics["critic/disagreement"] < 1
 
 
-def test_another_critic_begins_with_curves_of_its_own_logits(
+def test_begin_anew_fits_curves_to_logits_of_new_critic(
     task: Task, batches: list[RolloutBatch], tmp_path: Path
 ) -> None:
-    """The next batch is valued as if the newcomer had rewarded the one before it, and no older one had been."""
+    """The next batch is valued as if the successor had rewarded only the batch before it."""
     folders = tmp_path / "first", tmp_path / "second"
-    reward, newcomer = calibrated(source(task, folders[0])), source(task, folders[1], critic=joint(1))
+    reward, successor = calibrated(source(task, folders[0])), source(task, folders[1], critic=joint(1))
     for rollouts in batches[:4]:
         reward(rollouts)
-    former, reward.source.critic = reward.source.critic, newcomer.critic  # pyright: ignore
+    former, reward.source.critic = reward.source.critic, successor.critic  # pyright: ignore
     reward.foresee(batches[3])
     reward.source.critic = former  # pyright: ignore
     file = io.BytesIO()
@@ -224,9 +224,9 @@ def test_another_critic_begins_with_curves_of_its_own_logits(
     file.seek(0)
     reward.load_state_dict(torch.load(file, weights_only=True))
     unmoved = copy.deepcopy(reward)
-    reward.source.critic = newcomer.critic  # pyright: ignore
+    reward.source.critic = successor.critic  # pyright: ignore
     reward.begin_anew()
-    alone = calibrated(newcomer)
+    alone = calibrated(successor)
     alone(batches[3])
     assert flat(reward(batches[4])) == flat(alone(batches[4]))
     assert len(reward.seen) == 2
@@ -238,7 +238,7 @@ class Unverified:
         return Credit(outcome=torch.zeros(len(rollouts)), parts={"luck": torch.zeros(len(rollouts))})
 
 
-def test_an_outcome_that_verifies_nothing_is_refused(task: Task, batches: list[RolloutBatch], tmp_path: Path) -> None:
+def test_outcome_without_verdicts_raises(task: Task, batches: list[RolloutBatch], tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"source\.outcome must verify completions; this one has luck, critic only"):
         calibrated(source(task, tmp_path, outcome=Unverified()))(batches[0])
 
@@ -246,13 +246,13 @@ def test_an_outcome_that_verifies_nothing_is_refused(task: Task, batches: list[R
 @pytest.mark.parametrize(
     ("name", "value", "least"), [("batches", 0, 1), ("refit_every", 0, 1), ("warmup_steps", -1, 0)]
 )
-def test_numbers_out_of_range_are_refused(task: Task, tmp_path: Path, name: str, value: int, least: int) -> None:
+def test_numbers_out_of_range_raise(task: Task, tmp_path: Path, name: str, value: int, least: int) -> None:
     with pytest.raises(ValueError, match=f"{name} must be at least {least}, got {value}"):
         calibrated(source(task, tmp_path), **{name: value})
 
 
 NUMBERS = (21, 16, 17)
-TARGETS = (20, 54)  # 37 − 17, which few plays find, and 37 + 17, which more do
+TARGETS = (20, 54)  # 37 − 17, which few random games reach, and 37 + 17, which more reach
 ORACLE_GROUP = 60
 
 
@@ -283,10 +283,10 @@ def rollouts(rollouts_of) -> RolloutBatch:
     return rollouts_of([random_play(rng) for _ in range(len(TARGETS) * ORACLE_GROUP)], *problems)
 
 
-def test_a_state_in_reach_is_worth_the_share_that_was_finished(task: Task, rollouts: RolloutBatch) -> None:
+def test_calibrated_oracle_value_is_success_share_by_reachability(task: Task, rollouts: RolloutBatch) -> None:
     reward = calibrated_oracle(task)
     reward(rollouts)
-    credit = reward(rollouts)  # valued by what the first call has learned
+    credit = reward(rollouts)  # valued by the curves that the first call fitted
     ends = defaultdict(list)
     for row, text in enumerate(rollouts.texts):
         problem = rollouts.problem_of(row)
@@ -305,7 +305,7 @@ def test_a_state_in_reach_is_worth_the_share_that_was_finished(task: Task, rollo
         assert steps[0].value == pytest.approx(share[reachable(first.state, problem.fields["target"])])
 
 
-def test_one_step_credit_leaves_luck_to_the_step_that_had_it(task: Task, rollouts: RolloutBatch) -> None:
+def test_one_step_credit_of_first_move_does_not_depend_on_later_moves(task: Task, rollouts: RolloutBatch) -> None:
     """First moves into the same kind of state get the same credit, however the rollout ended; all credit sums to R."""
     reward = calibrated_oracle(task)
     reward(rollouts)

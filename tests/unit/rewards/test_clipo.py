@@ -41,7 +41,7 @@ PATTERN = "1100 1111 0000 1000 0111"
 
 
 class Marked:
-    """Rewards rollouts by the pattern, whatever they say; it fails where there is a ``!``."""
+    """Rewards rollouts by the pattern, independent of their texts; it fails on a row marked ``!``."""
 
     def __init__(self, pattern: str = PATTERN) -> None:
         marks = pattern.replace(" ", "")
@@ -80,17 +80,20 @@ def rollouts(rollouts_of: Any, pattern: str = PATTERN, seed: int = 0) -> Rollout
 
 
 @pytest.mark.parametrize("level", ["group", "cross", "batch"])
-def test_a_completion_that_nobody_could_judge_is_in_no_comparison(rollouts_of: Any, level: str) -> None:
-    """Rewards, loss and the head's step are those of the batch without it, a group of correct ones and it included."""
-    whole, left = "110! 1!11 !001 0!10", "110 111 001 010"
+def test_completion_with_failed_verdict_is_in_no_comparison(rollouts_of: Any, level: str) -> None:
+    """Rewards, loss and the head's step are those of the batch without it.
+
+    In one group all other completions are correct.
+    """
+    whole, remaining = "110! 1!11 !001 0!10", "110 111 001 010"
     settings: dict[str, Any] = {"level": level, "positives": "all", "formula": supcon, "temperature": 0.5}
     with_it = reward(outcome=Marked(whole), **settings)
-    without = reward(outcome=Marked(left), **settings)
+    without = reward(outcome=Marked(remaining), **settings)
     batch = rollouts(rollouts_of, whole)
     assert batch.pooled is not None
     judged = torch.tensor([mark != "!" for mark in whole.replace(" ", "")])
     found = with_it(batch)
-    expected = without(replace(rollouts(rollouts_of, left), pooled=batch.pooled[judged]))
+    expected = without(replace(rollouts(rollouts_of, remaining), pooled=batch.pooled[judged]))
     assert expected.parts["clipo"].any()
     assert_close(found.parts["clipo"][judged], expected.parts["clipo"])
     assert not found.parts["clipo"][~judged].any()
@@ -102,7 +105,7 @@ def test_a_completion_that_nobody_could_judge_is_in_no_comparison(rollouts_of: A
         assert_close(ours, theirs)
 
 
-def test_info_nce_takes_one_positive_and_every_positive_is_taken(rollouts_of: Any) -> None:
+def test_info_nce_draws_one_positive_and_reaches_every_positive(rollouts_of: Any) -> None:
     batch = rollouts(rollouts_of)
     made = reward(temperature=0.5, floor=-100.0, trainable=False)
     seen = torch.stack([made(batch).parts["clipo"] for _ in range(40)])
@@ -123,7 +126,7 @@ def test_info_nce_takes_one_positive_and_every_positive_is_taken(rollouts_of: An
         ("batch", "1100 1111 0000 1000 0111"),
     ],
 )
-def test_only_correct_completions_with_something_to_contrast_are_shaped(
+def test_reward_shapes_only_correct_completions_with_positive_and_negative(
     rollouts_of: Any, level: str, marks: str
 ) -> None:
     credit = reward(level=level)(rollouts(rollouts_of))
@@ -133,7 +136,7 @@ def test_only_correct_completions_with_something_to_contrast_are_shaped(
     assert (credit.parts["clipo"] >= -0.5).all()
 
 
-def test_the_loss_is_read_before_the_head_learns_and_falls_with_learning(rollouts_of: Any) -> None:
+def test_reward_uses_loss_before_head_step_and_loss_decreases(rollouts_of: Any) -> None:
     batch = rollouts(rollouts_of)
     made, frozen = reward(formula=supcon, positives="all"), reward(formula=supcon, positives="all", trainable=False)
     first = made(batch)
@@ -145,7 +148,7 @@ def test_the_loss_is_read_before_the_head_learns_and_falls_with_learning(rollout
 
 
 @pytest.mark.parametrize("pattern", ["0000 0000", "1111 1111", "1000 0001"])
-def test_a_batch_without_a_valid_group_leaves_the_head_untouched(rollouts_of: Any, pattern: str) -> None:
+def test_batch_without_valid_group_leaves_head_unchanged(rollouts_of: Any, pattern: str) -> None:
     made = reward(outcome=Marked(pattern))
     batch = rollouts(rollouts_of, pattern)
     made.embed(batch)
@@ -159,7 +162,7 @@ def test_a_batch_without_a_valid_group_leaves_the_head_untouched(rollouts_of: An
     assert "clipo/loss" not in credit.metrics
 
 
-def test_it_goes_on_from_its_state(rollouts_of: Any) -> None:
+def test_resumed_reward_is_bitwise_equal_to_uninterrupted(rollouts_of: Any) -> None:
     batches = [rollouts(rollouts_of, seed=seed) for seed in range(4)]
     whole, first = reward(), reward()
     expected_credits = [whole(batch).outcome for batch in batches]
@@ -171,7 +174,7 @@ def test_it_goes_on_from_its_state(rollouts_of: Any) -> None:
     assert all(torch.equal(a, b) for a, b in zip(found, expected_credits[2:], strict=True))
 
 
-def test_what_is_logged(rollouts_of: Any) -> None:
+def test_logged_metrics_match_definitions(rollouts_of: Any) -> None:
     metrics = reward(formula=supcon, positives="all", similarity=dot)(rollouts(rollouts_of)).metrics
     assert metrics["clipo/mutual_information_bound"] == pytest.approx(math.log(4) - metrics["clipo/loss"])
     assert metrics["clipo/alignment"] == pytest.approx(2 - 2 * metrics["clipo/positive_cosine"])
@@ -181,7 +184,7 @@ def test_what_is_logged(rollouts_of: Any) -> None:
     assert metrics["clipo/reward_of_correct"] < 0
 
 
-def test_the_mlp_head_and_distances(rollouts_of: Any) -> None:
+def test_mlp_head_with_neg_unit_l2_learns_and_reloads(rollouts_of: Any) -> None:
     made = reward(head=MLPHead(dimension=3, seed=1), similarity=partial(neg_unit_l2, epsilon=1e-8))
     batch = rollouts(rollouts_of)
     made(batch)
@@ -193,7 +196,7 @@ def test_the_mlp_head_and_distances(rollouts_of: Any) -> None:
     assert_close(other.embed(batch), made.embed(batch))
 
 
-def test_states_must_be_there_and_completions_verified(rollouts_of: Any) -> None:
+def test_missing_pooled_states_or_verdicts_raise(rollouts_of: Any) -> None:
     batch = rollouts(rollouts_of)
     with pytest.raises(RuntimeError, match="the rollouts hold no pooled hidden states"):
         reward()(replace(batch, pooled=None))
@@ -206,7 +209,7 @@ def test_states_must_be_there_and_completions_verified(rollouts_of: Any) -> None
         reward(outcome=Silent())(batch)
 
 
-def test_a_reward_that_learns_is_the_outermost(task: Any) -> None:
+def test_reward_that_learns_must_be_outermost(task: Any) -> None:
     with pytest.raises(ValueError, match="CLIPOReward learns, so CLIPOReward cannot hold it: it must be the outermost"):
         reward(outcome=reward())
     with pytest.raises(ValueError, match="CLIPOReward learns, so WeightedSum cannot hold it"):
@@ -214,7 +217,7 @@ def test_a_reward_that_learns_is_the_outermost(task: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "sentence"),
+    ("change", "message"),
     [
         ({"temperature": 0.0}, "temperature must be above 0, got 0.0"),
         ({"level": "prompt"}, "level must be one of group, cross, batch, got 'prompt'"),
@@ -223,18 +226,18 @@ def test_a_reward_that_learns_is_the_outermost(task: Any) -> None:
         ({"max_skipped_steps": -1}, "max_skipped_steps must not be negative, got -1"),
     ],
 )
-def test_settings_are_checked(change: dict[str, Any], sentence: str) -> None:
-    with pytest.raises(ValueError, match=sentence):
+def test_invalid_settings_raise(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         reward(**change)
 
 
 BAD = 2
-"""The call in which something is spoiled."""
+"""The call in which a number is corrupted."""
 NAN, INFINITE = float("nan"), float("inf")
 
 
 class BadLoss:
-    """Adds to every anchor's loss, so that the gradient is sound."""
+    """Adds ``bad`` to every anchor's loss, so that the gradient stays finite."""
 
     def __init__(self, bad: float) -> None:
         self.bad = bad
@@ -246,7 +249,7 @@ class BadLoss:
 
 
 class BadOutcome(Marked):
-    """One wrong completion's reward; no anchor's loss knows of it."""
+    """Sets one wrong completion's reward to NaN; no anchor's loss depends on it."""
 
     calls = 0
 
@@ -266,11 +269,11 @@ def bad_gradient(bad: float) -> CLIPOReward:
     made = reward(formula=supcon, positives="all")
     made.project(torch.ones(1, 7))
 
-    def spoiled(gradient: Tensor) -> Tensor:
+    def corrupt(gradient: Tensor) -> Tensor:
         return gradient.index_fill(0, torch.tensor(0), bad) if made.calls + 1 == BAD else gradient
 
     assert made.head is not None
-    next(made.head.parameters()).register_hook(spoiled)
+    next(made.head.parameters()).register_hook(corrupt)
     return made
 
 
@@ -278,15 +281,15 @@ def bad_outcome(bad: float) -> CLIPOReward:
     return reward(outcome=BadOutcome(), formula=supcon, positives="all")
 
 
-def learned(made: CLIPOReward) -> list[Tensor]:
-    """The head, and what its optimizer remembers."""
+def head_and_moments(made: CLIPOReward) -> list[Tensor]:
+    """Returns copies of the head's weights and of its optimizer's first moments."""
     assert made.head is not None
     assert made.optimizer is not None
     states = made.optimizer.state_dict()["state"].values()
     return [part.detach().clone() for part in (*made.head.parameters(), *(state["exp_avg"] for state in states))]
 
 
-def same(first: list[Tensor], second: list[Tensor]) -> bool:
+def bitwise_equal(first: list[Tensor], second: list[Tensor]) -> bool:
     return all(torch.equal(one, other) for one, other in zip(first, second, strict=True))
 
 
@@ -294,16 +297,16 @@ def same(first: list[Tensor], second: list[Tensor]) -> bool:
     ("made", "bad"),
     [(bad_loss, NAN), (bad_loss, INFINITE), (bad_gradient, NAN), (bad_gradient, INFINITE), (bad_outcome, NAN)],
 )
-def test_the_heads_step_is_left_out_and_counted(
+def test_non_finite_head_step_is_skipped_and_counted(
     rollouts_of: Any, made: Callable[[float], CLIPOReward], bad: float
 ) -> None:
     shaped, batch = made(bad), rollouts(rollouts_of)
     found, after = [], []
     for _ in range(3):
         found.append(shaped(batch))
-        after.append(learned(shaped))
-    assert same(after[1], after[0]), "bit for bit as before"
-    assert not same(after[2], after[1]), "and then it goes on"
+        after.append(head_and_moments(shaped))
+    assert bitwise_equal(after[1], after[0]), "bit for bit as before"
+    assert not bitwise_equal(after[2], after[1]), "and then it goes on"
     assert [credit.metrics["clipo/skipped_steps"] for credit in found] == [0, 1, 1]
     resumed = reward(formula=supcon, positives="all")
     resumed.load_state_dict(shaped.state_dict())
@@ -312,25 +315,25 @@ def test_the_heads_step_is_left_out_and_counted(
     assert found[2].outcome.isfinite().all()
 
 
-def test_states_whose_embeddings_are_no_numbers_are_left_out(rollouts_of: Any) -> None:
+def test_head_step_with_non_finite_embeddings_is_skipped(rollouts_of: Any) -> None:
     shaped, batch = reward(formula=supcon, positives="all"), rollouts(rollouts_of)
     shaped(batch)
-    before = learned(shaped)
+    before = head_and_moments(shaped)
     assert batch.pooled is not None
     credit = shaped(replace(batch, pooled=batch.pooled.sign() * 3e38))
     assert not credit.outcome.isfinite().all(), "who asked for it sees that the batch is to be left out"
-    assert same(learned(shaped), before)
+    assert bitwise_equal(head_and_moments(shaped), before)
     assert credit.metrics["clipo/skipped_steps"] == 1
 
 
-def test_one_more_than_the_limit_ends_it(rollouts_of: Any) -> None:
+def test_skipped_step_above_limit_raises(rollouts_of: Any) -> None:
     made, batch = bad_loss(NAN), rollouts(rollouts_of)
     stopped = reward(formula=BadLoss(NAN), positives="all", max_skipped_steps=0)
     for _ in range(BAD - 1):
         made(batch)
         stopped(batch)
     made(batch)
-    before = learned(stopped)
+    before = head_and_moments(stopped)
     with pytest.raises(TooManySkipped, match=r"^loss is not finite, and 0 steps of CLIPO's head "):
         stopped(batch)
-    assert same(learned(stopped), before)
+    assert bitwise_equal(head_and_moments(stopped), before)

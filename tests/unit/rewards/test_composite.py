@@ -1,4 +1,4 @@
-"""A level over the whole game: the mean where all is legal and whole, and never more for breaking off."""
+"""GameLevelReward: the mean for complete legal games, and never more for games that stop early."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def oracle(task: Task, weight: float = 0.0) -> OracleReward:
     return OracleReward(outcome=VerifierReward(task=task), task=task, weight=weight)
 
 
-def test_of_whole_legal_games_it_is_the_mean_of_the_oracle(task: Task, rollouts_of) -> None:
+def test_game_level_of_complete_legal_games_equals_oracle_mean(task: Task, rollouts_of) -> None:
     rng = random.Random(0)
     rollouts = rollouts_of([WON, *(play(rng, (21, 16, 17, 26)) for _ in range(40))])
     level = GameLevelReward(reward=oracle(task), weight=0.5)(rollouts)
@@ -29,7 +29,7 @@ def test_of_whole_legal_games_it_is_the_mean_of_the_oracle(task: Task, rollouts_
     assert 0 < level.parts["game_level"].mean() < 1
 
 
-def test_what_is_left_out_or_against_the_rules_counts_as_nothing(task: Task, rollouts_of) -> None:
+def test_game_level_counts_missing_and_illegal_moves_as_zero(task: Task, rollouts_of) -> None:
     texts = [WON, "21+16=37", "21+16=37;37-17=20", "21+16=37;37-21=16;1", "21+16=37;37-17=20;20+20=40", "37;37", ""]
     assert all(reachable(state, 46) for state in [(37, 17, 26), (20, 26)])
     rollouts = rollouts_of(texts)
@@ -37,15 +37,15 @@ def test_what_is_left_out_or_against_the_rules_counts_as_nothing(task: Task, rol
     expected = torch.tensor([3 / 3, 1 / 3, 2 / 3, 1 / 3, 2 / 3, 0.0, 0.0])
     torch.testing.assert_close(credit.parts["game_level"], expected)
     torch.testing.assert_close(credit.outcome, torch.tensor([1.0, 0, 0, 0, 0, 0, 0]) + 0.5 * expected)
-    broken_off = oracle(task, 0.5)(rollouts).outcome
-    assert broken_off[1] == 0.5, "which the mean of legal moves pays in full"
+    oracle_outcome = oracle(task, 0.5)(rollouts).outcome
+    assert oracle_outcome[1] == 0.5, "which the mean of legal moves pays in full"
     inner = oracle(task)(rollouts)
     assert credit.steps == inner.steps, "step by step all is as it was"
     assert credit.verdicts == inner.verdicts
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_no_game_gains_by_stopping_short_or_by_breaking_rules(seed: int) -> None:
+def test_game_level_does_not_rise_by_stopping_early_or_illegal_moves(seed: int) -> None:
     rng = random.Random(seed)
     moves = rng.randint(1, 6)
     values = [rng.random() for _ in range(moves + rng.randint(0, 6))]
@@ -56,14 +56,14 @@ def test_no_game_gains_by_stopping_short_or_by_breaking_rules(seed: int) -> None
     assert game_level(values, forbidden=0, moves=moves) == pytest.approx(sum(values) / len(values)), "a long walk"
 
 
-def test_a_reward_that_adds_its_own_mean_is_refused(task: Task) -> None:
+def test_game_level_rejects_reward_that_adds_its_values(task: Task) -> None:
     with pytest.raises(ValueError, match=r"OracleReward adds its values .* needs weight 0 .* takes 0.5"):
         GameLevelReward(reward=oracle(task, 0.5), weight=0.5)
     summed = WeightedSum(rewards={"oracle": oracle(task, 0.5)}, weights={"oracle": 0.0})
     GameLevelReward(reward=summed, weight=0.5)
 
 
-def test_without_values_or_numbers_there_is_no_level(task: Task, rollouts_of) -> None:
+def test_game_level_without_step_values_or_numbers_raises(task: Task, rollouts_of) -> None:
     with pytest.raises(ValueError, match="without step values has no level: verifier"):
         GameLevelReward(reward=VerifierReward(task=task), weight=0.5)(rollouts_of(["", ""]))
     with pytest.raises(ValueError, match=re.escape("needs Countdown's numbers, which problem 7 does not have")):

@@ -1,4 +1,4 @@
-"""Step values that know less than they seem to: flipped oracle labels, random potentials, shuffled values."""
+"""Controls for step values: constant values, flipped oracle labels, random potentials and shuffled values."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def values(credit: Credit) -> list[list[float]]:
     return [[step.value for step in row] for row in credit.steps]
 
 
-def test_equal_values_leave_a_per_step_advantage_the_verdict_alone(task: Task, rollouts_of, texts: list[str]) -> None:
+def test_survival_with_constant_values_credits_only_last_step(task: Task, rollouts_of, texts: list[str]) -> None:
     rollouts = rollouts_of(texts, *PROBLEMS)
     constant = ConstantValueReward(outcome=VerifierReward(task=task), task=task, weight=0.0, value=0.5)
     credit, outcome = constant(rollouts), GroupRelative(normalise_std=True, epsilon=1e-6)
@@ -73,7 +73,7 @@ def test_equal_values_leave_a_per_step_advantage_the_verdict_alone(task: Task, r
     assert credit.outcome.any()
 
 
-def test_no_flips_are_the_oracle(task: Task, rollouts_of, oracle, texts: list[str]) -> None:
+def test_flipped_oracle_without_flips_equals_oracle(task: Task, rollouts_of, oracle, texts: list[str]) -> None:
     rollouts = rollouts_of(texts, *PROBLEMS)
     true, got = oracle(0.5)(rollouts), flipped(task, 0.0)(rollouts)
     assert torch.equal(got.outcome, true.outcome)
@@ -81,8 +81,11 @@ def test_no_flips_are_the_oracle(task: Task, rollouts_of, oracle, texts: list[st
     assert torch.equal(got.parts["oracle_flipped"], true.parts["oracle"])
 
 
-def test_a_state_has_one_label_wherever_it_stands(task: Task, rollouts_of) -> None:
-    """The same state by another order of moves, in another row, batch and process; another seed flips others."""
+def test_flipped_label_depends_only_on_state_and_seed(task: Task, rollouts_of) -> None:
+    """A state keeps its label after another order of moves, and in another row and batch.
+
+    Another seed flips other states.
+    """
     reward = flipped(task, 0.5)
     rollouts = rollouts_of(["21+16=37;37-17=20", "16+21=37;26-17=9", "37-17=20"], PROBLEMS[0])
     assert values(reward(rollouts))[0][0] == values(reward(rollouts))[1][0]
@@ -92,7 +95,7 @@ def test_a_state_has_one_label_wherever_it_stands(task: Task, rollouts_of) -> No
     assert labels != [flipped(task, 0.5, seed=1).label(PROBLEMS[1], state) for state in states]
 
 
-def test_the_share_of_flips_and_their_nesting(task: Task) -> None:
+def test_share_of_flips_matches_probability_and_flips_are_nested(task: Task) -> None:
     states = [(a, b, c) for a in range(1, 21) for b in range(a, 21) for c in range(b, 21)]
     wrong = {
         flip: {
@@ -100,13 +103,13 @@ def test_the_share_of_flips_and_their_nesting(task: Task) -> None:
         }
         for flip in (0.05, 0.1, 0.2, 0.4)
     }
-    for flip, those in wrong.items():
+    for flip, mistakes in wrong.items():
         spread = (flip * (1 - flip) / len(states)) ** 0.5
-        assert abs(len(those) / len(states) - flip) < 5 * spread
+        assert abs(len(mistakes) / len(states) - flip) < 5 * spread
     assert wrong[0.05] < wrong[0.1] < wrong[0.2] < wrong[0.4]
 
 
-def test_a_random_potential_is_one_draw_for_each_state_and_target(task: Task, rollouts_of) -> None:
+def test_random_potential_is_one_draw_per_state_and_target(task: Task, rollouts_of) -> None:
     reward = RandomPotentialReward(outcome=VerifierReward(task=task), task=task, weight=0.5, seed=3)
     rollouts = rollouts_of(["21+16=37;37-17=20", "16+21=37", "21-16=5", ""], PROBLEMS[0])
     credit = reward(rollouts)
@@ -118,7 +121,7 @@ def test_a_random_potential_is_one_draw_for_each_state_and_target(task: Task, ro
     assert credit.outcome.tolist() == pytest.approx([0.5 * (first + second) / 2, 0.5 * first, 0.5 * other, 0.0])
 
 
-def test_draws_are_uniform_and_stand_still() -> None:
+def test_fixed_draw_is_uniform_and_reproducible() -> None:
     draws = sorted(fixed_draw("here", index) for index in range(2000))
     gap = max(max(abs(draw - i / 2000), abs(draw - (i + 1) / 2000)) for i, draw in enumerate(draws))
     assert gap < 1.95 / 2000**0.5, "Kolmogorov and Smirnov at 0.1%"
@@ -129,7 +132,7 @@ def shuffled(reward: OracleReward | RandomPotentialReward, weight: float = 0.0, 
     return ShuffledReward(reward=reward, weight=weight, seed=seed)
 
 
-def test_shuffled_values_keep_what_each_depth_has(task: Task, rollouts_of, texts: list[str]) -> None:
+def test_shuffled_reward_keeps_values_of_each_depth(task: Task, rollouts_of, texts: list[str]) -> None:
     inner = RandomPotentialReward(outcome=VerifierReward(task=task), task=task, weight=0.0, seed=0)
     rollouts = rollouts_of(texts, *PROBLEMS)
     true, got = inner(rollouts), shuffled(inner)(rollouts)
@@ -147,20 +150,20 @@ def test_shuffled_values_keep_what_each_depth_has(task: Task, rollouts_of, texts
     assert got.verdicts == true.verdicts
 
 
-def test_what_is_told_of_shuffled_values_is_theirs(task: Task, rollouts_of, oracle, texts: list[str]) -> None:
-    """A gate that reads it must not trust the placebo for what the true values know."""
+def test_shuffled_reward_logs_metrics_of_shuffled_values(task: Task, rollouts_of, oracle, texts: list[str]) -> None:
+    """A trust gate that reads the metrics must not trust shuffled values because the true values are good."""
     won = "21+16=37;37-17=20;26+20=46"
     rollouts = rollouts_of([won] * 10 + texts[10:], *PROBLEMS)
     true, got = oracle(0.0)(rollouts), shuffled(oracle(0.0))(rollouts)
     assert got.steps is not None
     judged = [[Judged(step.value, step.depth, step.depth == 1) for step in row] for row in got.steps]
-    told = {name: value for name, value in got.metrics.items() if name.startswith("steps/")}
-    assert told == step_metrics(judged, got.steps, got.verdicts, rollouts.group_size)
+    logged = {name: value for name, value in got.metrics.items() if name.startswith("steps/")}
+    assert logged == step_metrics(judged, got.steps, got.verdicts, rollouts.group_size)
     assert got.metrics["steps/auroc_siblings"] < true.metrics["steps/auroc_siblings"] - 0.2
     assert got.metrics["steps/repeated"] == true.metrics["steps/repeated"]
 
 
-def test_starts_move_among_problems_and_groups_share_theirs(task: Task, rollouts_of) -> None:
+def test_shuffled_reward_moves_starts_between_problems(task: Task, rollouts_of) -> None:
     inner = RandomPotentialReward(outcome=VerifierReward(task=task), task=task, weight=0.0, seed=0)
     problems = [CountdownProblem((n, n + 1, 3), 10, style="direct") for n in range(4, 24)]
     rollouts = rollouts_of([f"{row}" for row in range(40)], *problems)
@@ -172,8 +175,8 @@ def test_starts_move_among_problems_and_groups_share_theirs(task: Task, rollouts
     assert got[::2] == got[1::2]
 
 
-def test_starts_of_single_rollouts_stay_theirs(task: Task, rollouts_of) -> None:
-    """As Monte Carlo's, which leave out the rollout's own verdict: another's would hold it."""
+def test_shuffled_reward_keeps_order_of_starts_within_group(task: Task, rollouts_of) -> None:
+    """Monte Carlo starts differ within a group: each leaves out its own verdict, and the others contain it."""
     problems = [CountdownProblem((n, n + 1, 3), 10, style="direct") for n in range(4, 24)]
     rollouts = rollouts_of([f"{row}" for row in range(40)], *problems)
     inner = RandomPotentialReward(outcome=VerifierReward(task=task), task=task, weight=0.0, seed=0)
@@ -188,7 +191,7 @@ def test_starts_of_single_rollouts_stay_theirs(task: Task, rollouts_of) -> None:
     assert all((second - first, first % 2) == (1, 0) for first, second in zip(got[::2], got[1::2], strict=True))
 
 
-def test_the_order_is_a_function_of_what_the_batch_holds(task: Task, rollouts_of, texts: list[str]) -> None:
+def test_shuffle_order_depends_only_on_seed_and_texts(task: Task, rollouts_of, texts: list[str]) -> None:
     inner = RandomPotentialReward(outcome=VerifierReward(task=task), task=task, weight=0.0, seed=0)
     rollouts, others = rollouts_of(texts, *PROBLEMS), rollouts_of([*texts[1:30], texts[0], *texts[30:]], *PROBLEMS)
     reward = shuffled(inner)
@@ -199,7 +202,7 @@ def test_the_order_is_a_function_of_what_the_batch_holds(task: Task, rollouts_of
     assert values(reward(others)) != [*first[1:30], first[0], *first[30:]]
 
 
-def test_true_values_in_the_outcome_of_a_sum_are_refused(task: Task, oracle) -> None:
+def test_shuffled_reward_rejects_sum_that_adds_step_values(task: Task, oracle) -> None:
     def summed(weight: float, share: float) -> WeightedSum:
         return WeightedSum(rewards={"oracle": oracle(weight)}, weights={"oracle": share})
 

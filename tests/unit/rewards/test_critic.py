@@ -38,7 +38,7 @@ class Pointer(nn.Module):
         return self.dropout(self.weight * (self._read(goals) - self._read(state_actions)))
 
     def encode_steps(self, problem: Problem, completion: str, steps: Sequence[Step]) -> tuple[Any, Any]:
-        # as wide as the completion has steps: encodings of different rows do not fit together
+        # the width depends on the number of steps, so encodings of different rows cannot be concatenated
         newest = torch.tensor([[float(step.state[0])] * (len(steps) + 1) for step in steps])
         target = torch.full((len(steps), 1), float(problem.fields["target"]))
         return ({"newest": newest}, {"target": target}) if self.as_dict else (newest, target)
@@ -69,7 +69,9 @@ def checkpoint(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("as_dict", [False, True])
 @pytest.mark.parametrize("batch_size", [1, 2, 64])
-def test_values_by_hand(task: Task, rollouts_of, checkpoint: Path, as_dict: bool, batch_size: int) -> None:
+def test_critic_values_match_hand_computation(
+    task: Task, rollouts_of, checkpoint: Path, as_dict: bool, batch_size: int
+) -> None:
     credit = reward(task, Pointer(9.0, as_dict), checkpoint, batch_size)(rollouts_of(TEXTS))
     newest = [[37, 20, 46], [336], [], [], [5, 22]]
     expected = [torch.tensor([0.1 * (46 - n) for n in row]).sigmoid() for row in newest]
@@ -81,7 +83,7 @@ def test_values_by_hand(task: Task, rollouts_of, checkpoint: Path, as_dict: bool
     assert_close(credit.outcome, torch.tensor([1.0, 0, 0, 0, 0]) + 0.5 * means)
 
 
-def test_values_are_of_the_logits_that_the_loss_saw(task: Task, rollouts_of, checkpoint: Path) -> None:
+def test_critic_values_divide_scores_by_temperature(task: Task, rollouts_of, checkpoint: Path) -> None:
     credit = reward(task, Pointer(9.0), checkpoint, temperature=0.1)(rollouts_of(["21*16=336", "21-16=5;17+5=22"]))
     assert credit.steps is not None
     values = torch.tensor([step.value for steps in credit.steps for step in steps])
@@ -89,7 +91,7 @@ def test_values_are_of_the_logits_that_the_loss_saw(task: Task, rollouts_of, che
 
 
 class StatePointer(Pointer):
-    """Depends on the numbers left alone; counts what it is asked."""
+    """Depends only on the numbers left, and counts the states that it encodes."""
 
     values_states = True
 
@@ -103,7 +105,7 @@ class StatePointer(Pointer):
         return largest, torch.full((len(steps), 1), float(problem.fields["target"]))
 
 
-def test_a_state_that_completions_share_is_asked_about_once(task: Task, rollouts_of, tmp_path: Path) -> None:
+def test_shared_state_is_scored_once(task: Task, rollouts_of, tmp_path: Path) -> None:
     texts = [*TEXTS, "16+21=37;37-17=20"]
     critic = StatePointer(9.0)
     save_critic(StatePointer(0.1), tmp_path, {})
@@ -116,7 +118,7 @@ def test_a_state_that_completions_share_is_asked_about_once(task: Task, rollouts
     assert critic.asked == 6 + 1, "six states, and the start"
 
 
-def test_the_critic_is_frozen_and_deterministic(task: Task, rollouts_of, checkpoint: Path) -> None:
+def test_critic_is_frozen_and_deterministic(task: Task, rollouts_of, checkpoint: Path) -> None:
     critic = Pointer(9.0).train()
     shaped = reward(task, critic, checkpoint)
     assert not critic.training
@@ -125,8 +127,8 @@ def test_the_critic_is_frozen_and_deterministic(task: Task, rollouts_of, checkpo
     assert torch.equal(shaped(rollouts).outcome, shaped(rollouts).outcome)
 
 
-def test_texts_are_scored_by_their_tokens(task: Task, rollouts_of, checkpoint: Path) -> None:
-    """A batch of states is thousands of texts."""
+def test_batch_size_counts_tokens_of_texts(task: Task, rollouts_of, checkpoint: Path) -> None:
+    """A batch of states can be thousands of texts, so the batch size limits tokens."""
 
     class Reader(Pointer):
         def encode_steps(self, problem: Problem, completion: str, steps: Sequence[Step]) -> tuple[Any, Any]:
@@ -144,7 +146,7 @@ def test_texts_are_scored_by_their_tokens(task: Task, rollouts_of, checkpoint: P
     assert by_token.outcome.tolist() == reward(task, Pointer(9.0), checkpoint)(rollouts_of(TEXTS)).outcome.tolist()
 
 
-def test_without_a_checkpoint_it_can_be_built_but_not_called(task: Task, rollouts_of) -> None:
+def test_reward_without_checkpoint_raises_when_called(task: Task, rollouts_of) -> None:
     shaped = reward(task, Pointer(9.0), None)
     with pytest.raises(RuntimeError, match=r"reward\.checkpoint is null: train a critic first"):
         shaped(rollouts_of(TEXTS))
@@ -153,7 +155,7 @@ def test_without_a_checkpoint_it_can_be_built_but_not_called(task: Task, rollout
 MEMBER = partial(JointCritic, value_dimension=4, width=16, blocks=1, dimension=8, join_dimension=4, pairs_per_chunk=64)
 
 
-def rewarded_by(task: Task, critic: EnsembleCritic | JointCritic, folder: Path) -> CriticReward:
+def reward_with(task: Task, critic: EnsembleCritic | JointCritic, folder: Path) -> CriticReward:
     save_critic(critic, folder, {})
     return CriticReward(
         outcome=VerifierReward(task=task),
@@ -167,30 +169,32 @@ def rewarded_by(task: Task, critic: EnsembleCritic | JointCritic, folder: Path) 
 
 
 @pytest.mark.parametrize("by_state", [True, False])
-def test_values_and_disagreement_by_member(task: Task, rollouts_of, tmp_path: Path, by_state: bool) -> None:
+def test_ensemble_values_and_disagreement_match_members(
+    task: Task, rollouts_of, tmp_path: Path, by_state: bool
+) -> None:
     ensemble = EnsembleCritic(member=MEMBER, size=3, seed=0)
     for member in ensemble.members:
         member.values_states = by_state
     rollouts = rollouts_of(TEXTS)
-    credit = rewarded_by(task, ensemble, tmp_path)(rollouts)
+    credit = reward_with(task, ensemble, tmp_path)(rollouts)
     assert credit.steps is not None
     logits = []
     for row, steps in enumerate(task.parse_steps(rollouts.problem_of(row), text) for row, text in enumerate(TEXTS)):
-        asked = [step for step in steps if step.legal]
-        if asked:
-            state_actions, goals = ensemble.encode_steps(rollouts.problem_of(row), TEXTS[row], asked)
+        legal = [step for step in steps if step.legal]
+        if legal:
+            state_actions, goals = ensemble.encode_steps(rollouts.problem_of(row), TEXTS[row], legal)
             found = ensemble.member_pairs(state_actions, goals) / 0.1
             assert_close([step.value for step in credit.steps[row]], found.mean(dim=0).sigmoid().tolist())
-            logits.append(found[:, [len(step.state) > 1 for step in asked]])  # after the last move nothing is open
+            logits.append(found[:, [len(step.state) > 1 for step in legal]])  # after the last move no move is left
     spread = 2 * torch.cat(logits, dim=1).sigmoid().std(dim=0, correction=0).mean()
     assert credit.metrics["critic/disagreement"] == pytest.approx(spread.item(), rel=1e-5)
     assert 0 < credit.metrics["critic/disagreement"] < 1
     assert (credit.starts is None) == (not by_state)
 
 
-def test_no_steps_no_disagreement(task: Task, rollouts_of, tmp_path: Path) -> None:
-    asked = rewarded_by(task, EnsembleCritic(member=MEMBER, size=2, seed=0), tmp_path)
-    assert asked(rollouts_of(["", "nothing"])).metrics["critic/disagreement"] == 0.0
+def test_disagreement_is_zero_without_steps(task: Task, rollouts_of, tmp_path: Path) -> None:
+    reward_of_ensemble = reward_with(task, EnsembleCritic(member=MEMBER, size=2, seed=0), tmp_path)
+    assert reward_of_ensemble(rollouts_of(["", "nothing"])).metrics["critic/disagreement"] == 0.0
 
 
 PROBLEMS = [CountdownProblem(numbers, 46, style="direct") for numbers in ((21, 16, 17, 26), (20, 26, 1, 2))]
@@ -215,7 +219,9 @@ def joint(task: Task, tmp_path: Path) -> CriticReward:
     )
 
 
-def test_pairs_of_one_problem_and_depth_count_by_loops(task: Task, joint: CriticReward, rollouts_of: Any) -> None:
+def test_verdict_auroc_matches_loops_within_problem_and_depth(
+    task: Task, joint: CriticReward, rollouts_of: Any
+) -> None:
     rollouts = rollouts_of(PLAYED, *PROBLEMS)
     states = []
     for row, text in enumerate(PLAYED):
@@ -231,5 +237,7 @@ def test_pairs_of_one_problem_and_depth_count_by_loops(task: Task, joint: Critic
     assert expected != pytest.approx(over_all)
 
 
-def test_no_auroc_where_no_problem_has_both_verdicts(task: Task, joint: CriticReward, rollouts_of: Any) -> None:
+def test_verdict_auroc_is_none_if_no_problem_has_both_verdicts(
+    task: Task, joint: CriticReward, rollouts_of: Any
+) -> None:
     assert verdict_auroc(joint, task, rollouts_of([PLAYED[0]] * 4 + PLAYED[6:] * 2, *PROBLEMS)) is None

@@ -1,4 +1,4 @@
-"""A function as the reward, in real processes: whatever one call comes to, the others have their numbers."""
+"""FunctionReward and FunctionVerifier in real processes: a failed call does not affect the other calls."""
 
 from __future__ import annotations
 
@@ -67,9 +67,7 @@ def reward_of() -> Iterator[Build]:
         reward.close()
 
 
-def test_one_call_that_fails_is_told_with_its_reason_and_no_other_is_lost(
-    rollouts_of: Rollouts, reward_of: Build
-) -> None:
+def test_failed_calls_have_reasons_and_other_calls_keep_rewards(rollouts_of: Rollouts, reward_of: Build) -> None:
     texts = [text for number, harm in enumerate(STATUS_AND_REASON) for text in (harm, str(number / 4))]
     credit = reward_of(limit_s=2.0)(rollouts_of(texts))
     found = {texts[row]: (failure.status, without_place(failure.reason)) for row, failure in credit.failures.items()}
@@ -84,19 +82,19 @@ def test_one_call_that_fails_is_told_with_its_reason_and_no_other_is_lost(
     assert credit.verdicts is None, "a failure is no verdict on the completion"
 
 
-def test_more_failures_than_allowed_end_the_run_with_a_sentence(rollouts_of: Rollouts, reward_of: Build) -> None:
+def test_more_failures_than_allowed_raise(rollouts_of: Rollouts, reward_of: Build) -> None:
     reward = reward_of(max_failures=0.25)
     reward(rollouts_of(["1", "raises", "0", "1"]))
-    with pytest.raises(RewardFailed) as refused:
+    with pytest.raises(RewardFailed) as raised:
         reward(rollouts_of(["1", "returns None", "raises", "1"]))
-    assert str(refused.value) == (
+    assert str(raised.value) == (
         "the reward failed on 2 of 4 rollouts (50%), more than reward.max_failures=0.25 allows; "
         "the first: error, returned NoneType, not a number"
     )
     assert reward(rollouts_of(["1", "0", "0", "1"])).outcome.tolist() == [1, 0, 0, 1]
 
 
-def test_workers_stay_until_one_comes_to_harm(rollouts_of: Rollouts, reward_of: Build) -> None:
+def test_worker_is_replaced_after_memory_error_or_exit_only(rollouts_of: Rollouts, reward_of: Build) -> None:
     reward = reward_of(workers=1)
     reward(rollouts_of(["1", "raises"]))
     (first,) = reward.pool.pool.running
@@ -109,20 +107,18 @@ def test_workers_stay_until_one_comes_to_harm(rollouts_of: Rollouts, reward_of: 
         first = second
 
 
-def test_problem_and_completion_arrive_as_they_were_sent(rollouts_of: Rollouts, reward_of: Build) -> None:
+def test_problem_and_completion_reach_function_unchanged(rollouts_of: Rollouts, reward_of: Build) -> None:
     rollouts = rollouts_of(["x", "y"])
     rollouts = replace(rollouts, texts=["é\udcff漢", "é\udcff漢" * 100_000])
     assert reward_of(problem_of)(rollouts).outcome.tolist() == [21, 0]
 
 
-def test_the_function_runs_outside_this_process_with_its_further_arguments(
-    rollouts_of: Rollouts, reward_of: Build
-) -> None:
+def test_function_runs_in_other_process_with_partial_arguments(rollouts_of: Rollouts, reward_of: Build) -> None:
     assert os.getpid() not in reward_of(process_of)(rollouts_of(["x", "y"])).outcome.tolist()
     assert reward_of(partial(number_or_harm, scale=3.0))(rollouts_of(["1", "2"])).outcome.tolist() == [3, 6]
 
 
-def test_an_exception_names_the_line_of_the_users_code(
+def test_exception_reason_contains_line_of_user_code(
     rollouts_of: Rollouts, reward_of: Build, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "deep_reward.py").write_text(
@@ -146,14 +142,12 @@ def without_place(reason: str) -> str:
     return re.sub(r" \(\S*faulty_functions\.py:[0-9]+, in \S+\)$", "", reason)
 
 
-def test_what_no_worker_can_load_ends_the_run_with_a_sentence(rollouts_of: Rollouts, reward_of: Build) -> None:
+def test_function_that_does_not_load_raises(rollouts_of: Rollouts, reward_of: Build) -> None:
     with pytest.raises(RewardFailed, match=r"reward\.function does not load .*: ImportError: no module named units"):
         reward_of(Unloadable())(rollouts_of(["1", "0"]))
 
 
-def test_two_functions_of_a_sum_fail_apart_and_their_failures_are_joined(
-    rollouts_of: Rollouts, reward_of: Build
-) -> None:
+def test_weighted_sum_joins_failures_of_two_functions(rollouts_of: Rollouts, reward_of: Build) -> None:
     rewards = {
         "first": reward_of(name="first"),
         "second": reward_of(name="second"),
@@ -168,7 +162,7 @@ def test_two_functions_of_a_sum_fail_apart_and_their_failures_are_joined(
 
 
 @pytest.mark.parametrize(
-    ("changes", "sentence"),
+    ("changes", "message"),
     [
         ({"workers": 0}, "workers must be at least 1, got 0"),
         ({"limit_s": 0.0}, "limit_s must be positive, got 0"),
@@ -185,12 +179,12 @@ def test_two_functions_of_a_sum_fail_apart_and_their_failures_are_joined(
         ),
     ],
 )
-def test_refuses_what_cannot_be_meant(reward_of: Build, changes: dict[str, Any], sentence: str) -> None:
-    with pytest.raises(ValueError, match=sentence):
+def test_function_reward_rejects_invalid_arguments(reward_of: Build, changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         reward_of(**changes)
 
 
-def test_what_a_call_started_ends_with_its_worker(
+def test_child_process_of_call_ends_with_worker(
     rollouts_of: Rollouts, reward_of: Build, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CHILD_FILE", str(tmp_path / "child"))
@@ -200,7 +194,7 @@ def test_what_a_call_started_ends_with_its_worker(
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="asks Linux to end a process with its parent")
-def test_a_worker_deep_in_c_ends_with_its_parent(tmp_path: Path) -> None:
+def test_worker_inside_c_code_ends_with_parent(tmp_path: Path) -> None:
     code = """
         import os, subprocess, sys, time
         command, lines = sys.argv[2:], sys.argv[1].encode()
@@ -220,15 +214,15 @@ def test_a_worker_deep_in_c_ends_with_its_parent(tmp_path: Path) -> None:
 
 
 def wait_until_gone(pid: int) -> None:
-    """A process that was killed may be a zombie until its parent looks."""
+    """Waits for the end of a process. A killed process may be a zombie until its parent waits for it."""
     until = time.monotonic() + 30
     while (status := Path(f"/proc/{pid}/stat")).exists() and status.read_text().rpartition(")")[2].split()[0] != "Z":
         assert time.monotonic() < until, f"process {pid} is still there"
         time.sleep(0.05)
 
 
-BuildJudge = Callable[..., FunctionVerifier]
-SAID = {
+BuildVerifier = Callable[..., FunctionVerifier]
+EXPECTED_VERDICTS = {
     "46": ("ok", ""),
     "right": ("ok", ""),
     "no": ("wrong", "the verifier said no"),
@@ -245,7 +239,7 @@ SAID = {
 
 
 @pytest.fixture
-def verifier_of() -> Iterator[BuildJudge]:
+def verifier_of() -> Iterator[BuildVerifier]:
     verifiers: list[FunctionVerifier] = []
 
     def build(function: Callable[..., Any] = verdict_or_harm, **changes: Any) -> FunctionVerifier:
@@ -258,34 +252,36 @@ def verifier_of() -> Iterator[BuildJudge]:
         verifier.close()
 
 
-def judged(verifier: FunctionVerifier, *texts: str) -> list[Verdict]:
+def verdicts_on(verifier: FunctionVerifier, *texts: str) -> list[Verdict]:
     return verifier([Problem(id=str(n), prompt="", answer="46") for n in range(len(texts))], texts)
 
 
-def test_every_completion_has_its_verdict_and_no_other_is_lost(verifier_of: BuildJudge) -> None:
-    verdicts = judged(verifier_of(limit_s=2.0), *SAID)
-    assert {text: (one.status, without_place(one.reason)) for text, one in zip(SAID, verdicts, strict=True)} == SAID
+def test_function_verifier_returns_verdict_for_each_completion(verifier_of: BuildVerifier) -> None:
+    verdicts = verdicts_on(verifier_of(limit_s=2.0), *EXPECTED_VERDICTS)
+    assert {
+        text: (one.status, without_place(one.reason)) for text, one in zip(EXPECTED_VERDICTS, verdicts, strict=True)
+    } == EXPECTED_VERDICTS
 
 
-def test_too_many_errors_end_the_run_with_a_sentence(verifier_of: BuildJudge) -> None:
+def test_function_verifier_raises_after_too_many_errors(verifier_of: BuildVerifier) -> None:
     verifier = verifier_of(max_failures=0.1)
-    judged(verifier, *["right", "no"] * 9, "raises", "raises")
-    with pytest.raises(RewardFailed) as refused:
-        judged(verifier, "returns None")
-    assert str(refused.value) == (
+    verdicts_on(verifier, *["right", "no"] * 9, "raises", "raises")
+    with pytest.raises(RewardFailed) as raised:
+        verdicts_on(verifier, "returns None")
+    assert str(raised.value) == (
         "the verifier failed on 3 of the last 21 completions, more than task.verifier.max_failures=0.1 allows; the "
         "last time: returned NoneType, not true, false, a number from 0 to 1, or a reason"
     )
 
 
-def test_a_reason_that_quotes_broken_characters_can_be_written(verifier_of: BuildJudge) -> None:
-    """What a model wrote may hold bytes that are no text; tables and pages are UTF-8."""
-    (verdict,) = judged(verifier_of(quotes), "7 \udcff 3")
+def test_reason_with_invalid_characters_can_be_encoded(verifier_of: BuildVerifier) -> None:
+    """A completion may contain bytes that are not text, but tables and pages are UTF-8."""
+    (verdict,) = verdicts_on(verifier_of(quotes), "7 \udcff 3")
     assert verdict.reason.encode() == "7 \ufffd 3".encode()
 
 
 @pytest.mark.parametrize(
-    ("changes", "sentence"),
+    ("changes", "message"),
     [
         ({"max_failures": -0.1}, r"max_failures must lie in \[0, 1\], got -0.1"),
         (
@@ -294,6 +290,8 @@ def test_a_reason_that_quotes_broken_characters_can_be_written(verifier_of: Buil
         ),
     ],
 )
-def test_a_verifier_refuses_bad_arguments(verifier_of: BuildJudge, changes: dict[str, Any], sentence: str) -> None:
-    with pytest.raises(ValueError, match=sentence):
+def test_function_verifier_rejects_invalid_arguments(
+    verifier_of: BuildVerifier, changes: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
         verifier_of(**changes)

@@ -12,7 +12,7 @@ from contrastive_reasoning.rollout import RolloutBatch, token_bytes
 from contrastive_reasoning.tasks.base import Problem, Task
 from contrastive_reasoning.tasks.countdown import CountdownProblem, legal_moves, search_trace
 
-# 46 stays in reach after every move; after the first only; never after 21*16; an illegal last move; nothing at all
+# 46 is reachable after every move; after the first move only; never after 21*16; illegal last move; no move at all
 KEPT = "21+16=37;37-17=20;26+20=46"
 LOST = "21+16=37;37+17=54;54+26=80"
 FIRST = "21*16=336;336+17=353;353+26=379"
@@ -20,13 +20,13 @@ ILLEGAL = "21+16=37;37-17=20;99+20=119"
 TEXTS = [KEPT, LOST, FIRST, ILLEGAL, "", "é 漢 21+16=37"]
 
 
-def spelled(rollouts: RolloutBatch, tokenizer: PreTrainedTokenizerFast, row: int, first: int, last: int) -> str:
+def text_of_tokens(rollouts: RolloutBatch, tokenizer: PreTrainedTokenizerFast, row: int, first: int, last: int) -> str:
     table = token_bytes(tokenizer)
     ids = rollouts.completion_ids[row, first : last + 1].tolist()
     return b"".join(table[i] for i in ids).decode()
 
 
-def test_oracle_by_hand(task: Task, rollouts_of) -> None:
+def test_oracle_values_match_hand_computation(task: Task, rollouts_of) -> None:
     credit = OracleReward(outcome=VerifierReward(task=task), task=task, weight=0.5)(rollouts_of(TEXTS))
     assert credit.parts["oracle"].tolist() == pytest.approx([1.0, 1 / 3, 0.0, 1.0, 0.0, 0.0], abs=1e-6)
     assert credit.outcome.tolist() == pytest.approx([1.5, 1 / 6, 0.0, 0.5, 0.0, 0.0], abs=1e-6)
@@ -35,7 +35,7 @@ def test_oracle_by_hand(task: Task, rollouts_of) -> None:
     assert [[step.value for step in row] for row in credit.steps] == [[1, 1, 1], [1, 0, 0], [0, 0, 0], [1, 1], [], []]
 
 
-def test_only_a_legal_step_of_countdown_is_in_reach_or_not(task: Task) -> None:
+def test_in_reach_is_none_for_illegal_steps_and_other_tasks(task: Task) -> None:
     problem = CountdownProblem((21, 16, 17, 26), 46, style="direct")
     assert [in_reach(problem, step) for step in task.parse_steps(problem, FIRST)] == [False, False, False]
     assert [in_reach(problem, step) for step in task.parse_steps(problem, LOST)] == [True, False, False]
@@ -44,26 +44,26 @@ def test_only_a_legal_step_of_countdown_is_in_reach_or_not(task: Task) -> None:
     assert in_reach(Problem(id="other", prompt="?", answer="46", fields={"target": "46"}), step) is None
 
 
-def test_credit_sits_on_the_tokens_of_its_step(task: Task, rollouts_of, tokenizer: PreTrainedTokenizerFast) -> None:
+def test_step_credit_covers_tokens_of_step(task: Task, rollouts_of, tokenizer: PreTrainedTokenizerFast) -> None:
     rollouts = rollouts_of(TEXTS)
     credit = OracleReward(outcome=VerifierReward(task=task), task=task, weight=0.5)(rollouts)
     assert credit.steps is not None
     for row, text in enumerate(TEXTS):
         legal = [step for step in task.parse_steps(rollouts.problem_of(row), text) if step.legal]
         for step, placed in zip(legal, credit.steps[row], strict=True):
-            written = spelled(rollouts, tokenizer, row, placed.first_token, placed.last_token)
+            written = text_of_tokens(rollouts, tokenizer, row, placed.first_token, placed.last_token)
             assert written == text[step.start : step.end]
         assert all(a.last_token < b.first_token for a, b in pairwise(credit.steps[row]))
 
 
-def test_what_the_rules_forbade_stands_apart(task: Task, rollouts_of, tokenizer: PreTrainedTokenizerFast) -> None:
-    """A number that was not there; wrong sums, twice from one state; after the last number there is no step to make."""
+def test_illegal_steps_are_listed_separately(task: Task, rollouts_of, tokenizer: PreTrainedTokenizerFast) -> None:
+    """Cases: a number that is not available, two wrong sums from one state, and a step after the last number (none)."""
     texts = [KEPT, ILLEGAL, "21+16=38;21+16=39;21+16=37", KEPT + ";46+1=47"]
     rollouts = rollouts_of(texts)
     credit = OracleReward(outcome=VerifierReward(task=task), task=task, weight=0.5)(rollouts)
     assert credit.illegal is not None
     written = [
-        [spelled(rollouts, tokenizer, row, step.first_token, step.last_token) for step in steps]
+        [text_of_tokens(rollouts, tokenizer, row, step.first_token, step.last_token) for step in steps]
         for row, steps in enumerate(credit.illegal)
     ]
     assert written == [[], ["99+20=119"], ["21+16=38", "21+16=39"], []]
@@ -71,14 +71,14 @@ def test_what_the_rules_forbade_stands_apart(task: Task, rollouts_of, tokenizer:
     assert {(step.value, step.legal) for row in credit.illegal for step in row} == {(0.0, False)}
 
 
-def test_an_illegal_step_from_a_lost_state_is_no_decision(task: Task, rollouts_of) -> None:
+def test_perfect_move_ignores_illegal_step_from_lost_state(task: Task, rollouts_of) -> None:
     texts = ["21+16=38", "21*16=336;336+17=1"]
     credit = PerfectMoveReward(outcome=VerifierReward(task=task), task=task, weight=0.5)(rollouts_of(texts))
     assert credit.illegal is not None
     assert [len(row) for row in credit.illegal] == [1, 0]
 
 
-def test_a_search_that_comes_back_is_as_deep_again(task: Task, rollouts_of) -> None:
+def test_step_depths_follow_backtracking_search(task: Task, rollouts_of) -> None:
     numbers, target = (21, 16, 17, 26), 46
     problem = CountdownProblem(numbers, target, style="annotated")
     text = search_trace(numbers, target, style="annotated").text
@@ -89,8 +89,8 @@ def test_a_search_that_comes_back_is_as_deep_again(task: Task, rollouts_of) -> N
     assert len(depths) > len(set(depths))
 
 
-def test_a_state_that_comes_again_is_marked(task: Task, rollouts_of) -> None:
-    """In any order of its numbers; the problem's own numbers were there from the beginning."""
+def test_revisited_state_is_marked(task: Task, rollouts_of) -> None:
+    """The order of its numbers does not matter; the problem's own numbers count as the first state."""
     numbers, target = (12, 12, 5), 48
     problem = CountdownProblem(numbers, target, style="annotated")
     text = search_trace(numbers, target, style="annotated").text
@@ -103,21 +103,21 @@ def test_a_state_that_comes_again_is_marked(task: Task, rollouts_of) -> None:
     assert not all(expected)
 
 
-def test_the_oracle_values_starts(task: Task, rollouts_of) -> None:
+def test_oracle_start_value_is_reachability_of_target(task: Task, rollouts_of) -> None:
     solvable, hopeless = (CountdownProblem((5, 3), target, style="direct") for target in (8, 9))
     rollouts = rollouts_of(["5+3=8", "", "5-3=2", ""], solvable, hopeless)
     credit = OracleReward(outcome=VerifierReward(task=task), task=task, weight=0.5)(rollouts)
     assert credit.starts == [1.0, 1.0, 0.0, 0.0]
 
 
-def test_perfect_moves_judge_decisions_only(task: Task, rollouts_of) -> None:
+def test_perfect_move_values_only_steps_from_solvable_states(task: Task, rollouts_of) -> None:
     credit = PerfectMoveReward(outcome=VerifierReward(task=task), task=task, weight=0.5)(rollouts_of(TEXTS))
     assert credit.steps is not None
     assert [[step.value for step in row] for row in credit.steps] == [[1, 1, 1], [1, 0], [0], [1, 1], [], []]
     assert credit.parts["perfect_move"].tolist() == pytest.approx([1.0, 0.5, 0.0, 1.0, 0.0, 0.0])
 
 
-def test_parents_in_a_search_that_goes_back() -> None:
+def test_parents_reach_steps_by_legal_moves_in_backtracking_search() -> None:
     numbers, target = (21, 16, 17, 26), 46
     problem = CountdownProblem(numbers, target, style="annotated")
     from contrastive_reasoning.tasks.countdown.steps import parse_steps
@@ -128,14 +128,14 @@ def test_parents_in_a_search_that_goes_back() -> None:
         assert sorted(step.state) in [sorted(move.state) for move in legal_moves(parent)]
 
 
-def test_another_task_is_refused(task: Task, rollouts_of) -> None:
+def test_oracle_rejects_problem_of_another_task(task: Task, rollouts_of) -> None:
     problem = Problem(id="7", prompt="?", answer="1", fields={"numbers": (4, 3)})
     with pytest.raises(TypeError, match="knows Countdown only, and problem 7 has no target number"):
         OracleReward(outcome=VerifierReward(task=task), task=task, weight=0.5)(rollouts_of(["4+3=7"], problem))
 
 
-def test_what_potential_differences_credit_in_a_sum_adds_up_to_the_verdict(task: Task, rollouts_of) -> None:
-    """Both ends, the start's value and the verdict, are of one scale: 1 − 1 for the first, 0 − 1 for the second."""
+def test_potential_gains_in_weighted_sum_add_up_to_verdict_minus_start(task: Task, rollouts_of) -> None:
+    """The start's value and the verdict have the same scale: the sums of the two rows are 1 − 1 and 0 − 1."""
     rollouts = rollouts_of([KEPT, LOST])
     oracle = OracleReward(outcome=VerifierReward(task=task), task=task, weight=0.0)
     credit = WeightedSum(rewards={"oracle": oracle}, weights={"oracle": 0.1})(rollouts)

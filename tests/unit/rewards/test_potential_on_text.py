@@ -1,4 +1,4 @@
-"""Potential differences on written moves: the tokens that are paid, decoded."""
+"""Potential differences on written moves: the decoded text of the tokens that get them, and their gradient."""
 
 from __future__ import annotations
 
@@ -27,11 +27,13 @@ ILLEGAL = "21+16=37;37-17=20;99+20=119"
 AMID = "21+16=37;99+1=100;37-17=20;26+20=46"
 MUTE = "nothing"
 TEXTS = [KEPT, LOST, ILLEGAL, AMID, MUTE]
-Paid = list[tuple[str, float]]
+CreditedText = list[tuple[str, float]]
 
 
-def paid(rollouts: RolloutBatch, advantages: torch.Tensor, tokenizer: PreTrainedTokenizerFast, row: int) -> Paid:
-    """The text of neighbouring tokens of equal advantage, with it."""
+def credited_text(
+    rollouts: RolloutBatch, advantages: torch.Tensor, tokenizer: PreTrainedTokenizerFast, row: int
+) -> CreditedText:
+    """Returns the text of neighbouring tokens of equal advantage, each text with its advantage."""
     table = token_bytes(tokenizer)
     tokens = zip(
         rollouts.completion_ids[row].tolist(), advantages[row].tolist(), rollouts.mask[row].tolist(), strict=True
@@ -46,14 +48,16 @@ def returns_of(task: Task, rollouts: RolloutBatch, *, decay: float) -> torch.Ten
     return potential(oracle(rollouts), rollouts.mask, rollouts.group_size)
 
 
-def test_the_tokens_of_a_change_are_paid_for_it(task: Task, rollouts_of, tokenizer: PreTrainedTokenizerFast) -> None:
-    """Of what can be reached from (21, 16, 17, 26) → 46, the second move of LOST loses it, and what the rules forbid.
+def test_tokens_of_segment_get_its_potential_difference(
+    task: Task, rollouts_of, tokenizer: PreTrainedTokenizerFast
+) -> None:
+    """From (21, 16, 17, 26) → 46, the target is lost by the second move of LOST and by illegal moves.
 
-    A move that stands behind an illegal one could have been made, but no longer matters.
+    A legal move after an illegal one no longer matters.
     """
     rollouts = rollouts_of(TEXTS)
     returns = returns_of(task, rollouts, decay=0.0)
-    assert [paid(rollouts, returns, tokenizer, row) for row in range(len(TEXTS))] == [
+    assert [credited_text(rollouts, returns, tokenizer, row) for row in range(len(TEXTS))] == [
         [(KEPT, 0.0)],
         [("21+16=37;", 0.0), ("37+17=54;", -1.0), ("54+26=80", 0.0)],
         [("21+16=37;37-17=20;", 0.0), ("99+20=119", -1.0)],
@@ -62,7 +66,7 @@ def test_the_tokens_of_a_change_are_paid_for_it(task: Task, rollouts_of, tokeniz
     ]
 
 
-def test_without_decay_every_segment_gets_the_verdict_less_what_was_there(
+def test_decay_one_credits_segment_with_verdict_minus_value(
     task: Task, rollouts_of, tokenizer: PreTrainedTokenizerFast
 ) -> None:
     hopeless = CountdownProblem((5, 3), 9, style="direct")
@@ -71,7 +75,7 @@ def test_without_decay_every_segment_gets_the_verdict_less_what_was_there(
     assert torch.equal(returns, torch.zeros_like(returns)), "nothing was there to lose"
     rollouts = rollouts_of(TEXTS)
     returns = returns_of(task, rollouts, decay=1.0)
-    assert paid(rollouts, returns, tokenizer, 1) == [("21+16=37;37+17=54;", -1.0), ("54+26=80", 0.0)]
+    assert credited_text(rollouts, returns, tokenizer, 1) == [("21+16=37;37+17=54;", -1.0), ("54+26=80", 0.0)]
 
 
 END = ""
@@ -94,7 +98,10 @@ def read(kind: str, problem: Problem, text: str) -> list[Step]:
 
 
 def completions(vocabulary: Sequence[str]) -> list[tuple[int, ...]]:
-    """All of at most ``LENGTH`` tokens, cut off there or ended before by the last token of the vocabulary."""
+    """Returns all completions of at most ``LENGTH`` tokens.
+
+    They are cut off there or ended earlier by the last token of the vocabulary.
+    """
     going: list[tuple[int, ...]] = [()]
     ended: list[tuple[int, ...]] = []
     for _ in range(LENGTH):
@@ -105,7 +112,7 @@ def completions(vocabulary: Sequence[str]) -> list[tuple[int, ...]]:
 
 
 def credit_of(kind: str) -> tuple[list[tuple[int, ...]], Tensor, Credit]:
-    """All completions, their mask, and their credit by values drawn for each state; right is what a draw says."""
+    """Returns all completions, their mask, and their credit with a random value per state and random verdicts."""
     style, vocabulary = KINDS[kind]
     problem = CountdownProblem((1, 2, 4), 7, style=style) if style else Problem(id="0", prompt="", answer="7")
     paths = completions(vocabulary)
@@ -144,7 +151,7 @@ def credit_of(kind: str) -> tuple[list[tuple[int, ...]], Tensor, Credit]:
 
 
 def gradient(paths: Sequence[tuple[int, ...]], advantages: Tensor, kind: str) -> Tensor:
-    """E[Σ_t A_t ∇ log π(a_t | prefix)] under a policy with logits of its own for every prefix."""
+    """E[Σ_t A_t ∇ log π(a_t | prefix)] under a policy with separate logits for every prefix."""
     prefixes = sorted({path[:length] for path in paths for length in range(len(path))})
     place = {prefix: index for index, prefix in enumerate(prefixes)}
     size = len(KINDS[kind][1])
@@ -161,10 +168,10 @@ def gradient(paths: Sequence[tuple[int, ...]], advantages: Tensor, kind: str) ->
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_without_decay_any_values_leave_the_gradient_but_not_were_steps_to_end_before_they_are_settled(
+def test_decay_one_gradient_is_unbiased_only_if_steps_end_when_settled(
     kind: str,
 ) -> None:
-    """The largest difference between the gradients by the λ-returns and by R."""
+    """The bias is the largest difference between the gradients by the λ-returns and by R."""
     paths, mask, credit = credit_of(kind)
     by_outcome = gradient(paths, credit.outcome[:, None] * mask, kind)
     potential = Potential(outcome=MeanCentred(), weight=1.0, decay=1.0, scale=1.0)

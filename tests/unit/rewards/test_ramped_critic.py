@@ -1,4 +1,4 @@
-"""The critic that learns while it rewards: the formula by loops, steps before values, the ramp, the buffer."""
+"""RampedCriticReward: the formula against loops, optimizer steps before values, the ramp and the buffer."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def weights(reward: RampedCriticReward) -> torch.Tensor:
 
 
 def mean_of_the_matrix(critic: Any, search: str, target: int) -> float:
-    """f of every triple with every triple's goal, which is the success line."""
+    """Returns the mean of f over every triple with every triple's goal, which is the success line."""
     lines = search_lines(search)
     triples = line_triples(lines)
     states, actions = ["\n".join(lines[: t.action]) for t in triples], [lines[t.action] for t in triples]
@@ -86,7 +86,7 @@ def mean_of_the_matrix(critic: Any, search: str, target: int) -> float:
 
 
 @pytest.mark.parametrize("batch_size", [1, 64])
-def test_a_value_is_the_mean_of_the_whole_matrix(batch_size: int, rollouts_of: Rollouts) -> None:
+def test_value_is_mean_of_critic_over_whole_matrix(batch_size: int, rollouts_of: Rollouts) -> None:
     reward = ramped(optimizer=adam(learning_rate=0.0), batch_size=batch_size)
     credit = reward(rollouts_of([SEARCH, "no search", FLAT, f"text\n{OTHER}\n"], PROBLEM))
     expected = [mean_of_the_matrix(reward.critic, SEARCH, 46), 0.0, 0.0, mean_of_the_matrix(reward.critic, OTHER, 46)]
@@ -96,14 +96,17 @@ def test_a_value_is_the_mean_of_the_whole_matrix(batch_size: int, rollouts_of: R
     assert len({round(value, 6) for value in expected}) == 3
 
 
-def test_the_weight_rises_with_the_rollout_batches_and_is_then_full(rollouts_of: Rollouts) -> None:
+def test_ramp_rises_with_rollout_batches_and_then_stays_constant(rollouts_of: Rollouts) -> None:
     reward = ramped(ramp_steps=4, divisor=0.01)
     seen = [reward(rollouts_of([SEARCH], PROBLEM)).metrics["online_critic/ramp"] for _ in range(6)]
     assert seen == pytest.approx([25.0, 50.0, 75.0, 100.0, 100.0, 100.0])
 
 
-def test_the_critic_steps_on_its_buffer_before_each_value(rollouts_of: Rollouts) -> None:
-    """One step for each completion with a search, its triples included; the slow version takes them by hand."""
+def test_critic_takes_optimizer_step_before_each_value(rollouts_of: Rollouts) -> None:
+    """The critic takes one step per completion with a search, on triples that include its own.
+
+    The slow version repeats the steps one by one.
+    """
     reward, critic = ramped(optimizer=adam(1e-2)), build(number_dimension=8, hidden_dimension=16, dimension=16)
     credit = reward(rollouts_of([SEARCH, "no search", FLAT, OTHER], PROBLEM))
     stepper = torch.optim.Adam(critic.parameters(), lr=1e-2)
@@ -114,7 +117,7 @@ def test_the_critic_steps_on_its_buffer_before_each_value(rollouts_of: Rollouts)
             continue
         lines = search_lines(text)
         known += [("\n".join(lines[:action]), lines[action], lines[goal]) for action, goal in line_triples(lines)]
-        assert len(known) <= 16  # all are drawn: their order does not change the mean
+        assert len(known) <= 16  # all are drawn, and their order does not change the mean
         states, actions, goals = zip(*known, strict=True)
         logits = critic(critic.encode_actions(states, actions), critic.encode_goals(goals))
         loss = torch.nn.functional.cross_entropy(logits, torch.arange(len(known)))
@@ -130,7 +133,7 @@ def test_the_critic_steps_on_its_buffer_before_each_value(rollouts_of: Rollouts)
     assert_close(weights(reward), nn.utils.parameters_to_vector(critic.parameters()).detach(), rtol=1e-3, atol=1e-4)
 
 
-def test_at_most_so_many_triples_are_drawn_and_the_buffer_keeps_all(rollouts_of: Rollouts) -> None:
+def test_draw_limits_triples_per_step_and_buffer_keeps_all(rollouts_of: Rollouts) -> None:
     reward = ramped(draw=2)
     sizes = []
     reward.loss = lambda scores, positive, candidate: sizes.append(tuple(scores.shape)) or scores.sum() * 0  # type: ignore
@@ -140,7 +143,7 @@ def test_at_most_so_many_triples_are_drawn_and_the_buffer_keeps_all(rollouts_of:
     assert len(reward.buffer) == 3 * (len(line_triples(search_lines(SEARCH))) + 1)
 
 
-def test_goals_of_training_are_later_lines_or_the_target(rollouts_of: Rollouts) -> None:
+def test_training_goals_are_later_lines_or_target(rollouts_of: Rollouts) -> None:
     for goals, expected in (("later_line", [[1200, 3, -1, -1]]), ("target", [[46, -1, -1, -1]])):
         reward, read = ramped(goals=goals), []
         plain = reward.critic.encode_goals
@@ -150,7 +153,7 @@ def test_goals_of_training_are_later_lines_or_the_target(rollouts_of: Rollouts) 
         assert read[1].tolist() == [[46, -1, -1, -1]]
 
 
-def test_a_loaded_reward_goes_on_bit_for_bit(rollouts_of: Rollouts) -> None:
+def test_resumed_reward_is_bitwise_equal_to_uninterrupted(rollouts_of: Rollouts) -> None:
     whole = ramped(draw=2, optimizer=adam(1e-2))
     for _ in range(2):
         whole(rollouts_of([SEARCH, OTHER], PROBLEM))
@@ -164,7 +167,7 @@ def test_a_loaded_reward_goes_on_bit_for_bit(rollouts_of: Rollouts) -> None:
     assert not torch.equal(weights(stopped), weights(whole))
 
 
-def test_a_step_without_a_number_is_left_out_and_one_too_many_ends_the_run(rollouts_of: Rollouts) -> None:
+def test_non_finite_step_is_skipped_and_raises_above_limit(rollouts_of: Rollouts) -> None:
     reward = ramped(max_skipped_steps=1)
     reward.loss = lambda scores, *_: scores.sum() * float("nan")  # type: ignore
     before = weights(reward)
@@ -186,13 +189,13 @@ def test_a_step_without_a_number_is_left_out_and_one_too_many_ends_the_run(rollo
         ({"goal_text": "found"}, "goal_text must contain {target}, got 'found'"),
     ],
 )
-def test_bad_settings_are_refused_in_one_sentence(changes: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError) as refused:  # noqa: PT011
+def test_invalid_settings_raise(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError) as raised:  # noqa: PT011
         ramped(**changes)
-    assert str(refused.value) == message
+    assert str(raised.value) == message
 
 
-def test_a_critic_that_reads_no_lines_or_an_outcome_that_learns_is_refused() -> None:
+def test_ramped_critic_rejects_joint_critic_and_outcome_that_learns() -> None:
     joint = JointCritic(value_dimension=4, width=8, blocks=1, dimension=8, join_dimension=4, pairs_per_chunk=8, seed=0)
     with pytest.raises(TypeError, match=r"read lines of a search, JointCritic does not|Type-check|type-check|violates"):
         ramped(critic=joint)

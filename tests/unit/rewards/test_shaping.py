@@ -1,4 +1,4 @@
-"""How well step values tell correct rollouts from wrong ones, against pairs counted one by one."""
+"""Metrics of how well step values separate correct from wrong rollouts, against pairs counted one by one."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ GROUP = 4
 
 
 def by_pairs(steps: list[tuple[float, bool, int]]) -> float | None:
-    """The slow obvious version, of (value, correct, stratum)."""
+    """The slow, obvious version, for steps of (value, correct, stratum)."""
     won = [
         1.0 if value > other else 0.5 if value == other else 0.0
         for value, right, stratum in steps
@@ -27,7 +27,7 @@ def by_pairs(steps: list[tuple[float, bool, int]]) -> float | None:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_auroc_by_pairs(seed: int) -> None:
+def test_auroc_matches_count_of_pairs(seed: int) -> None:
     rng = random.Random(seed)
     steps = [(rng.choice([0.1, 0.2, rng.random()]), rng.random() < 0.3, rng.randint(0, 5)) for _ in range(60)]
     values, correct, stratum = (torch.tensor(column) for column in zip(*steps, strict=True))
@@ -35,7 +35,7 @@ def test_auroc_by_pairs(seed: int) -> None:
     assert auroc(values, correct) == pytest.approx(by_pairs([(value, right, 0) for value, right, _ in steps]))
 
 
-def test_a_huge_stratum_number_does_not_hide_the_values() -> None:
+def test_auroc_is_exact_with_huge_stratum_number() -> None:
     values, correct = torch.tensor([0.1, 0.1 + 1e-7]), torch.tensor([False, True])
     assert auroc(values, correct, torch.tensor([10**12, 10**12])) == 1.0
 
@@ -45,7 +45,7 @@ def verdicts(correct: list[bool]) -> list[Verdict]:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_metrics_of_a_batch_by_loops(seed: int) -> None:
+def test_step_metrics_match_loops(seed: int) -> None:
     rng = random.Random(seed)
     judged = [
         [Judged(rng.random(), depth, depth == 1) for depth in range(3, 3 - rng.randint(0, 3), -1)]
@@ -78,8 +78,11 @@ def test_metrics_of_a_batch_by_loops(seed: int) -> None:
     assert got["steps/return"] == pytest.approx(sum(means.values()) / len(judged))
 
 
-def test_values_that_prefer_the_wrong_side_while_all_is_open_correlate_below_zero() -> None:
-    """With the finished steps, whose values are the verdicts, the means would be 0.55 and 0.45: above zero."""
+def test_outcome_correlation_ignores_finished_steps() -> None:
+    """With the finished steps, whose values are the verdicts, the means would be 0.55 and 0.45.
+
+    The correlation would then be above zero.
+    """
     right, wrong = ([Judged(low, 2, False), Judged(end, 1, True)] for low, end in ((0.1, 1.0), (0.9, 0.0)))
     nothing: list[Judged] = []
     got = step_metrics([right, wrong, nothing] * 2, [], verdicts([True, False, False] * 2), 3)
@@ -87,7 +90,7 @@ def test_values_that_prefer_the_wrong_side_while_all_is_open_correlate_below_zer
     assert got["steps/return"] == pytest.approx(2 * (0.1 + 0.9) / 6)
 
 
-def test_without_verdicts_only_values_and_visits_are_known() -> None:
+def test_step_metrics_without_verdicts_are_return_and_repeated() -> None:
     placed = [[StepCredit(0, 1, 0.5, depth=3), StepCredit(2, 3, 0.5, depth=3, again=True)], []]
     judged = [[Judged(0.5, 3, False)] * 2, []]
     assert step_metrics(judged, placed, None, 2) == {
@@ -97,8 +100,8 @@ def test_without_verdicts_only_values_and_visits_are_known() -> None:
     assert step_metrics([[], []], [[], []], verdicts([True, False]), 2) == {"steps/return": 0.0}
 
 
-def test_siblings_are_told_apart_where_depths_count_downwards() -> None:
-    """Steps of states that are no sequences have depths 0, −1, …: each pair of group and depth stands by itself."""
+def test_auroc_siblings_separates_groups_with_negative_depths() -> None:
+    """Steps whose states are not sequences have depths 0, −1, …: each pair of group and depth is a stratum."""
     judged = [[Judged(value, -index, False) for index, value in enumerate(row)] for row in VALUES]
     correct = [True, False, False, True]
     flat = [
@@ -113,7 +116,7 @@ def test_siblings_are_told_apart_where_depths_count_downwards() -> None:
 VALUES = [[0.9, 0.2, 0.7], [0.1, 0.6, 0.3], [0.4, 0.8, 0.5], [0.3, 0.1, 0.95]]
 
 
-def test_a_correlation_with_something_constant_is_unknown() -> None:
+def test_within_group_correlation_with_constant_is_none() -> None:
     varied, groups = torch.tensor([0.0, 1.0, 1.0, 0.0]).double(), torch.tensor([0, 0, 1, 1])
     assert within_group_correlation(varied, torch.tensor([0.1, 0.1, 0.3, 0.3]).double(), groups) is None
     assert within_group_correlation(varied, varied, groups) == pytest.approx(1.0)
@@ -122,14 +125,14 @@ def test_a_correlation_with_something_constant_is_unknown() -> None:
     assert within_group_correlation(varied[:0], varied[:0], groups[:0]) is None
 
 
-def test_a_rollout_whose_judging_failed_tells_nothing_of_its_steps() -> None:
+def test_step_metrics_leave_out_rollout_with_verdict_error() -> None:
     rng = random.Random(0)
     judged = [[Judged(rng.random(), depth, False) for depth in (3, 2)] for _ in range(2 * GROUP)]
-    judging = verdicts([rng.random() < 0.5 for _ in judged])
-    failed = [Verdict(status="error", reason="out of order"), *judging[1:]]
-    got, without = step_metrics(judged, [], failed, GROUP), step_metrics([[], *judged[1:]], [], judging, GROUP)
+    all_verdicts = verdicts([rng.random() < 0.5 for _ in judged])
+    failed = [Verdict(status="error", reason="out of order"), *all_verdicts[1:]]
+    got, without = step_metrics(judged, [], failed, GROUP), step_metrics([[], *judged[1:]], [], all_verdicts, GROUP)
     means = [sum(step.value for step in row) / 2 for row in judged[1:]]
     assert got.pop("steps/return") == pytest.approx(sum(means) / len(means)), "the others' mean, not theirs and a 0"
     without.pop("steps/return")
     assert got == without
-    assert got != step_metrics(judged, [], verdicts([False, *[one.correct for one in judging[1:]]]), GROUP)
+    assert got != step_metrics(judged, [], verdicts([False, *[one.correct for one in all_verdicts[1:]]]), GROUP)

@@ -1,4 +1,4 @@
-"""A benchmark's own score as a reward, and the sum that the critic paper's later code makes of LongProc's."""
+"""A benchmark's score as a reward, and the sum of LongProc scores in the critic paper's later code."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ def searching(task: CountdownTask) -> CountdownTask:
     return replace(task, style="longproc")
 
 
-def test_four_times_accuracy_and_the_extraction_rate(searching: CountdownTask, rollouts_of: Rollouts) -> None:
+def test_weighted_sum_adds_longproc_accuracy_and_extraction_rate(
+    searching: CountdownTask, rollouts_of: Rollouts
+) -> None:
     parts = {
         name: TaskScoreReward(task=searching, score=f"longproc/{name}") for name in ("accuracy", "extraction_rate")
     }
@@ -33,6 +35,6 @@ def test_four_times_accuracy_and_the_extraction_rate(searching: CountdownTask, r
     assert torch.equal(credit.parts["longproc_extraction_rate"], torch.tensor([1.0, 1.0, 0.0, 0.0]))
 
 
-def test_a_score_that_the_task_does_not_have_is_refused(searching: CountdownTask, rollouts_of: Rollouts) -> None:
+def test_unknown_score_raises_with_available_scores(searching: CountdownTask, rollouts_of: Rollouts) -> None:
     with pytest.raises(ValueError, match=r"the task countdown has no score 'accuracy'; it has longproc/accuracy, "):
         TaskScoreReward(task=searching, score="accuracy")(rollouts_of([RIGHT], PROBLEM))

@@ -1,4 +1,4 @@
-"""A reward function written for TRL, in a real process: it gets what TRL hands over, and None is not applicable."""
+"""TRLReward in a real process: the function gets the arguments that TRL passes, and None means not applicable."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def reward_of() -> Iterator[Build]:
         reward.close()
 
 
-def test_none_adds_nothing_and_moves_no_mean(rollouts_of: Rollouts, reward_of: Build) -> None:
+def test_none_counts_as_zero_and_is_left_out_of_logged_mean(rollouts_of: Rollouts, reward_of: Build) -> None:
     credit = reward_of()(rollouts_of(["ab", "", "abcd", ""]))
     assert credit.outcome.tolist() == [2, 0, 4, 0]
     assert credit.parts["trl"].tolist() == [2, 3, 4, 3]
@@ -46,7 +46,7 @@ def test_none_adds_nothing_and_moves_no_mean(rollouts_of: Rollouts, reward_of: B
     assert not credit.failures
 
 
-def test_it_is_called_once_a_batch_in_one_process_of_its_own(rollouts_of: Rollouts, reward_of: Build) -> None:
+def test_function_runs_in_one_separate_process(rollouts_of: Rollouts, reward_of: Build) -> None:
     reward = reward_of(functions.process)
     first, again = [reward(rollouts_of(["x", "y", "z", "u"])).outcome for _ in range(2)]
     assert torch.equal(first, again)
@@ -54,49 +54,45 @@ def test_it_is_called_once_a_batch_in_one_process_of_its_own(rollouts_of: Rollou
     assert os.getpid() not in first.tolist()
 
 
-def test_columns_are_those_of_the_problems_in_the_order_of_the_completions(
-    rollouts_of: Rollouts, reward_of: Build
-) -> None:
-    given = reward_of().arguments(rollouts_of(["a", "b", "c", "d"], LAMP, RIVER))
-    assert {name: given[name] for name in ("word", "level", "answer", "id")} == {
+def test_columns_hold_problem_fields_in_order_of_completions(rollouts_of: Rollouts, reward_of: Build) -> None:
+    arguments = reward_of().arguments(rollouts_of(["a", "b", "c", "d"], LAMP, RIVER))
+    assert {name: arguments[name] for name in ("word", "level", "answer", "id")} == {
         "word": ["lamp", "lamp", None, None],
         "level": [1, 1, None, None],
         "answer": ["pmal", "pmal", "revir", "revir"],
         "id": ["w/0", "w/0", "w/1", "w/1"],
     }
-    assert given["prompts"] == ["Spell lamp."] * 2 + ["Be short.\n\nSpell."] * 2
-    assert all(type(prompt) is str for prompt in given["prompts"]), "the function's process need not know of ours"
-    assert given["completions"] == ["a", "b", "c", "d"]
-    assert "not a name" not in given
+    assert arguments["prompts"] == ["Spell lamp."] * 2 + ["Be short.\n\nSpell."] * 2
+    assert all(type(prompt) is str for prompt in arguments["prompts"]), "the function's process need not know of ours"
+    assert arguments["completions"] == ["a", "b", "c", "d"]
+    assert "not a name" not in arguments
 
 
-def test_a_function_that_takes_anything_gets_all_and_any_other_what_it_names(
-    rollouts_of: Rollouts, reward_of: Build
-) -> None:
+def test_arguments_are_those_that_function_takes(rollouts_of: Rollouts, reward_of: Build) -> None:
     rollouts = rollouts_of(["21+16=37;", "2"], LAMP)
-    given = reward_of(functions.lengths).arguments(rollouts)
-    assert set(given) == {"answer", "completion_ids", "completions", "id", "level", "prompts", "word"}
-    assert [len(ids) for ids in given["completion_ids"]] == rollouts.mask.sum(dim=1).tolist(), "without padding"
+    arguments = reward_of(functions.lengths).arguments(rollouts)
+    assert set(arguments) == {"answer", "completion_ids", "completions", "id", "level", "prompts", "word"}
+    assert [len(ids) for ids in arguments["completion_ids"]] == rollouts.mask.sum(dim=1).tolist(), "without padding"
     assert set(reward_of(functions.process).arguments(rollouts)) == {"completions"}
 
 
-def test_conversations_are_lists_of_messages(rollouts_of: Rollouts, reward_of: Build) -> None:
-    given = reward_of(messages=True).arguments(rollouts_of(["hi", "ho"], LAMP, RIVER))
-    assert given["prompts"] == [
+def test_messages_option_passes_lists_of_messages(rollouts_of: Rollouts, reward_of: Build) -> None:
+    arguments = reward_of(messages=True).arguments(rollouts_of(["hi", "ho"], LAMP, RIVER))
+    assert arguments["prompts"] == [
         [{"role": "user", "content": "Spell lamp."}],
         [{"role": "system", "content": "Be short."}, {"role": "user", "content": "Spell."}],
     ]
-    assert given["completions"] == [[{"role": "assistant", "content": text}] for text in ("hi", "ho")]
+    assert arguments["completions"] == [[{"role": "assistant", "content": text}] for text in ("hi", "ho")]
 
 
-def test_a_column_may_have_another_name_here(rollouts_of: Rollouts, reward_of: Build) -> None:
+def test_columns_option_renames_column(rollouts_of: Rollouts, reward_of: Build) -> None:
     rollouts = rollouts_of(["pmal", "lamp"], LAMP)
     reward = reward_of(partial(functions.solution_in, weight=3.0), columns={"solution": "answer"})
     assert reward(rollouts).outcome.tolist() == [3, 0]
 
 
 @pytest.mark.parametrize(
-    ("columns", "sentence"),
+    ("columns", "message"),
     [
         (
             {},
@@ -109,12 +105,12 @@ def test_a_column_may_have_another_name_here(rollouts_of: Rollouts, reward_of: B
         ),
     ],
 )
-def test_a_column_that_is_not_there_is_named_with_those_that_are(
-    rollouts_of: Rollouts, reward_of: Build, columns: dict[str, str], sentence: str
+def test_unknown_column_raises_with_available_columns(
+    rollouts_of: Rollouts, reward_of: Build, columns: dict[str, str], message: str
 ) -> None:
-    with pytest.raises(RewardFailed) as refused:
+    with pytest.raises(RewardFailed) as raised:
         reward_of(functions.solution_in, columns=columns)(rollouts_of(["a", "b"], LAMP))
-    assert str(refused.value) == sentence
+    assert str(raised.value) == message
 
 
 @pytest.mark.parametrize(
@@ -124,13 +120,13 @@ def test_a_column_that_is_not_there_is_named_with_those_that_are(
         ("hangs", "timeout, no reply within 2 s"),
     ],
 )
-def test_a_call_that_fails_ends_the_run(rollouts_of: Rollouts, reward_of: Build, text: str, reason: str) -> None:
+def test_failed_call_raises_with_reason(rollouts_of: Rollouts, reward_of: Build, text: str, reason: str) -> None:
     rollouts = rollouts_of([text, "abc"])
     with pytest.raises(RewardFailed, match=rf"failed on 2 of 2 rollouts \(100%\), .*; the first: {reason}"):
         reward_of(limit_s=2.0)(rollouts)
 
 
-def test_where_failures_are_allowed_the_batch_is_left_out(rollouts_of: Rollouts, reward_of: Build) -> None:
+def test_allowed_failure_leaves_out_batch(rollouts_of: Rollouts, reward_of: Build) -> None:
     reward = reward_of(max_failures=1.0)
     with pytest.warns(UserWarning, match="reward.function failed .*ValueError: no such unit"):
         credit = reward(rollouts_of(["raises", "abc"]))

@@ -17,7 +17,7 @@ TEXTS = [RIGHT, WRONG, "no idea", ""]
 HOSTILE = ["9**9**9**9", "(" * 500_000, "21+16=37;" * 120_000, "__import__('os').system('true')", "\x00" * 1_000_000]
 
 
-def test_verifier(task: Task, rollouts_of) -> None:
+def test_verifier_reward_is_one_for_correct_completion_only(task: Task, rollouts_of) -> None:
     credit = VerifierReward(task=task)(rollouts_of(TEXTS))
     assert credit.outcome.tolist() == [1.0, 0.0, 0.0, 0.0]
     assert list(credit.parts) == ["verifier"]
@@ -27,8 +27,8 @@ def test_verifier(task: Task, rollouts_of) -> None:
     assert all(verdict.reason for verdict in credit.verdicts[1:])
 
 
-class Breaking:
-    """Judges nothing that says so."""
+class FailingTask:
+    """A task whose verifier fails on the completion ``no idea``."""
 
     def __init__(self, task: Task) -> None:
         self.task = task
@@ -41,9 +41,9 @@ class Breaking:
         return getattr(self.task, name)
 
 
-def test_what_the_verifier_failed_on_is_left_out(task: Task, rollouts_of) -> None:
+def test_rollout_with_verifier_error_is_left_out(task: Task, rollouts_of) -> None:
     with pytest.warns(UserWarning, match=r"^the verifier failed on a rollout, which is left out; .*: out of order$"):
-        credit = VerifierReward(task=Breaking(task))(rollouts_of(TEXTS))
+        credit = VerifierReward(task=FailingTask(task))(rollouts_of(TEXTS))
     assert credit.verdicts is not None
     assert credit.failures == {2: credit.verdicts[2]}
     assert credit.failures[2].reason == "out of order"
@@ -56,7 +56,7 @@ def test_what_the_verifier_failed_on_is_left_out(task: Task, rollouts_of) -> Non
 
 
 @pytest.mark.parametrize("text", HOSTILE, ids=lambda text: text[:10])
-def test_hostile_text_is_wrong_with_a_reason_after_bounded_work(task: Task, rollouts_of, text: str) -> None:
+def test_hostile_text_has_reward_zero_and_reason_after_bounded_work(task: Task, rollouts_of, text: str) -> None:
     rollouts = rollouts_of([""])
     object.__setattr__(rollouts, "texts", [text])
     with assert_bounded_work():
@@ -66,19 +66,19 @@ def test_hostile_text_is_wrong_with_a_reason_after_bounded_work(task: Task, roll
     assert 0 < len(credit.verdicts[0].reason) < 500
 
 
-def test_format(task: Task, rollouts_of) -> None:
+def test_format_reward_needs_readable_answer_and_natural_end(task: Task, rollouts_of) -> None:
     assert FormatReward(task=task)(rollouts_of(TEXTS)).outcome.tolist() == [1.0, 1.0, 0.0, 0.0]
     assert FormatReward(task=task)(rollouts_of(TEXTS, finish="length")).outcome.tolist() == [0.0] * 4
 
 
-def test_what_was_not_judged_has_no_format_either(task: Task, rollouts_of) -> None:
-    credit = FormatReward(task=Breaking(task))(rollouts_of(TEXTS))
+def test_format_reward_leaves_out_rollout_with_verifier_error(task: Task, rollouts_of) -> None:
+    credit = FormatReward(task=FailingTask(task))(rollouts_of(TEXTS))
     assert [*credit.failures] == [2]
     assert credit.metrics["reward/failed"] == 0.25
     assert credit.outcome.tolist() == pytest.approx([1.0, 1.0, 2 / 3, 0.0])
 
 
-def test_weighted_sum_names_its_mistakes(task: Task, rollouts_of) -> None:
+def test_weighted_sum_rejects_different_names_and_repeated_parts(task: Task, rollouts_of) -> None:
     one = VerifierReward(task=task)
     with pytest.raises(ValueError, match=r"rewards \(a, b\) and weights \(a\) must name the same"):
         WeightedSum(rewards={"a": one, "b": one}, weights={"a": 1.0})
@@ -86,7 +86,7 @@ def test_weighted_sum_names_its_mistakes(task: Task, rollouts_of) -> None:
         WeightedSum(rewards={"a": one, "b": one}, weights={"a": 1.0, "b": 1.0})(rollouts_of(TEXTS))
 
 
-def of_lengths(rollouts: RolloutBatch, lengths: list[int]) -> RolloutBatch:
+def with_lengths(rollouts: RolloutBatch, lengths: list[int]) -> RolloutBatch:
     mask = torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]
     return replace(rollouts, mask=mask, old_log_probs=torch.zeros(mask.shape), completion_ids=mask.long())
 
@@ -98,9 +98,9 @@ def by_formula(length: int, max_tokens: float, cache: float) -> float:
 
 
 @pytest.mark.parametrize("share", [0.2, 0.33, 1.0])
-def test_against_the_formula(rollouts_of, share: float) -> None:
+def test_overlong_reward_matches_formula(rollouts_of, share: float) -> None:
     lengths = list(range(30))
-    got = OverlongReward(max_tokens=21, cache_share=share)(of_lengths(rollouts_of(["a"] * 30), lengths))
+    got = OverlongReward(max_tokens=21, cache_share=share)(with_lengths(rollouts_of(["a"] * 30), lengths))
     assert got.outcome.tolist() == pytest.approx([by_formula(n, 21, 21 * share) for n in lengths], abs=1e-6)
 
 
@@ -112,6 +112,6 @@ def test_against_the_formula(rollouts_of, share: float) -> None:
         ({"cache_share": 1.5}, r"cache_share must lie in \(0, 1\], got 1.5"),
     ],
 )
-def test_settings_are_checked(change: dict[str, float], message: str) -> None:
+def test_overlong_settings_out_of_range_raise(change: dict[str, float], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         OverlongReward(**{"max_tokens": 10, "cache_share": 0.4, **change})  # pyright: ignore

@@ -22,19 +22,19 @@ def byte_level() -> PreTrainedTokenizerFast:
 
 @pytest.fixture(scope="session")
 def policies(byte_level: PreTrainedTokenizerFast) -> dict[str, CausalLMPolicy]:
-    """Weights drawn wide, so that completions differ and some of them end by themselves."""
-    made = {}
+    """Weights with a large spread: completions differ, and some of them end before the token limit."""
+    by_name = {}
     for name, build in (("llama", tiny_llama), ("qwen2", tiny_qwen2)):
         model = build(byte_level, hidden_size=32)
         with torch.no_grad(), torch.random.fork_rng():
             torch.manual_seed(1)
-            for name_of, parameter in model.named_parameters():
-                if parameter.ndim == 2 or name_of.endswith("bias"):
+            for parameter_name, parameter in model.named_parameters():
+                if parameter.ndim == 2 or parameter_name.endswith("bias"):
                     parameter.normal_(std=0.15)
-        made[name] = CausalLMPolicy(
+        by_name[name] = CausalLMPolicy(
             model=model.train(), tokenizer=byte_level, compute_dtype=torch.float32, chat_template=False
         )
-    return made
+    return by_name
 
 
 @pytest.fixture(scope="session")

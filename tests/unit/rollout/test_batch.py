@@ -1,4 +1,4 @@
-"""Joined groups are what one draw of their problems would have given."""
+"""``join_groups`` against generating the same problems in one call; verdicts and steps of a ``RolloutBatch``."""
 
 from __future__ import annotations
 
@@ -17,59 +17,67 @@ from contrastive_reasoning.tasks.base import Problem, Split, Step, Verdict
 SAMPLING = Sampling(temperature=0.7, top_k=None, top_p=1.0, max_tokens=9, stop=[])
 
 
-def drawn(policy: CausalLMPolicy, problems: Sequence[Problem], *, pooled: bool, group_size: int = 3) -> RolloutBatch:
+def generate_batch(
+    policy: CausalLMPolicy, problems: Sequence[Problem], *, pooled: bool, group_size: int = 3
+) -> RolloutBatch:
     engine = Engine(max_batch_tokens=10_000)
     return engine.generate(policy, problems, group_size=group_size, sampling=SAMPLING, seed=(0, "test"), pooled=pooled)
 
 
-def joined(policy: CausalLMPolicy, batches: Sequence[RolloutBatch], picks: Sequence[Pick]) -> RolloutBatch:
+def join(policy: CausalLMPolicy, batches: Sequence[RolloutBatch], picks: Sequence[Pick]) -> RolloutBatch:
     return join_groups(batches, picks, pad_token_id=policy.pad_token_id)
 
 
 @pytest.mark.parametrize("pooled", [False, True])
 @pytest.mark.parametrize("picks", [[Pick(1, 1), Pick(0, 0), Pick(1, 0)], [Pick(0, 2)], [Pick(1, 1), Pick(0, 2)]])
-def test_as_one_draw(policy: CausalLMPolicy, problems: Sequence[Problem], picks: list[Pick], pooled: bool) -> None:
-    """Wider and narrower prompts and completions, cut to the widest that is left."""
+def test_join_groups_equals_generating_the_problems_together(
+    policy: CausalLMPolicy, problems: Sequence[Problem], picks: list[Pick], pooled: bool
+) -> None:
+    """Prompts and completions differ in width; the result is as wide as the widest of the picked groups."""
     halves = [problems[:3], problems[3:]]
-    got = joined(policy, [drawn(policy, half, pooled=pooled) for half in halves], picks)
-    expected = drawn(policy, [halves[b][p] for b, p in picks], pooled=pooled)
+    joined = join(policy, [generate_batch(policy, half, pooled=pooled) for half in halves], picks)
+    expected = generate_batch(policy, [halves[b][p] for b, p in picks], pooled=pooled)
     for name in ("prompt_ids", "prompt_mask", "completion_ids", "mask"):
-        assert torch.equal(getattr(got, name), getattr(expected, name)), name
+        assert torch.equal(getattr(joined, name), getattr(expected, name)), name
     for name in ("problems", "texts", "token_spans", "finish_reasons", "group_size", "temperature"):
-        assert getattr(got, name) == getattr(expected, name), name
-    assert_close(got.old_log_probs, expected.old_log_probs)
-    assert (got.pooled is None) == (not pooled)
-    if got.pooled is not None and expected.pooled is not None:
-        assert_close(got.pooled, expected.pooled)
-    assert [got.problem_of(row) for row in range(len(got))] == [halves[b][p] for b, p in picks for _ in range(3)]
+        assert getattr(joined, name) == getattr(expected, name), name
+    assert_close(joined.old_log_probs, expected.old_log_probs)
+    assert (joined.pooled is None) == (not pooled)
+    if joined.pooled is not None and expected.pooled is not None:
+        assert_close(joined.pooled, expected.pooled)
+    assert [joined.problem_of(row) for row in range(len(joined))] == [halves[b][p] for b, p in picks for _ in range(3)]
 
 
-def test_what_does_not_fit_is_refused(policy: CausalLMPolicy, problems: Sequence[Problem]) -> None:
-    three, two = (drawn(policy, problems[:1], pooled=False, group_size=size) for size in (3, 2))
+def test_join_groups_rejects_empty_picks_and_incompatible_batches(
+    policy: CausalLMPolicy, problems: Sequence[Problem]
+) -> None:
+    three, two = (generate_batch(policy, problems[:1], pooled=False, group_size=size) for size in (3, 2))
     picks = [Pick(0, 0), Pick(1, 0)]
     with pytest.raises(ValueError, match="no groups were picked"):
-        joined(policy, [three], [])
+        join(policy, [three], [])
     with pytest.raises(ValueError, match="groups of different group_size cannot be joined: 2, 3"):
-        joined(policy, [three, two], picks)
+        join(policy, [three, two], picks)
     with pytest.raises(ValueError, match=r"groups of different temperature cannot be joined: 0\.7, 1\.0"):
-        joined(policy, [three, replace(three, temperature=1.0)], picks)
+        join(policy, [three, replace(three, temperature=1.0)], picks)
     with pytest.raises(ValueError, match="pooled states cannot be joined with groups without"):
-        joined(policy, [three, replace(three, pooled=torch.zeros(3, 4))], picks)
+        join(policy, [three, replace(three, pooled=torch.zeros(3, 4))], picks)
     with pytest.raises(ValueError, match="values of prefixes cannot be joined with groups without"):
-        joined(policy, [three, replace(three, prefix_values=[[0.5], [], [None]])], picks)
+        join(policy, [three, replace(three, prefix_values=[[0.5], [], [None]])], picks)
 
 
-def test_values_of_prefixes_go_with_their_rollouts(policy: CausalLMPolicy, problems: Sequence[Problem]) -> None:
-    halves = [drawn(policy, half, pooled=False, group_size=2) for half in (problems[:2], problems[2:4])]
+def test_join_groups_keeps_prefix_values_with_their_rollouts(
+    policy: CausalLMPolicy, problems: Sequence[Problem]
+) -> None:
+    halves = [generate_batch(policy, half, pooled=False, group_size=2) for half in (problems[:2], problems[2:4])]
     valued = [
         replace(half, prefix_values=[[float(10 * b + row)] * row for row in range(4)]) for b, half in enumerate(halves)
     ]
-    got = joined(policy, valued, [Pick(1, 1), Pick(0, 0)])
-    assert got.prefix_values == [[12.0] * 2, [13.0] * 3, [], [1.0]]
+    joined = join(policy, valued, [Pick(1, 1), Pick(0, 0)])
+    assert joined.prefix_values == [[12.0] * 2, [13.0] * 3, [], [1.0]]
 
 
 class Echo:
-    """Correct is what repeats the gold answer."""
+    """A completion is correct if it equals the gold answer."""
 
     name = "echo"
 
@@ -86,7 +94,7 @@ class Echo:
         return {}
 
 
-class Together(Echo):
+class BatchVerifyingEcho(Echo):
     calls = parsed = 0
 
     def parse_steps(self, problem: Problem, completion: str) -> list[Step]:
@@ -95,7 +103,7 @@ class Together(Echo):
 
     def verify_all(self, problems: Sequence[Problem], completions: Sequence[str]) -> list[Verdict]:
         self.calls += 1
-        return [super(Together, self).verify(*pair) for pair in zip(problems, completions, strict=True)]
+        return [super(BatchVerifyingEcho, self).verify(*pair) for pair in zip(problems, completions, strict=True)]
 
     def verify(self, problem: Problem, completion: str) -> Verdict:
         raise AssertionError("asked one by one")
@@ -118,18 +126,18 @@ def rollouts() -> RolloutBatch:
     )
 
 
-def test_each_completion_is_judged_with_its_groups_problem() -> None:
+def test_verdicts_of_uses_the_problem_of_each_group() -> None:
     assert [verdict.correct for verdict in verdicts_of(Echo(), rollouts())] == [True, False, False, True]
 
 
-def test_a_task_that_judges_together_is_asked_once() -> None:
-    task = Together()
+def test_verdicts_of_calls_verify_all_once() -> None:
+    task = BatchVerifyingEcho()
     assert verdicts_of(task, rollouts()) == verdicts_of(Echo(), rollouts())
     assert task.calls == 1
 
 
-def test_a_task_parses_a_completion_once_and_anew_where_the_texts_are_others() -> None:
-    task, batch = Together(), rollouts()
+def test_steps_by_caches_steps_per_task_until_texts_change() -> None:
+    task, batch = BatchVerifyingEcho(), rollouts()
     assert batch.steps_by(task) is batch.steps_by(task)
     assert [row[0].state for row in batch.steps_by(task)] == ["0", "0", "1", "1"]
     assert batch.steps_by(Echo()) == [[]] * 4

@@ -1,4 +1,4 @@
-"""Prefixes that end with a step, in tokens; and their values against an enumeration of all that could follow."""
+"""Prefixes that end with a step, as tokens; their success rates against an enumeration of all continuations."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ SAMPLED = Sampling(temperature=0.9, top_k=None, top_p=1.0, max_tokens=6, stop=[]
 
 
 class Semicolons:
-    """A task whose steps end with ``;``; one with an ``x`` in it is illegal. Right is what it is told is right."""
+    """A task whose steps end with ``;``. A step that contains an ``x`` is illegal."""
 
     name = "semicolons"
 
     def verify(self, problem: Problem, completion: str) -> Verdict:
-        """A third of all texts, whatever they say."""
+        """About a third of all texts is correct: those whose bytes add up to a multiple of 3."""
         total = sum(completion.encode("utf-8", "surrogateescape"))
         return Verdict(status="wrong", reason="") if total % 3 else Verdict(status="ok", reason="")
 
@@ -79,92 +79,98 @@ def tokens_of(policy: CausalLMPolicy, text: str) -> list[int]:
     return list(ids)
 
 
-def test_a_prefix_is_the_tokens_up_to_the_end_of_its_step(policy: CausalLMPolicy, problems: Sequence[Problem]) -> None:
-    """Characters of several bytes before it; illegal steps have none; what ends the completion is not gone on from."""
+def test_step_prefixes_end_with_the_last_token_of_a_legal_step(
+    policy: CausalLMPolicy, problems: Sequence[Problem]
+) -> None:
+    """Characters may have several bytes. Illegal steps have no prefix; a step that ends the completion has None."""
     end = policy.eos_token_ids[0]
     texts = ["é1;漢22;", "1;2x;3;4", "1; \n", "no step", "1;2;"]
     rows = [[*tokens_of(policy, text), end] for text in texts[:-1]] + [tokens_of(policy, texts[-1])]
     found = step_prefixes(TASK, rollouts_of(policy, rows, problems[0]))
     table = spelling(policy)
-    told = [[None if prefix is None else text_of(table, prefix.tokens) for prefix in row] for row in found]
-    assert told == [["é1;", None], ["1;", "1;2x;3;"], [None], [], ["1;", None]]
+    prefix_texts = [[None if prefix is None else text_of(table, prefix.tokens) for prefix in row] for row in found]
+    assert prefix_texts == [["é1;", None], ["1;", "1;2x;3;"], [None], [], ["1;", None]]
     for prefix, row in ((found[0][0], rows[0]), (found[1][1], rows[1])):
         assert prefix is not None
         assert prefix.problem == problems[0].id
         assert list(prefix.tokens) == row[: len(prefix.tokens)]
 
 
-def test_a_token_that_goes_on_beyond_the_step_belongs_to_its_prefix(
+def test_step_prefix_includes_a_token_that_crosses_the_step_end(
     policy: CausalLMPolicy, problems: Sequence[Problem]
 ) -> None:
-    """Two steps that end within one token have the same prefix: what was drawn cannot be cut in between."""
+    """Two steps that end within one token have the same prefix, because a token cannot be split."""
     rollouts = rollouts_of(policy, [[7, 8, 9]], problems[0])
     spans = token_spans([b"1", b"2;34;5", b"6"], [0, 1, 2])
     (row,) = step_prefixes(TASK, replace(rollouts, texts=["12;34;56"], token_spans=[spans]))
     assert row == [Prefix(problems[0].id, (7, 8))] * 2
 
 
-def test_a_prefix_that_rollouts_share_is_asked_about_once_in_order_of_writing() -> None:
+def test_distinct_returns_each_prefix_once_in_order() -> None:
     a, b, c = Prefix("p", (1,)), Prefix("p", (1, 2)), Prefix("q", (1,))
     assert distinct([[a, b], [None, a], [c, b, None], []]) == [a, b, c]
 
 
-def test_prefix_and_continuation_are_one_text_even_where_a_character_is_cut(
+def test_whole_texts_restores_a_character_split_after_the_prefix(
     policy: CausalLMPolicy, problems: Sequence[Problem]
 ) -> None:
     ids = tokens_of(policy, "é;漢")
     cut = next(n for n in range(1, len(ids)) if "\udcc3" in text_of(spelling(policy), ids[:n]))
-    asked = [Prefix(problems[0].id, tuple(ids[:cut])), Prefix(problems[1].id, ())]
+    prefixes = [Prefix(problems[0].id, tuple(ids[:cut])), Prefix(problems[1].id, ())]
     continued = rollouts_of(policy, [ids[cut:], [*ids[cut:], policy.eos_token_ids[0]], ids, []], *problems[:2])
-    assert whole_texts(policy, asked, continued) == ["é;漢", "é;漢", "é;漢", ""]
+    assert whole_texts(policy, prefixes, continued) == ["é;漢", "é;漢", "é;漢", ""]
 
 
 @torch.no_grad()
 def exact_success(policy: CausalLMPolicy, prefix: Prefix, problem: Problem) -> float:
-    """Σ over all pairs of tokens that may follow of π(first) π(second | first) · correct, in two passes."""
+    """Σ π(first) π(second | first) · correct, over all pairs of next tokens, in two forward passes."""
     before = [*policy.prompt_ids(problem.prompt), *prefix.tokens]
     size = policy.model.config.vocab_size
 
-    def following(rows: torch.Tensor) -> torch.Tensor:
+    def next_token_probabilities(rows: torch.Tensor) -> torch.Tensor:
         return (policy.model(rows).logits[:, -1].double() / SAMPLED.temperature).softmax(-1)
 
     bytes_of = torch.tensor([sum(piece) for piece in spelling(policy)])
-    written = sum(bytes_of[token] for token in prefix.tokens)
-    first = following(torch.tensor([before]))[0]
-    second = following(torch.tensor([[*before, token] for token in range(size)]))
-    second[list(policy.eos_token_ids)] = 0.0  # nothing follows an end token: it spells nothing, as itself a second time
+    prefix_sum = sum(bytes_of[token] for token in prefix.tokens)
+    first = next_token_probabilities(torch.tensor([before]))[0]
+    second = next_token_probabilities(torch.tensor([[*before, token] for token in range(size)]))
+    second[list(policy.eos_token_ids)] = 0.0  # nothing follows an end token; a second one has no text
     second[list(policy.eos_token_ids), policy.eos_token_ids[0]] = 1.0
-    right = (written + bytes_of[:, None] + bytes_of) % 3 == 0
-    return float((first[:, None] * second)[right].sum())
+    correct = (prefix_sum + bytes_of[:, None] + bytes_of) % 3 == 0
+    return float((first[:, None] * second)[correct].sum())
 
 
-def test_values_are_those_of_an_enumeration(policy: CausalLMPolicy, problems: Sequence[Problem]) -> None:
-    """A policy over 277 tokens with two left to write: 76,729 endings. Counts lie where binomial ones do in all but
-    one of a hundred thousand cases."""
+def test_success_rates_match_enumeration_of_all_continuations(
+    policy: CausalLMPolicy, problems: Sequence[Problem]
+) -> None:
+    """With 277 tokens and two left to generate there are 76,729 continuations.
+
+    A binomial count lies outside the tested bounds in one of 100,000 cases.
+    """
     draws = 600
     policy.model.eval()
-    asked = [Prefix(problem.id, tuple(tokens_of(policy, "12;3"))[:4]) for problem in problems[:3]]
-    assert all(len(prefix.tokens) == 4 for prefix in asked)
+    prefixes = [Prefix(problem.id, tuple(tokens_of(policy, "12;3"))[:4]) for problem in problems[:3]]
+    assert all(len(prefix.tokens) == 4 for prefix in prefixes)
     rollouts = rollouts_of(policy, [[1]] * 3, *problems[:3])
     continued = Engine(max_batch_tokens=20_000).generate(
         policy,
-        problems_of(asked, rollouts),
+        problems_of(prefixes, rollouts),
         group_size=draws,
         sampling=SAMPLED,
         seed=(0, "continuation", 0, 0),
-        prefixes=[prefix.tokens for prefix in asked],
+        prefixes=[prefix.tokens for prefix in prefixes],
     )
-    found = success_rates(TASK, policy, asked, continued)
-    for prefix, problem in zip(asked, problems, strict=False):
+    rates = success_rates(TASK, policy, prefixes, continued)
+    for prefix, problem in zip(prefixes, problems, strict=False):
         expected = exact_success(policy, prefix, problem)
         assert 0.1 < expected < 0.9
         low, high = binom.ppf([5e-6, 1 - 5e-6], draws, expected) / draws
-        assert low <= found[prefix] <= high, (found[prefix], expected)
+        assert low <= rates[prefix] <= high, (rates[prefix], expected)
     policy.model.train()
 
 
-class PartlyOut(Semicolons):
-    """Its judge is out of order for what begins with ``b``, and after ``a`` where a ``!`` follows."""
+class FailingVerifier(Semicolons):
+    """Its verifier fails for completions that begin with ``b`` or contain a ``!``."""
 
     def verify(self, problem: Problem, completion: str) -> Verdict:
         if completion.startswith("b") or "!" in completion:
@@ -172,11 +178,13 @@ class PartlyOut(Semicolons):
         return Verdict(status="ok" if "1" in completion else "wrong", reason="")
 
 
-def test_continuations_whose_judging_failed_are_not_held_to_be_wrong(
+def test_success_rates_ignore_continuations_with_verifier_errors(
     policy: CausalLMPolicy, problems: Sequence[Problem]
 ) -> None:
-    asked = [Prefix(problem.id, tuple(tokens_of(policy, text))) for problem, text in zip(problems, "ab", strict=False)]
+    prefixes = [
+        Prefix(problem.id, tuple(tokens_of(policy, text))) for problem, text in zip(problems, "ab", strict=False)
+    ]
     rows = [tokens_of(policy, text) for text in ("1", "2", "1!", "1", "1", "2", "1!", "1")]
-    task: Any = PartlyOut()
-    found = success_rates(task, policy, asked, rollouts_of(policy, rows, *problems[:2]))
-    assert found == {asked[0]: 2 / 3, asked[1]: None}
+    task: Any = FailingVerifier()
+    rates = success_rates(task, policy, prefixes, rollouts_of(policy, rows, *problems[:2]))
+    assert rates == {prefixes[0]: 2 / 3, prefixes[1]: None}

@@ -1,4 +1,4 @@
-"""Rows join in order, within the budget, and none is left waiting where nothing runs."""
+"""``Schedule`` joins rows in order and within the token budget, and at least one row always runs."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ LENGTHS = [3, 9, 1, 4]
 
 
 def reserved(running: list[int], begun: int | None, *, limit: int, group_size: int) -> int:
-    """Counted slowly: a table of prompts as wide as the longest of them, and a completion for each row."""
+    """Slow reference: prompts padded to the longest of them, and a completion of full length for each row."""
     prompts = {row // group_size for row in running} | ({begun} if begun is not None else set())
     return sum(max(LENGTHS[p] for p in prompts) for _ in prompts) + sum(limit for _ in running)
 
 
 @pytest.mark.parametrize("budget", [1, 14, 30, 50, 10_000])
-def test_all_rows_join_in_order_and_within_the_budget(budget: int) -> None:
+def test_schedule_joins_all_rows_in_order_within_the_budget(budget: int) -> None:
     rng = random.Random(budget)
     schedule = Schedule(LENGTHS, limit=5, group_size=3, budget=budget)
     running: list[int] = []
@@ -36,7 +36,7 @@ def test_all_rows_join_in_order_and_within_the_budget(budget: int) -> None:
     assert seen == list(range(12))
 
 
-def test_a_row_joins_as_soon_as_there_is_room() -> None:
+def test_schedule_joins_a_row_as_soon_as_it_fits() -> None:
     schedule = Schedule([4, 4], limit=10, group_size=2, budget=28)
     assert schedule.join([]) == [0, 1]
     assert schedule.join([0, 1]) == []
@@ -64,7 +64,7 @@ def test_chunks_cover_all_rows_in_order_within_the_budget() -> None:
     assert list(wanted.chunks(10_000)) == [range(12)]
 
 
-def test_prompts_of_rows_are_the_distinct_ones_without_needless_padding() -> None:
+def test_prompts_of_returns_distinct_prompts_with_minimal_padding() -> None:
     ids, mask, owner = requests([3, 9, 1, 4], limit=5, group_size=3).prompts_of(range(7, 11))
     assert ids.shape == (2, 4)
     assert mask.sum(1).tolist() == [1, 4]

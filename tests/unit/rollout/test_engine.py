@@ -1,4 +1,4 @@
-"""Our engine against ``generate`` and against one plain forward pass over the finished text."""
+"""``Engine`` against Transformers' ``generate`` and against one forward pass over the completed text."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def recomputed(policy: CausalLMPolicy, rollouts: RolloutBatch) -> Float[Tensor, 
     "cut", [{}, {"temperature": 0.4}, {"temperature": 1.7}, {"top_k": 3}, {"top_p": 0.6}, {"top_k": 20, "top_p": 0.9}]
 )
 @pytest.mark.parametrize("engine", [ENGINE, HFEngine(max_batch_tokens=10_000)], ids=["own", "hf"])
-def test_log_probs_are_those_of_a_plain_forward_pass(
+def test_log_probs_match_a_plain_forward_pass(
     any_policy: CausalLMPolicy, problems: Sequence[Problem], engine: Engine | HFEngine, cut: dict[str, float]
 ) -> None:
     sampling = replace(SAMPLED, **cut)
@@ -54,23 +54,23 @@ def test_log_probs_are_those_of_a_plain_forward_pass(
 
 
 @pytest.mark.parametrize("pooled", [False, True], ids=["plain", "pooled"])
-@pytest.mark.parametrize("made", [Engine, HFEngine])
-def test_who_listens_is_told_of_each_completion_once(
-    policy: CausalLMPolicy, problems: Sequence[Problem], made: type[Engine | HFEngine], pooled: bool
+@pytest.mark.parametrize("engine_type", [Engine, HFEngine])
+def test_generate_calls_written_once_per_completion(
+    policy: CausalLMPolicy, problems: Sequence[Problem], engine_type: type[Engine | HFEngine], pooled: bool
 ) -> None:
-    """Of rows that are drawn in several batches, too."""
-    told: list[tuple[int, str]] = []
+    """Also if the rows are generated in several batches."""
+    calls: list[tuple[int, str]] = []
 
     def written(row: int, text: str) -> None:
-        told.append((row, text))
+        calls.append((row, text))
 
-    engine, settings = made(max_batch_tokens=60), {"group_size": 3, "sampling": SAMPLED, "seed": (0,)}
+    engine, settings = engine_type(max_batch_tokens=60), {"group_size": 3, "sampling": SAMPLED, "seed": (0,)}
     rollouts = engine.generate(policy, problems, **settings, pooled=pooled, written=written)
-    assert sorted(told) == list(enumerate(rollouts.texts))
+    assert sorted(calls) == list(enumerate(rollouts.texts))
     assert rollouts.texts == engine.generate(policy, problems, **settings, pooled=pooled).texts
 
 
-def test_greedy_tokens_are_those_of_generate(any_policy: CausalLMPolicy, problems: Sequence[Problem]) -> None:
+def test_greedy_tokens_match_transformers_generate(any_policy: CausalLMPolicy, problems: Sequence[Problem]) -> None:
     own, reference = (
         engine.generate(any_policy, problems, group_size=1, sampling=GREEDY, seed=(0,))
         for engine in (ENGINE, HFEngine(max_batch_tokens=10_000))
@@ -82,21 +82,23 @@ def test_greedy_tokens_are_those_of_generate(any_policy: CausalLMPolicy, problem
     torch.testing.assert_close(own.old_log_probs, reference.old_log_probs, atol=1e-5, rtol=0)
 
 
-@pytest.mark.parametrize("own", [{"no_repeat_ngram_size": 1}, {"suppress_tokens": [5, 6, 7]}, {"min_p": 0.999}])
-def test_what_a_model_would_add_to_the_sampling_is_left_out(
-    policy: CausalLMPolicy, problems: Sequence[Problem], own: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    "model_settings", [{"no_repeat_ngram_size": 1}, {"suppress_tokens": [5, 6, 7]}, {"min_p": 0.999}]
+)
+def test_hf_engine_ignores_generation_config_of_the_model(
+    policy: CausalLMPolicy, problems: Sequence[Problem], model_settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine = HFEngine(max_batch_tokens=10_000)
-    sampling = SAMPLED if "min_p" in own else GREEDY
+    sampling = SAMPLED if "min_p" in model_settings else GREEDY
     expected = engine.generate(policy, problems, group_size=2, sampling=sampling, seed=(0,)).completion_ids
-    added = GenerationConfig(**own)
-    monkeypatch.setattr(policy.model, "generation_config", added)
+    config = GenerationConfig(**model_settings)
+    monkeypatch.setattr(policy.model, "generation_config", config)
     found = engine.generate(policy, problems, group_size=2, sampling=sampling, seed=(0,)).completion_ids
     assert torch.equal(found, expected)
-    assert policy.model.generation_config is added, "it is the model's, and saved with it"
+    assert policy.model.generation_config is config, "it is the model's, and saved with it"
 
 
-def test_a_problems_rollouts_depend_on_the_seed_and_not_on_the_other_problems(
+def test_rollouts_depend_on_the_seed_but_not_on_other_problems(
     policy: CausalLMPolicy, problems: Sequence[Problem]
 ) -> None:
     whole = ENGINE.generate(policy, problems, group_size=4, sampling=SAMPLED, seed=(7,))
@@ -107,7 +109,7 @@ def test_a_problems_rollouts_depend_on_the_seed_and_not_on_the_other_problems(
 
 
 @pytest.mark.parametrize("engine", [ENGINE, HFEngine(max_batch_tokens=10_000)], ids=["own", "hf"])
-def test_a_call_repeats_exactly_and_leaves_the_global_generator_alone(
+def test_generate_is_reproducible_and_keeps_the_global_rng_state(
     policy: CausalLMPolicy, problems: Sequence[Problem], engine: Engine | HFEngine
 ) -> None:
     before = torch.random.get_rng_state()
@@ -120,7 +122,7 @@ def test_a_call_repeats_exactly_and_leaves_the_global_generator_alone(
 
 
 @pytest.mark.parametrize("engine", [ENGINE, HFEngine(max_batch_tokens=10_000)], ids=["own", "hf"])
-def test_rows_end_with_their_end_token(
+def test_completions_end_at_the_first_end_token_or_at_max_tokens(
     policy: CausalLMPolicy, problems: Sequence[Problem], engine: Engine | HFEngine
 ) -> None:
     long = replace(SAMPLED, max_tokens=200)
@@ -140,7 +142,7 @@ def test_rows_end_with_their_end_token(
     assert rollouts.mask.any(0).all()  # no wider than the longest
 
 
-def test_texts_are_the_bytes_of_the_tokens(policy: CausalLMPolicy, problems: Sequence[Problem]) -> None:
+def test_texts_match_the_decoded_tokens(policy: CausalLMPolicy, problems: Sequence[Problem]) -> None:
     rollouts = ENGINE.generate(policy, problems, group_size=8, sampling=SAMPLED, seed=(3,))
     assert any(not text.isascii() for text in rollouts.texts)  # a random policy writes broken UTF-8
     for row, text in enumerate(rollouts.texts):
@@ -151,7 +153,7 @@ def test_texts_are_the_bytes_of_the_tokens(policy: CausalLMPolicy, problems: Seq
 
 
 @pytest.mark.parametrize("engine", [ENGINE, HFEngine(max_batch_tokens=10_000)], ids=["own", "hf"])
-def test_stop_strings_end_a_completion_and_stay_in_it(
+def test_stop_string_ends_a_completion_and_stays_in_its_text(
     policy: CausalLMPolicy, problems: Sequence[Problem], engine: Engine | HFEngine
 ) -> None:
     unstopped = replace(GREEDY, max_tokens=60)
@@ -171,7 +173,9 @@ def test_stop_strings_end_a_completion_and_stay_in_it(
     assert wanted not in free.texts[row][: rollouts.token_spans[0][-1][0]]
 
 
-def test_modules_keep_their_modes_and_gradients_stay_off(policy: CausalLMPolicy, problems: Sequence[Problem]) -> None:
+def test_generate_keeps_module_modes_and_records_no_gradients(
+    policy: CausalLMPolicy, problems: Sequence[Problem]
+) -> None:
     policy.model.train()
     frozen = next(policy.model.children())
     frozen.eval()
@@ -183,7 +187,7 @@ def test_modules_keep_their_modes_and_gradients_stay_off(policy: CausalLMPolicy,
     policy.model.train()
 
 
-def test_the_context_ends_a_completion(policy: CausalLMPolicy) -> None:
+def test_context_length_limits_completions(policy: CausalLMPolicy) -> None:
     long = [Problem(id=name, prompt="7" * length, answer="") for name, length in (("near", 509), ("short", 3))]
     unending = replace(SAMPLED, max_tokens=6)
     for engine in (ENGINE, HFEngine(max_batch_tokens=10_000)):
@@ -195,7 +199,7 @@ def test_the_context_ends_a_completion(policy: CausalLMPolicy) -> None:
         assert (recomputed(policy, rollouts) - rollouts.old_log_probs).abs().max() <= 1e-5
 
 
-def test_no_problems_and_no_group_are_refused(policy: CausalLMPolicy, problems: Sequence[Problem]) -> None:
+def test_engine_rejects_invalid_sizes_and_overlong_prompts(policy: CausalLMPolicy, problems: Sequence[Problem]) -> None:
     with pytest.raises(ValueError, match="no problems"):
         ENGINE.generate(policy, [], group_size=2, sampling=SAMPLED, seed=(0,))
     with pytest.raises(ValueError, match="group_size must be at least 1, got 0"):
@@ -208,7 +212,7 @@ def test_no_problems_and_no_group_are_refused(policy: CausalLMPolicy, problems: 
 
 
 @pytest.mark.parametrize("engine", [ENGINE, HFEngine(max_batch_tokens=10_000)], ids=["own", "hf"])
-def test_a_policy_with_adapters_is_generated_from_without_their_dropout(
+def test_lora_dropout_is_off_during_generation(
     byte_level: PreTrainedTokenizerFast, problems: Sequence[Problem], engine: Engine | HFEngine
 ) -> None:
     lora = LoRA(rank=2, alpha=4.0, dropout=0.5, target_modules="all-linear")
@@ -228,31 +232,33 @@ def test_a_policy_with_adapters_is_generated_from_without_their_dropout(
 
 
 @pytest.fixture(scope="module")
-def drawn_at_once(problems: Sequence[Problem]) -> Callable[[CausalLMPolicy, Sampling, bool], RolloutBatch]:
-    """What is drawn with room for everything: once for all budgets that are compared with it."""
+def unsplit_rollouts(problems: Sequence[Problem]) -> Callable[[CausalLMPolicy, Sampling, bool], RolloutBatch]:
+    """Rollouts with a budget for all rows at once; cached, because several budgets are compared with them."""
 
     @cache
-    def drawn(policy: CausalLMPolicy, sampling: Sampling, pooled: bool) -> RolloutBatch:
+    def generate(policy: CausalLMPolicy, sampling: Sampling, pooled: bool) -> RolloutBatch:
         engine = Engine(max_batch_tokens=10**6)
         return engine.generate(policy, problems, group_size=3, sampling=sampling, seed=(3,), pooled=pooled)
 
-    return drawn
+    return generate
 
 
 @pytest.mark.parametrize("pooled", [False, True])
 @pytest.mark.parametrize("budget", [1, 77, 333])
-def test_the_budget_changes_only_what_is_held_at_a_time(
+def test_token_budget_bounds_memory_but_keeps_rollouts(
     policy: CausalLMPolicy,
     problems: Sequence[Problem],
     budget: int,
     pooled: bool,
-    drawn_at_once: Callable[[CausalLMPolicy, Sampling, bool], RolloutBatch],
+    unsplit_rollouts: Callable[[CausalLMPolicy, Sampling, bool], RolloutBatch],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Prompts of uneven length, rows that stop early and rows that do not: nothing else changes, no prompt is read
-    twice, and what is allocated stays within the budget, save for a single row that is longer."""
+    """Each prompt is read once; the allocation stays within the budget, except for a single row that is longer.
+
+    Prompts differ in length, and some rows stop early.
+    """
     sampling = replace(SAMPLED, max_tokens=40, stop=("7",))
-    whole = drawn_at_once(policy, sampling, pooled)
+    whole = unsplit_rollouts(policy, sampling, pooled)
     held, tokens = [], []
     advance = SharedCache.advance
     monkeypatch.setattr(

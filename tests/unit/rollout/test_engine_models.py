@@ -1,4 +1,4 @@
-"""Our engine on models that its own decode step does not know, and on weights of other dtypes."""
+"""``Engine`` on models that ``Decoder`` does not support, and on weights of other dtypes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ GREEDY = Sampling(temperature=0.0, top_k=None, top_p=1.0, max_tokens=24, stop=[]
 
 @pytest.fixture(scope="module", params=[None, 8], ids=["through-its-own-forward", "with-a-window"])
 def mistral(request: pytest.FixtureRequest, byte_level: PreTrainedTokenizerFast) -> CausalLMPolicy:
-    """A model whose layers the decoder does not know; with a window its attention cannot be planned either."""
+    """A model that ``Decoder`` does not support; with a sliding window its attention cannot be planned either."""
     config = MistralConfig(
         vocab_size=len(byte_level),
         hidden_size=32,
@@ -41,9 +41,7 @@ def mistral(request: pytest.FixtureRequest, byte_level: PreTrainedTokenizerFast)
 
 
 @pytest.mark.parametrize("budget", [150, 10_000])
-def test_a_model_of_another_shape_is_generated_from(
-    mistral: CausalLMPolicy, problems: Sequence[Problem], budget: int
-) -> None:
+def test_engine_matches_hf_engine_on_mistral(mistral: CausalLMPolicy, problems: Sequence[Problem], budget: int) -> None:
     own, reference = (
         engine.generate(mistral, problems, group_size=2, sampling=GREEDY, seed=(0,), pooled=True)
         for engine in (Engine(max_batch_tokens=budget), HFEngine(max_batch_tokens=10_000))
@@ -54,7 +52,7 @@ def test_a_model_of_another_shape_is_generated_from(
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64])
-def test_weights_of_another_dtype_than_the_cache_are_generated_from(
+def test_log_probs_match_policy_for_weights_in_other_dtypes(
     mistral: CausalLMPolicy, problems: Sequence[Problem], dtype: torch.dtype
 ) -> None:
     other = CausalLMPolicy(
@@ -71,7 +69,7 @@ def test_weights_of_another_dtype_than_the_cache_are_generated_from(
     torch.testing.assert_close(rollouts.old_log_probs.double(), expected.detach().double(), atol=tolerance, rtol=0)
 
 
-def test_a_prompt_without_tokens_is_refused(mistral: CausalLMPolicy) -> None:
+def test_engine_rejects_a_prompt_without_tokens(mistral: CausalLMPolicy) -> None:
     class Nothing(CausalLMPolicy):
         def prompt_ids(self, prompt: str) -> list[int]:
             return []

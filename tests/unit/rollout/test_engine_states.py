@@ -1,4 +1,4 @@
-"""What an engine pools of a completion's hidden states, against one plain forward pass."""
+"""Pooled hidden states of completions against one plain forward pass."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ ENGINE = Engine(max_batch_tokens=10_000)
 SAMPLED = Sampling(temperature=1.0, top_k=None, top_p=1.0, max_tokens=24, stop=[])
 
 
-def scored(policy: CausalLMPolicy, rollouts: RolloutBatch) -> Float[Tensor, "B D"]:
-    """Mean hidden states of each row by itself: no padding, no cache, no batch."""
+def mean_states(policy: CausalLMPolicy, rollouts: RolloutBatch) -> Float[Tensor, "B D"]:
+    """Mean hidden state of each row by itself, over all completion tokens: no padding, no cache, no batch."""
     rows = []
     for row in range(len(rollouts)):
         p, n = row // rollouts.group_size, int(rollouts.mask[row].sum())
@@ -33,7 +33,7 @@ def scored(policy: CausalLMPolicy, rollouts: RolloutBatch) -> Float[Tensor, "B D
 
 @pytest.mark.parametrize("stop", [[], ["7"]], ids=["no-stop", "stop"])
 @pytest.mark.parametrize("engine", [ENGINE, HFEngine(max_batch_tokens=10_000)], ids=["own", "hf"])
-def test_pooled_states_are_the_mean_over_all_tokens_of_a_plain_forward_pass(
+def test_pooled_states_equal_mean_states_of_a_plain_forward_pass(
     any_policy: CausalLMPolicy, problems: Sequence[Problem], engine: Engine | HFEngine, stop: list[str]
 ) -> None:
     sampling = replace(SAMPLED, max_tokens=40, stop=stop)
@@ -47,5 +47,5 @@ def test_pooled_states_are_the_mean_over_all_tokens_of_a_plain_forward_pass(
     assert set(pooled.finish_reasons) == {"stop", "length"}
     assert pooled.mask.sum(1).unique().numel() > 1, "rows of several lengths"
     any_policy.model.eval()
-    torch.testing.assert_close(pooled.pooled, scored(any_policy, pooled), atol=2e-5, rtol=1e-4)
+    torch.testing.assert_close(pooled.pooled, mean_states(any_policy, pooled), atol=2e-5, rtol=1e-4)
     any_policy.model.train()

@@ -1,4 +1,4 @@
-"""Prompts packed into one row, against each read by itself with transformers' own cache."""
+"""``read_prompts`` packs prompts into one row; compared with a pass over each prompt with Transformers' cache."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from contrastive_reasoning.tasks.base import Problem
 @pytest.mark.parametrize("kind", ["llama", "qwen2"])
 @pytest.mark.parametrize("at_once", [1, 25, 4096])
 @torch.no_grad()
-def test_a_packed_prompt_is_read_as_if_alone(
+def test_packed_prompts_match_prompts_read_alone(
     policies: dict[str, CausalLMPolicy],
     problems: Sequence[Problem],
     kind: str,
@@ -30,5 +30,5 @@ def test_a_packed_prompt_is_read_as_if_alone(
     for prompt, read in zip(prompts, read_prompts(policy, prompts), strict=True):
         alone = policy.model(prompt[None], use_cache=True)
         assert_close(read.logits, alone.logits[0, -1], atol=1e-5, rtol=1e-5)
-        for layer, kept in enumerate(alone.past_key_values.layers):
-            assert_close(read.keys_values[layer], torch.cat([kept.keys, kept.values]), atol=1e-5, rtol=1e-5)
+        for layer, cached in enumerate(alone.past_key_values.layers):
+            assert_close(read.keys_values[layer], torch.cat([cached.keys, cached.values]), atol=1e-5, rtol=1e-5)

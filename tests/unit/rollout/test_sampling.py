@@ -1,4 +1,4 @@
-"""The sampler against logits whose distribution is known."""
+"""The sampler on logits with a known distribution; random numbers of rows; stop strings."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def sampling(temperature: float = 1.0, top_k: int | None = None, top_p: float = 
 
 
 def expected(temperature: float, top_k: int | None, top_p: float) -> list[float]:
-    """The distribution, by sorting and adding up."""
+    """The expected distribution, by sorting and adding up weights."""
     weights = {i: math.exp(x / temperature) for i, x in enumerate(LOGITS.tolist())}
     ranked = sorted(weights, key=lambda i: -weights[i])[: top_k or len(weights)]
     mass, kept = 0.0, []
@@ -52,7 +52,7 @@ def expected(temperature: float, top_k: int | None, top_p: float) -> list[float]
         (1.0, 99, 1.0),
     ],
 )
-def test_draws_follow_the_cut_softmax(temperature: float, top_k: int | None, top_p: float) -> None:
+def test_draw_follows_softmax_with_top_k_and_top_p(temperature: float, top_k: int | None, top_p: float) -> None:
     uniforms = torch.rand(DRAWS, generator=torch.Generator().manual_seed(0))
     tokens, log_probs = draw(LOGITS.expand(DRAWS, -1), uniforms, sampling(temperature, top_k, top_p))
     counts = torch.bincount(tokens, minlength=len(LOGITS)).tolist()
@@ -63,13 +63,13 @@ def test_draws_follow_the_cut_softmax(temperature: float, top_k: int | None, top
     torch.testing.assert_close(log_probs, (LOGITS / temperature).log_softmax(-1)[tokens])
 
 
-def test_greedy_takes_the_likeliest_and_scores_it_at_temperature_one() -> None:
+def test_greedy_draw_takes_argmax_and_scores_it_at_temperature_one() -> None:
     tokens, log_probs = draw(LOGITS[None], torch.tensor([0.9]), sampling(temperature=0.0))
     assert tokens.tolist() == [2]
     torch.testing.assert_close(log_probs, LOGITS.log_softmax(-1)[2:3])
 
 
-def test_the_inverse_never_lands_on_weight_zero() -> None:
+def test_invert_cdf_never_returns_an_index_of_weight_zero() -> None:
     weights = torch.tensor([[0.0, 0.3, 0.0, 0.7, 0.0]])
     largest = torch.tensor([1 - 2**-24])
     assert invert_cdf(weights, torch.zeros(1)).tolist() == [1]
@@ -81,7 +81,7 @@ def problem(name: str) -> Problem:
     return Problem(id=name, prompt="", answer="")
 
 
-def test_the_numbers_of_a_row_do_not_depend_on_the_batch() -> None:
+def test_row_uniforms_do_not_depend_on_the_batch() -> None:
     a, b, c = problem("a"), problem("b"), problem("c")
     together = row_uniforms([a, b, c], group_size=2, length=5, seed=(0, "rollout", 3))
     alone = row_uniforms([c], group_size=2, length=5, seed=(0, "rollout", 3))
@@ -91,12 +91,12 @@ def test_the_numbers_of_a_row_do_not_depend_on_the_batch() -> None:
     assert together.unique().numel() == together.numel()
 
 
-def test_a_repeated_problem_draws_anew() -> None:
+def test_row_uniforms_differ_for_a_repeated_problem() -> None:
     twice = row_uniforms([problem("a"), problem("a")], group_size=2, length=5, seed=(0,))
     assert twice.unique().numel() == twice.numel()
 
 
-def test_every_part_of_the_seed_counts() -> None:
+def test_derived_seed_depends_on_every_part() -> None:
     seeds = [
         (0, "rollout", 1, 0),
         (0, "rollout", 0, 1),
@@ -122,7 +122,7 @@ def test_every_part_of_the_seed_counts() -> None:
         ("stop", [""]),
     ],
 )
-def test_a_value_out_of_range_is_named(key: str, value: object) -> None:
+def test_sampling_rejects_values_out_of_range(key: str, value: object) -> None:
     settings = {"temperature": 1.0, "top_k": None, "top_p": 1.0, "max_tokens": 4, "stop": []} | {key: value}
     with pytest.raises(ValueError, match=key):
         Sampling(**settings)
@@ -131,14 +131,14 @@ def test_a_value_out_of_range_is_named(key: str, value: object) -> None:
 TABLE = [b"a", b"b", b"ab", b"aab", "é".encode()[:1], "é".encode()[1:], b""]
 
 
-def test_a_stop_string_is_seen_when_its_last_byte_is_written() -> None:
+def test_stop_strings_are_detected_at_their_last_byte() -> None:
     rng = random.Random(0)
     for _ in range(200):
         strings = rng.sample(["bab", "é", "aaa", "ba"], k=2)
-        watch, text, seen = StopStrings(strings, TABLE, rows=2), b"", False
+        detector, text, seen = StopStrings(strings, TABLE, rows=2), b"", False
         for _ in range(12):
             token = rng.randrange(len(TABLE) + 1)  # one id is beyond the table
             text += TABLE[token] if token < len(TABLE) else b""
-            found = watch.completed([1], [token])[0]
+            found = detector.completed([1], [token])[0]
             seen = seen or found
             assert seen == any(string.encode() in text for string in strings)

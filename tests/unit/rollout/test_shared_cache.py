@@ -1,4 +1,4 @@
-"""The shared cache against one softmax over each row's tokens, written out one by one, while rows come and go."""
+"""``SharedCache`` against a plain softmax over the tokens of each row, while rows join and leave."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ def read(length: int, generator: torch.Generator) -> ReadPrompt:
     return ReadPrompt(keys_values, torch.zeros(3))
 
 
-def plainly(query: Tensor, keys: Tensor, values: Tensor, scaling: float) -> Tensor:
-    """One row: queries (H, d), and (K, n, d) of every token it may see."""
+def plain_attention(query: Tensor, keys: Tensor, values: Tensor, scaling: float) -> Tensor:
+    """Attention of one row: queries (H, d); keys and values (K, n, d) of all tokens that the row attends to."""
     per_key = len(query) // len(keys)
     seen = []
     for head, vector in enumerate(query.double()):
@@ -30,7 +30,7 @@ def plainly(query: Tensor, keys: Tensor, values: Tensor, scaling: float) -> Tens
 
 @pytest.mark.parametrize("queries", [HEADS, 3 * HEADS], ids=["one-query-per-key", "three-queries-per-key"])
 @pytest.mark.parametrize("size", [1.0, 30.0], ids=["flat", "sharp"])
-def test_a_row_attends_to_its_prompt_and_to_its_own_tokens(queries: int, size: float) -> None:
+def test_each_row_attends_to_its_prompt_and_its_tokens(queries: int, size: float) -> None:
     generator = torch.Generator().manual_seed(0)
     prompts = {number: read(length, generator) for number, length in ((4, 5), (7, 2), (8, 6))}
     cache = SharedCache(limit=6)
@@ -47,7 +47,7 @@ def test_a_row_attends_to_its_prompt_and_to_its_own_tokens(queries: int, size: f
             for row, (prompt, tokens) in enumerate(rows):
                 own = torch.stack(tokens, dim=3)[layer]
                 keys, values = torch.cat([prompts[prompt].keys_values[layer], own], dim=2)
-                expected = plainly(query[layer, row, :, 0], keys, values, 0.5)
+                expected = plain_attention(query[layer, row, :, 0], keys, values, 0.5)
                 assert_close(found[row, :, 0].double(), expected, atol=2e-6, rtol=1e-5)
 
     def join(owners: list[int]) -> None:
@@ -67,10 +67,10 @@ def test_a_row_attends_to_its_prompt_and_to_its_own_tokens(queries: int, size: f
     step()
     leave([0, 3])
     step()
-    join([7])  # into a place that was left: the rows are at different tokens now
+    join([7])  # reuses a free place: the rows are at different tokens now
     step()
     leave([cache.owner.index(7)])
-    cache.hold([4, 7], {8: prompts[8]})  # another width
+    cache.hold([4, 7], {8: prompts[8]})  # another prompt width
     join([8, 8])
     step()
     leave([row for row, owner in enumerate(cache.owner) if owner == 4])

@@ -1,4 +1,4 @@
-"""Characters and tokens: what lies under a credited span is the step's text, byte by byte."""
+"""Spans of characters and tokens: the tokens of a credited span hold the step's text, byte by byte."""
 
 from __future__ import annotations
 
@@ -53,27 +53,27 @@ def tokenizer(request: pytest.FixtureRequest) -> PreTrainedTokenizerFast:
 
 
 @pytest.mark.parametrize("text", TEXTS)
-def test_the_table_spells_what_was_encoded(tokenizer: PreTrainedTokenizerFast, text: str) -> None:
+def test_token_bytes_reproduce_the_encoded_text(tokenizer: PreTrainedTokenizerFast, text: str) -> None:
     ids = tokenizer(text, add_special_tokens=False)["input_ids"]
     spelled = text_of(token_bytes(tokenizer), ids)
     assert spelled.removeprefix(" ") == text.removeprefix(" ")  # Metaspace puts one space before the first word
 
 
-def test_special_tokens_and_ids_beyond_the_table_spell_nothing(tokenizer: PreTrainedTokenizerFast) -> None:
+def test_special_tokens_and_ids_beyond_the_table_have_empty_text(tokenizer: PreTrainedTokenizerFast) -> None:
     table = token_bytes(tokenizer)
     assert table[tokenizer.eos_token_id] == b""
     assert text_of(table, [tokenizer.eos_token_id, len(table) + 7]) == ""
     assert token_spans(table, [tokenizer.eos_token_id, len(table) + 7]) == [(0, 0), (0, 0)]
 
 
-def test_added_tokens_spell_their_own_text(byte_level: PreTrainedTokenizerFast) -> None:
+def test_token_bytes_of_an_added_token_are_its_text(byte_level: PreTrainedTokenizerFast) -> None:
     copy = PreTrainedTokenizerFast(tokenizer_object=Tokenizer.from_str(byte_level.backend_tokenizer.to_str()))
     copy.add_tokens(["<think é>"])
     assert token_bytes(copy)[copy.convert_tokens_to_ids("<think é>")] == "<think é>".encode()
 
 
-def test_special_tokens_around_thoughts_are_read(byte_level: PreTrainedTokenizerFast) -> None:
-    """Else a box among the thoughts would be the answer."""
+def test_text_of_keeps_the_special_think_token(byte_level: PreTrainedTokenizerFast) -> None:
+    """Without ``</think>`` in the text, a box inside the thoughts would count as the answer."""
     copy = PreTrainedTokenizerFast(tokenizer_object=Tokenizer.from_str(byte_level.backend_tokenizer.to_str()))
     copy.add_special_tokens({"additional_special_tokens": ["</think>", "<|end|>"]})
     thought = copy("\\boxed{41} is wrong", add_special_tokens=False)["input_ids"]
@@ -83,14 +83,14 @@ def test_special_tokens_around_thoughts_are_read(byte_level: PreTrainedTokenizer
     assert not verify_answer("41", f"{text} I do not know.").correct
 
 
-def test_a_tokenizer_that_changes_text_is_refused(byte_level: PreTrainedTokenizerFast) -> None:
+def test_token_bytes_rejects_a_tokenizer_that_changes_text(byte_level: PreTrainedTokenizerFast) -> None:
     lossy = Tokenizer.from_str(byte_level.backend_tokenizer.to_str())
     lossy.normalizer = normalizers.Lowercase()
     with pytest.raises(ValueError, match="does not spell text byte by byte"):
         token_bytes(PreTrainedTokenizerFast(tokenizer_object=lossy))
 
 
-def test_spans_of_random_tokens_agree_with_counting_bytes(tokenizer: PreTrainedTokenizerFast) -> None:
+def test_token_spans_of_random_tokens_match_byte_counts(tokenizer: PreTrainedTokenizerFast) -> None:
     for seed in range(20):
         table, rng = token_bytes(tokenizer), random.Random(seed)
         ids = _random_ids(tokenizer, table, rng)
@@ -107,7 +107,7 @@ def test_spans_of_random_tokens_agree_with_counting_bytes(tokenizer: PreTrainedT
                 assert span[0] == span[1], seed
 
 
-def test_a_partition_of_the_text_is_a_partition_of_the_tokens(tokenizer: PreTrainedTokenizerFast) -> None:
+def test_tokens_of_span_maps_a_text_partition_to_a_token_partition(tokenizer: PreTrainedTokenizerFast) -> None:
     for seed in range(20):
         table, rng = token_bytes(tokenizer), random.Random(100 + seed)
         ids = _random_ids(tokenizer, table, rng)
@@ -124,7 +124,7 @@ def test_a_partition_of_the_text_is_a_partition_of_the_tokens(tokenizer: PreTrai
         assert credited == [n for n, token in enumerate(ids) if table[token]], seed
 
 
-def test_a_character_split_over_tokens_belongs_to_the_step_that_holds_it() -> None:
+def test_tokens_of_span_includes_all_tokens_of_a_split_character() -> None:
     table = [b"4", "é".encode()[:1], "é".encode()[1:], b"6", b""]
     ids = [0, 1, 2, 4, 3]
     spans = token_spans(table, ids)
@@ -135,7 +135,7 @@ def test_a_character_split_over_tokens_belongs_to_the_step_that_holds_it() -> No
     assert tokens_of_span(spans, 3, 9) is None
 
 
-def test_what_is_no_utf8_survives_and_can_be_shown() -> None:
+def test_invalid_utf8_is_preserved_and_readable() -> None:
     table = ["é".encode()[:1], b"\xed\xb2\x80", b"ok"]
     text = text_of(table, [0, 1, 2])
     assert text.encode("utf-8", "surrogateescape") == b"\xc3\xed\xb2\x80ok"
@@ -145,7 +145,7 @@ def test_what_is_no_utf8_survives_and_can_be_shown() -> None:
 
 
 def _random_ids(tokenizer: PreTrainedTokenizerFast, table: Sequence[bytes], rng: random.Random) -> list[int]:
-    """Random ids, among them whole characters of several bytes, with the end cut anywhere."""
+    """Random ids, some of them of whole characters with several bytes; the end is cut at a random place."""
     ids: list[int] = []
     for _ in range(12):
         if rng.random() < 0.4:
@@ -155,20 +155,20 @@ def _random_ids(tokenizer: PreTrainedTokenizerFast, table: Sequence[bytes], rng:
     return ids[: rng.randrange(4, len(ids) + 1)]
 
 
-def test_the_last_token_that_covers_a_character() -> None:
-    """é is two bytes in two tokens; a special token spells nothing."""
+def test_token_of_character_returns_the_last_token_that_covers_it() -> None:
+    """é is two bytes in two tokens; a special token has no text."""
     spans = [(0, 2), (2, 3), (2, 3), (3, 3), (3, 4)]
     assert [token_of_character(spans, character) for character in range(6)] == [0, 0, 2, 4, 5, 5]
     assert token_of_character([(0, 1), (1, 1)], 0) == 0
     assert token_of_character([], 0) == 0
 
 
-def shown(text: str) -> list[str]:
+def visible_tokens_of(text: str) -> list[str]:
     return visible_tokens(TOKENIZER, TOKENIZER(text, add_special_tokens=False)["input_ids"])
 
 
 @pytest.mark.parametrize(
-    ("text", "seen"),
+    ("text", "expected"),
     [
         ("a\nb", "a↵\nb"),
         ("a\r\x00\x1b[31m", "a⟨U+000D⟩⟨U+0000⟩⟨U+001B⟩[31m"),
@@ -176,16 +176,16 @@ def shown(text: str) -> list[str]:
         ("\u202e", "⟨e2⟩⟨80⟩⟨ae⟩"),
     ],
 )
-def test_what_is_not_seen_or_not_whole_is_written_out(text: str, seen: str) -> None:
-    assert "".join(shown(text)) == seen
+def test_visible_tokens_escapes_control_and_partial_characters(text: str, expected: str) -> None:
+    assert "".join(visible_tokens_of(text)) == expected
 
 
-def test_a_character_that_turns_text_around_is_written_out_where_one_token_spells_it() -> None:
+def test_visible_tokens_escapes_a_bidi_override_in_one_token() -> None:
     tokenizer = TOKENIZER.__class__(tokenizer_object=TOKENIZER.backend_tokenizer, eos_token=TOKENIZER.eos_token)
     tokenizer.add_tokens(["\u202e"])
     assert visible_tokens(tokenizer, [len(tokenizer) - 1]) == ["⟨U+202E⟩"]
 
 
-def test_special_tokens_and_ids_beyond_the_vocabulary_have_names() -> None:
+def test_visible_tokens_names_special_and_unknown_tokens() -> None:
     end, beyond = TOKENIZER.get_vocab()[str(TOKENIZER.eos_token)], len(TOKENIZER) + 5
     assert visible_tokens(TOKENIZER, [end, beyond]) == [f"⟨{TOKENIZER.eos_token}⟩", f"⟨token {beyond}⟩"]

@@ -34,12 +34,12 @@ SETTINGS: dict[str, Any] = {
         ("url", "localhost", r"url must be http://host:port, got 'localhost'"),
     ],
 )
-def test_settings_out_of_range_are_refused(name: str, value: Any, sentence: str) -> None:
+def test_vllm_engine_rejects_settings_out_of_range(name: str, value: Any, sentence: str) -> None:
     with pytest.raises(ValueError, match=rf"rollout\.engine\.{sentence}"):
         VLLMEngine(**{**SETTINGS, name: value})
 
 
-def test_seeds_are_a_function_of_seed_problem_and_how_often_it_came() -> None:
+def test_request_seeds_depend_on_seed_problem_and_repetition() -> None:
     a, b = (Problem(id=name, prompt="same", answer="") for name in "ab")
     first = request_seeds([a, b, a], (1, "rollout", 0))
     assert first == request_seeds([a, b, a], (1, "rollout", 0))
@@ -49,7 +49,7 @@ def test_seeds_are_a_function_of_seed_problem_and_how_often_it_came() -> None:
     assert all(0 <= seed < 2**62 for seed in first)
 
 
-def test_log_probs_of_a_mode_unknown_here_are_refused() -> None:
+def test_check_log_probs_rejects_an_unknown_mode() -> None:
     sampling = Sampling(temperature=1.0, top_k=None, top_p=1.0, max_tokens=1, stop=[])
     check_log_probs("raw_logprobs", sampling)
     check_log_probs("processed_logprobs", replace(sampling, temperature=0.0, top_p=0.5))
@@ -87,7 +87,7 @@ def _rank(rank: int, port: int, queue: Any) -> None:
 
 
 @pytest.mark.whole
-def test_what_the_first_of_two_processes_does_reaches_both() -> None:
+def test_first_rank_results_and_errors_of_any_rank_reach_both_ranks() -> None:
     port = free_port()
     context = multiprocessing.get_context("spawn")
     queue = context.SimpleQueue()

@@ -16,7 +16,7 @@ def answer(status: str, body: bytes) -> bytes:
 
 
 def read_request(connection: socket.socket) -> None:
-    """All of it: a socket that is closed with bytes unread resets the connection, and what it has sent may be lost."""
+    """Reads the whole request: closing a socket with unread bytes resets the connection and may lose the reply."""
     request, wanted = b"", None
     while wanted is None or len(request) < wanted:
         part = connection.recv(65536)
@@ -31,7 +31,7 @@ def read_request(connection: socket.socket) -> None:
 
 @pytest.fixture
 def serve() -> Iterator[Serve]:
-    """Starts a socket that answers every connection with the same bytes (None: never), and gives its address."""
+    """Starts a socket that sends the same bytes to every connection (None: no reply), and returns its URL."""
     opened: list[socket.socket] = []
     threads: list[threading.Thread] = []
     done = threading.Event()
@@ -66,7 +66,7 @@ def serve() -> Iterator[Serve]:
         listening.close()
 
 
-def test_a_json_answer_is_read(serve: Serve) -> None:
+def test_json_server_returns_the_parsed_answer(serve: Serve) -> None:
     server = JSONServer(url=serve(answer("200 OK", b'{"a": [1, -0.25]}')), timeout=5.0, retries=0)
     assert server.post("/x", {"b": 1}) == {"a": [1, -0.25]}
 
@@ -84,20 +84,20 @@ def test_a_json_answer_is_read(serve: Serve) -> None:
     ],
     ids=["404", "500", "html", "bytes", "cut", "no-http", "closed"],
 )
-def test_every_other_answer_is_one_sentence(serve: Serve, content: bytes, sentence: str) -> None:
+def test_json_server_raises_one_line_errors_for_invalid_answers(serve: Serve, content: bytes, sentence: str) -> None:
     url = serve(content)
     with pytest.raises(ServerError, match=f"^{url}{sentence}") as caught:
         JSONServer(url=url, timeout=5.0, retries=0).post("/x")
     assert "\n" not in str(caught.value)
 
 
-def test_an_answer_that_does_not_come_is_not_asked_for_again(serve: Serve) -> None:
+def test_json_server_does_not_retry_after_a_timeout(serve: Serve) -> None:
     url = serve(None)
     with pytest.raises(ServerError, match=f"^{url}/x did not answer within 0.2 seconds$"):
         JSONServer(url=url, timeout=0.2, retries=3).post("/x")
 
 
 @pytest.mark.parametrize("url", ["127.0.0.1:8000", "ftp://host:1", "http://", "http://host:8000/v1", ""])
-def test_another_kind_of_address_is_refused(url: str) -> None:
+def test_json_server_rejects_invalid_urls(url: str) -> None:
     with pytest.raises(ValueError, match=r"rollout\.engine\.url must be http://host:port, got "):
         JSONServer(url=url, timeout=1.0, retries=0)

@@ -21,16 +21,16 @@ from contrastive_reasoning.rollout.vllm_server.weight_sync import (
 )
 
 DTYPES = [torch.float64, torch.float32, torch.bfloat16, torch.bool]
-"""Of eight bytes, four, two and one: their bits are read as integers of that size."""
+"""Dtypes of 8, 4, 2 and 1 bytes; the checksum reads their bits as integers of that size."""
 
 
-def some(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
+def random_tensor(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
     values = torch.randn(shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     return values > 0 if dtype == torch.bool else (values * 40).to(dtype)
 
 
 def slow_checksum(tensor: Tensor) -> tuple[int, int]:
-    """Value by value, in Python's integers."""
+    """The checksum value by value, with Python's integers."""
     kind = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[tensor.element_size()]
     weights = place_weights(WIDTH, torch.device("cpu")).tolist()
     columns = rows = 0
@@ -43,19 +43,19 @@ def slow_checksum(tensor: Tensor) -> tuple[int, int]:
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("shape", [(), (0,), (3, 5), (WIDTH,), (3, WIDTH + 7)], ids=str)
-def test_checksum_is_that_of_a_loop(dtype: torch.dtype, shape: tuple[int, ...]) -> None:
-    tensor = some(*shape, dtype=dtype)
+def test_checksum_matches_a_loop_over_values(dtype: torch.dtype, shape: tuple[int, ...]) -> None:
+    tensor = random_tensor(*shape, dtype=dtype)
     assert checksum(tensor) == slow_checksum(tensor)
 
 
-def test_checksum_is_that_of_the_values_not_of_how_they_lie_in_memory() -> None:
-    tensor = some(6, 10)
+def test_checksum_does_not_depend_on_memory_layout() -> None:
+    tensor = random_tensor(6, 10)
     assert checksum(tensor.t().contiguous().t()) == checksum(tensor)
     assert checksum(tensor[:, 2:5]) == checksum(tensor[:, 2:5].clone())
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
-def test_the_smallest_change_anywhere_and_every_exchange_changes_the_checksum(dtype: torch.dtype) -> None:
+def test_checksum_changes_with_the_last_bit_or_exchange_of_any_value(dtype: torch.dtype) -> None:
     tensor = torch.arange(1, 9, dtype=torch.float32).to(dtype)
     kind = {4: torch.int32, 2: torch.int16}[tensor.element_size()]
     seen = {checksum(tensor)}
@@ -70,8 +70,8 @@ def test_the_smallest_change_anywhere_and_every_exchange_changes_the_checksum(dt
     assert len(seen) == 1 + 8 + 28
 
 
-def test_fingerprint_depends_on_names_shapes_dtypes_and_values_not_on_the_order() -> None:
-    tensors = {"a": some(4, 6), "b": some(3)}
+def test_fingerprint_depends_on_names_shapes_dtypes_and_values_not_order() -> None:
+    tensors = {"a": random_tensor(4, 6), "b": random_tensor(3)}
     base = fingerprint(tensors.items())
     assert base == fingerprint(reversed(tensors.items()))
     others = [
@@ -80,32 +80,32 @@ def test_fingerprint_depends_on_names_shapes_dtypes_and_values_not_on_the_order(
         {"a": tensors["a"].reshape(6, 4), "b": tensors["b"]},
         {"a": tensors["a"].view(torch.int32), "b": tensors["b"]},
         {"a": tensors["a"]},
-        {**tensors, "d": some(0)},
+        {**tensors, "d": random_tensor(0)},
         {"a": -tensors["a"], "b": tensors["b"]},
     ]
     assert len({base, *(fingerprint(other.items()) for other in others)}) == 1 + len(others)
 
 
-def test_a_saved_policy_has_the_fingerprint_of_its_weights(policy: CausalLMPolicy, tmp_path: Path) -> None:
+def test_saved_policy_has_the_fingerprint_of_its_weights(policy: CausalLMPolicy, tmp_path: Path) -> None:
     policy.save(tmp_path)
-    parameters = dict(policy.model.named_parameters())  # a tied head is neither listed nor stored twice
+    parameters = dict(policy.model.named_parameters())  # a tied head is listed and stored once
     assert fingerprint(stored_tensors(tmp_path, "cpu")) == fingerprint(parameters.items())
 
 
-def test_all_files_of_a_folder_are_read(tmp_path: Path) -> None:
-    tensors = {"a": some(4, 6), "b": some(3)}
+def test_stored_tensors_reads_all_files_of_a_folder(tmp_path: Path) -> None:
+    tensors = {"a": random_tensor(4, 6), "b": random_tensor(3)}
     for name, tensor in tensors.items():
         save_file({name: tensor}, tmp_path / f"model-{name}.safetensors")
     assert fingerprint(stored_tensors(tmp_path, "cpu")) == fingerprint(tensors.items())
 
 
-def test_a_folder_without_weights_is_named(tmp_path: Path) -> None:
+def test_stored_tensors_raises_for_a_folder_without_weights(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match=r"holds no \*\.safetensors"):
         list(stored_tensors(tmp_path, "cpu"))
 
 
-def test_the_file_can_be_imported_without_this_package() -> None:
-    """As vLLM's environment does, by its folder on the path."""
+def test_weight_sync_can_be_imported_without_this_package() -> None:
+    """vLLM's environment imports it with its folder on the path."""
     folder = Path(weight_sync.__file__).parent
     check = "import sys, weight_sync; assert not [m for m in sys.modules if m.startswith(('contrastive', 'jaxtyping'))]"
     subprocess.run([sys.executable, "-c", check], cwd=folder, check=True, timeout=60)

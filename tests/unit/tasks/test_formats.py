@@ -1,4 +1,4 @@
-"""Formats: from a row of each kind to its problem, and the reason where it is none."""
+"""Formats convert rows to problems; a row that cannot be converted raises an error with the reason."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def chat(*messages: Any, gold: Any = "142.0", **more: Any) -> dict[str, Any]:
         (CONVERSATION, chat(turn("user", "?"), gold=4.0), "?", "4"),
     ],
 )
-def test_a_row_is_a_problem(format: Format, row: dict[str, Any], prompt: str, answer: str) -> None:
+def test_format_converts_row_to_problem(format: Format, row: dict[str, Any], prompt: str, answer: str) -> None:
     problem = format(row, id="set/7")
     assert (problem.id, problem.prompt, problem.answer) == ("set/7", prompt, answer)
 
@@ -124,38 +124,38 @@ ROLES = "the role of a message must be one of system, user, assistant, got"
         (CONVERSATION, chat("a"), "the messages are not a list of {role, content}"),
     ],
 )
-def test_a_row_that_cannot_be_posed_says_why(format: Format, row: dict[str, Any], reason: str) -> None:
-    with pytest.raises(BadRow) as refused:
+def test_format_rejects_bad_row_with_reason(format: Format, row: dict[str, Any], reason: str) -> None:
+    with pytest.raises(BadRow) as error:
         format(row, id="0")
-    assert reason in str(refused.value)
+    assert reason in str(error.value)
 
 
-def test_the_first_format_that_fits_is_taken() -> None:
+def test_first_fitting_uses_first_format_whose_columns_exist() -> None:
     either = FirstFitting(formats={"worked": WORKED, "plain": PLAIN})
     assert either({"Question": "How many?", "Answer": "7"}, id="0").answer == "7"
     assert either({"question": "How many?", "answer": "#### 8"}, id="0").answer == "8"
     with pytest.raises(MissingColumn, match="no column question or Question; there are problem, solution"):
         either(boxed(""), id="0")
-    with pytest.raises(BadRow, match="no result"):  # a bad row is not tried elsewhere
+    with pytest.raises(BadRow, match="no result"):  # no other format is tried for a bad row
         either({"question": "How many?", "answer": "8", "Question": "How many?", "Answer": "8"}, id="0")
     with pytest.raises(ValueError, match="at least one format"):
         FirstFitting(formats={})
 
 
-def test_shuffling_moves_the_letter_with_its_option() -> None:
+def test_multiple_choice_shuffle_moves_letter_with_its_option() -> None:
     shuffled = replace(CHOICE, shuffle=True)
     golds = set()
     for number in range(40):
-        asked = choice([1, 0, 0]) | {"question": f"Where {number}?"}
-        problem = shuffled(asked, id=str(number))
+        row = choice([1, 0, 0]) | {"question": f"Where {number}?"}
+        problem = shuffled(row, id=str(number))
         assert f"\n{problem.answer}. bank\n" in f"{problem.prompt}\n"
         assert all(f". {option}\n" in problem.prompt for option in OPTIONS)
-        assert problem == shuffled(asked, id=str(number))
+        assert problem == shuffled(row, id=str(number))
         golds.add(problem.answer)
     assert golds == {"A", "B", "C"}
 
 
-def test_every_message_of_a_file_reaches_the_prompt_and_nothing_is_added(tmp_path: Path) -> None:
+def test_conversation_prompt_contains_exactly_the_messages_of_the_file(tmp_path: Path) -> None:
     turns = [("system", "Be short."), ("user", "1 + 1?"), ("assistant", "2"), ("user", "2 + 2?")]
     more = {"data_source": "sums", "ability": "math", "extra_info": {"split": "train", "index": 0}}
     rows = [chat(*[turn(*one) for one in turns], gold="4", **more)] * 2
@@ -168,8 +168,8 @@ def test_every_message_of_a_file_reaches_the_prompt_and_nothing_is_added(tmp_pat
     assert found[0].fields == {"data_source": "sums", "extra_info": {"split": "train", "index": 0}}
 
 
-def test_of_a_ground_truth_that_is_a_mapping_one_key_is_the_answer() -> None:
-    """As those of Countdown are written; the whole of it can be kept for a reward function."""
+def test_conversation_answer_can_be_a_key_of_nested_ground_truth() -> None:
+    """Countdown sets have such a ground truth. The whole mapping can be kept for a reward function."""
     gold = {"target": 98, "numbers": [44, 19, 35]}
     row = chat(turn("user", "98?"), gold=gold)
     with pytest.raises(BadRow, match=r"reward_model\.ground_truth is neither text nor a number but dict"):
@@ -184,7 +184,7 @@ def test_of_a_ground_truth_that_is_a_mapping_one_key_is_the_answer() -> None:
 ROW = {"word": "lamp", "more": {"count": 3.0}, "key": "a7"}
 
 
-def posed(prompt: str, row: dict[str, Any] = ROW, *, answer: str | None = None, id: str | None = None) -> Any:
+def fill(prompt: str, row: dict[str, Any] = ROW, *, answer: str | None = None, id: str | None = None) -> Any:
     return RowTemplate(prompt=prompt, answer=answer, id=id)(row, id="words/train/0")
 
 
@@ -198,20 +198,20 @@ def posed(prompt: str, row: dict[str, Any] = ROW, *, answer: str | None = None, 
         (r"\nu \not= {word} \neq 3", r"\nu \not= lamp \neq 3"),
     ],
 )
-def test_columns_in_braces_are_filled_in_and_the_rest_stays(template: str, prompt: str) -> None:
-    assert posed(template).prompt == prompt
-    assert (posed(template).fields, posed(template).answer, posed(template).id) == (ROW, "", "words/train/0")
+def test_row_template_fills_columns_and_keeps_other_text(template: str, prompt: str) -> None:
+    assert fill(template).prompt == prompt
+    assert (fill(template).fields, fill(template).answer, fill(template).id) == (ROW, "", "words/train/0")
 
 
-def test_what_a_template_needs_of_a_row() -> None:
-    assert posed("{word}", answer="more.count").answer == "3"
-    assert posed("{word}", id="key").id == "words/train/a7"
-    assert posed("{word}", {"word": r"{key} \1 {{"}).prompt == r"{key} \1 {{", "what a row holds is no template"
+def test_row_template_reads_answer_and_id_and_rejects_missing_columns() -> None:
+    assert fill("{word}", answer="more.count").answer == "3"
+    assert fill("{word}", id="key").id == "words/train/a7"
+    assert fill("{word}", {"word": r"{key} \1 {{"}).prompt == r"{key} \1 {{", "what a row holds is no template"
     with pytest.raises(ValueError, match=r"format.prompt must name a column in braces, .* got 'Spell {{word}}'"):
         RowTemplate(prompt="Spell {{word}}", answer=None, id=None)
     for part in ({"prompt": "{wrd}"}, {"prompt": "{word}", "answer": "wrd"}):
         with pytest.raises(MissingColumn, match=r"^no column wrd; there are word, more, key$"):
-            posed(**part)
+            fill(**part)
 
 
 STEPS = r"Let's think step by step and output the final answer {}within \boxed{{}}."
@@ -221,7 +221,7 @@ PUBLISHED = [
 
 
 @pytest.mark.parametrize("already", PUBLISHED)
-def test_the_instruction_never_stands_there_twice(already: str) -> None:
+def test_with_instruction_never_adds_a_second_instruction(already: str) -> None:
     once = with_instruction("What is 1+1?", already)
     assert once == f"What is 1+1?\n{already}"
     assert {with_instruction(once, instruction) for instruction in PUBLISHED} == {once}
@@ -231,7 +231,7 @@ def test_the_instruction_never_stands_there_twice(already: str) -> None:
 
 
 @pytest.mark.parametrize("template", [r"Q: {word}\nA:", r"{word}\n", r"\n\n{word}", r"{word}\n\boxed{}"])
-def test_a_backslash_and_an_n_in_place_of_a_line_end_are_refused(template: str) -> None:
+def test_literal_backslash_n_is_rejected_in_prompt_and_instruction(template: str) -> None:
     with pytest.raises(ValueError, match=r"^format\.prompt holds a backslash and an n, .* write a real one"):
         RowTemplate(prompt=template, answer=None, id=None)
     with pytest.raises(ValueError, match=r"^format\.instruction holds a backslash and an n"):

@@ -1,4 +1,4 @@
-"""What a worker makes of what a function returned; the processes themselves: tests/unit/rewards."""
+"""The replies of a worker to the values that a function returns. tests/unit/rewards tests the processes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def returning(value: Any) -> Callable[..., Any]:
 
 
 @pytest.mark.parametrize("value", [np.bool_(True), np.float32(1.0), np.array(1), torch.tensor(1.0), torch.tensor(True)])
-def test_a_scalar_of_numpy_or_torch_is_the_number_that_it_is(value: Any) -> None:
+def test_numpy_and_torch_scalars_count_as_numbers(value: Any) -> None:
     assert as_python(value) == 1
     assert type(as_python(value)) in (bool, int, float)
     assert number(returning(value), ONE) == ("number", 1.0)
@@ -37,7 +37,7 @@ def test_a_scalar_of_numpy_or_torch_is_the_number_that_it_is(value: Any) -> None
         ("1", ("error", "returned str, not a number")),
     ],
 )
-def test_a_reward_is_a_finite_number(value: Any, reply: tuple[str, Any]) -> None:
+def test_number_accepts_only_finite_numbers(value: Any, reply: tuple[str, Any]) -> None:
     assert number(returning(value), ONE) == reply
 
 
@@ -61,7 +61,7 @@ def test_a_reward_is_a_finite_number(value: Any, reply: tuple[str, Any]) -> None
         (float("nan"), ("error", "returned nan, which is not between 0 and 1")),
     ],
 )
-def test_a_verdict_is_true_false_a_share_or_a_reason(value: Any, reply: tuple[str, str]) -> None:
+def test_verdict_accepts_only_bool_share_or_reason(value: Any, reply: tuple[str, str]) -> None:
     assert verdict(returning(value), ONE) == reply
 
 
@@ -72,11 +72,11 @@ def reply_to(value: Any, *, wanted: int = 3) -> tuple[str, Any]:
 @pytest.mark.parametrize(
     "value", [[0.5, None, 2], (0.5, None, 2), iter([0.5, None, 2]), np.array([0.5, None, 2], dtype=object)]
 )
-def test_a_list_of_numbers_and_none_comes_back_as_it_is(value: Any) -> None:
+def test_numbers_returns_list_of_numbers_and_none(value: Any) -> None:
     assert reply_to(value) == ("numbers", [0.5, None, 2.0])
 
 
-def test_arguments_arrive_by_name_and_a_coroutine_is_awaited() -> None:
+def test_numbers_passes_keyword_arguments_and_awaits_coroutine() -> None:
     async def slow(completions: list[str], word: list[str]) -> list[float]:
         return [float(len(text) + len(more)) for text, more in zip(completions, word, strict=True)]
 
@@ -96,5 +96,5 @@ def test_arguments_arrive_by_name_and_a_coroutine_is_awaited() -> None:
         ([[1.0], [2.0], [3.0]], "returned list for completion 0, neither a finite number nor None"),
     ],
 )
-def test_anything_else_is_an_error_with_a_reason(value: Any, reason: str) -> None:
+def test_numbers_rejects_other_return_values_with_reason(value: Any, reason: str) -> None:
     assert reply_to(value) == ("error", reason)

@@ -1,4 +1,4 @@
-"""Problem sets as tasks: their splits, what is left out of them, how completions are judged, what stands in."""
+"""Problem sets as tasks: splits, rows that are left out, verification of completions, the generated stand-in."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def sums(numbers: Sequence[int], extra: str = "") -> list[dict[str, Any]]:
 
 
 def write(path: Path, rows: Sequence[dict[str, Any]], split: str = "train") -> ProblemRows:
-    """A file of the kind that its name says."""
+    """Writes a file whose format follows from its suffix."""
     path.parent.mkdir(exist_ok=True)
     if path.suffix == ".parquet":
         pq.write_table(pa.Table.from_pylist(list(rows)), path)
@@ -62,7 +62,7 @@ def write(path: Path, rows: Sequence[dict[str, Any]], split: str = "train") -> P
 
 @pytest.fixture
 def task(tmp_path: Path) -> AnswerTask:
-    """40 training problems, 5 of which are also test problems; 10 test problems."""
+    """40 training problems, 5 of which are also test problems, and 10 test problems."""
     return AnswerTask(
         name="sums",
         train=write(tmp_path / "train.jsonl", sums(range(40))),
@@ -87,13 +87,13 @@ def sizes(task: ProblemSet) -> list[int]:
     return [len(task.problems(split)) for split in get_args(Split)]
 
 
-def refused(task: ProblemSet, **changes: Any) -> str:
+def error_of(task: ProblemSet, **changes: Any) -> str:
     with pytest.raises((ValueError, OSError)) as error:
         replace(task, **changes).problems("train")
     return str(error.value)
 
 
-def test_no_question_is_in_two_splits_in_any_spelling(task: AnswerTask, tmp_path: Path) -> None:
+def test_splits_share_no_question_in_any_spelling(task: AnswerTask, tmp_path: Path) -> None:
     assert sizes(task) == [29, 6, 10]
     assert len(set.union(*keys(task).values())) == 45
     rows = [{"question": f"what is  {n} +\n1? {INSTRUCTION}", "answer": n + 1} for n in range(35, 45)]
@@ -104,7 +104,7 @@ def test_no_question_is_in_two_splits_in_any_spelling(task: AnswerTask, tmp_path
     assert len(set.union(*keys(own).values())) == 45
 
 
-def test_a_question_is_in_one_split_though_it_stands_in_two_rows(task: AnswerTask, tmp_path: Path) -> None:
+def test_repeated_rows_of_a_question_stay_in_one_split(task: AnswerTask, tmp_path: Path) -> None:
     twice = sums(range(30)) + [{"question": f" What is {n} +  1? ", "answer": n + 1} for n in range(0, 30, 3)]
     one = replace(task, train=write(tmp_path / "twice.jsonl", twice), test=None)
     assert len(set.union(*keys(one).values())) == sum(map(len, keys(one).values())) == 30
@@ -118,7 +118,7 @@ def test_a_question_is_in_one_split_though_it_stands_in_two_rows(task: AnswerTas
     assert replace(one).problems("train") is one.problems("train"), "rows are read once"
 
 
-def test_the_split_is_the_same_in_every_process_and_when_rows_move(task: AnswerTask, tmp_path: Path) -> None:
+def test_split_does_not_depend_on_process_or_row_order(task: AnswerTask, tmp_path: Path) -> None:
     moved = replace(task, train=write(tmp_path / "moved.jsonl", sums(range(39, -1, -1))))
     assert keys(moved) == keys(task)
     assert keys(task)["validation"] < keys(replace(task, validation_problems=12))["validation"]
@@ -141,7 +141,7 @@ def test_the_split_is_the_same_in_every_process_and_when_rows_move(task: AnswerT
 
 
 @pytest.mark.parametrize("kind", ["jsonl", "json", "csv", "parquet"])
-def test_one_local_file_of_any_kind_is_split_alike(task: AnswerTask, tmp_path: Path, kind: str) -> None:
+def test_split_of_local_file_does_not_depend_on_file_format(task: AnswerTask, tmp_path: Path, kind: str) -> None:
     write(tmp_path / f"other.{kind}", sums(range(40)))
     one = replace(task, path=str(tmp_path / f"other.{kind}"))
     assert sizes(one) == [30, 6, 4]
@@ -150,7 +150,7 @@ def test_one_local_file_of_any_kind_is_split_alike(task: AnswerTask, tmp_path: P
     assert one.problems("test")[0].id.startswith("sums/train/")
 
 
-def test_one_file_is_split_however_its_path_is_written(
+def test_path_of_local_file_may_contain_tilde_or_wildcard(
     task: AnswerTask, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
@@ -159,23 +159,23 @@ def test_one_file_is_split_however_its_path_is_written(
         assert keys(replace(task, path=path)) == expected
 
 
-def test_a_local_folder_holds_both_and_a_set_may_be_only_evaluated(task: AnswerTask, tmp_path: Path) -> None:
+def test_path_reads_all_sets_from_folder_or_test_set_from_file(task: AnswerTask, tmp_path: Path) -> None:
     named = {"path": "someone/sums", "subset": None, "revision": None, "file": None}
     train, test = ProblemRows(split="train", **named), ProblemRows(split="test", **named)
     assert keys(replace(task, train=train, test=test, path=str(tmp_path))) == keys(task)
     assert sizes(replace(task, train=None, path=str(tmp_path / "test.jsonl"))) == [0, 0, 10]
 
 
-def test_bad_rows_are_refused_by_number_or_left_out_and_listed(
+def test_bad_rows_are_rejected_or_left_out_with_line_numbers(
     task: AnswerTask, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     rows = sums(range(20))
     rows[3]["answer"], rows[7]["question"], rows[9]["answer"] = None, " ", "very long " * 99
     bad = write(tmp_path / "bad.jsonl", rows)
     listed = ("line 4: answer is empty", "line 8: question is empty", "line 10: no gold answer")
-    said = refused(task, train=bad)
-    assert said.startswith(f"{bad.source}: 3 of 20 rows cannot be used (on_bad=leave_out skips them): ")
-    assert said.endswith("; ".join(listed))
+    message = error_of(task, train=bad)
+    assert message.startswith(f"{bad.source}: 3 of 20 rows cannot be used (on_bad=leave_out skips them): ")
+    assert message.endswith("; ".join(listed))
     lenient = replace(task, train=bad, on_bad="leave_out")
     assert sum(sizes(lenient)) == 27
     assert "3 rows left out, the first line 4" in caplog.text
@@ -183,26 +183,26 @@ def test_bad_rows_are_refused_by_number_or_left_out_and_listed(
     assert lenient.left_out("test") == ()
 
 
-def test_training_rows_that_stand_in_the_test_set_are_counted(
+def test_training_rows_in_test_set_are_left_out_and_counted(
     task: AnswerTask, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     assert sizes(task)[0] == 29
     assert caplog.messages == ["sums: 5 of 40 training rows stand in the test set, too, and are left out"]
     same = write(tmp_path / "same.jsonl", sums(range(35, 45)))
-    assert refused(task, train=same).startswith("sums: all 10 training rows stand in the test set, too: no problem is")
+    assert error_of(task, train=same).startswith("sums: all 10 training rows stand in the test set, too: no problem is")
     nearly = write(tmp_path / "nearly.jsonl", sums(range(34, 45)))
     sentence = "sums: 2 validation and 0 test problems cannot be split off 1 different problems"
     more = " (10 more stand in the rows of another split, too)"
-    assert refused(task, train=nearly, validation_problems=2) == sentence + more
+    assert error_of(task, train=nearly, validation_problems=2) == sentence + more
 
 
-def test_what_cannot_be_read_is_named(task: AnswerTask, tmp_path: Path) -> None:
-    assert refused(task, path="data/none.jsonl") == "no file or folder 'data/none.jsonl' to read problems from"
+def test_unreadable_rows_error_names_source_and_reason(task: AnswerTask, tmp_path: Path) -> None:
+    assert error_of(task, path="data/none.jsonl") == "no file or folder 'data/none.jsonl' to read problems from"
     other = write(tmp_path / "other.jsonl", [{"problem": "What?", "solution": "4"}])
-    assert refused(task, train=other) == f"{other.source}: no column question; there are problem, solution"
+    assert error_of(task, train=other) == f"{other.source}: no column question; there are problem, solution"
     letters = write(tmp_path / "letters.jsonl", sums([7]))
-    said = refused(task, train=letters, test=None, judge="choice")
-    assert said == f"{letters.source}: no problem in its 1 rows (line 1: no gold letter)"
+    message = error_of(task, train=letters, test=None, judge="choice")
+    assert message == f"{letters.source}: no problem in its 1 rows (line 1: no gold letter)"
 
 
 @pytest.mark.parametrize(
@@ -216,12 +216,12 @@ def test_what_cannot_be_read_is_named(task: AnswerTask, tmp_path: Path) -> None:
         ({"train": None, "test": None}, "train and test are both null: a task needs rows"),
     ],
 )
-def test_what_is_refused_before_anything_is_read(task: AnswerTask, change: dict[str, Any], sentence: str) -> None:
+def test_invalid_settings_are_rejected_before_reading(task: AnswerTask, change: dict[str, Any], sentence: str) -> None:
     with pytest.raises(ValueError, match=f"^{sentence}$"):
         replace(task, **change)
 
 
-def test_judging_one_is_judging_many(task: AnswerTask, tmp_path: Path) -> None:
+def test_verify_all_equals_verify_per_completion(task: AnswerTask, tmp_path: Path) -> None:
     assert isinstance(task, Task)
     assert isinstance(task, VerifiesTogether)
     problems = task.problems("test")[:3]
@@ -237,15 +237,15 @@ def test_judging_one_is_judging_many(task: AnswerTask, tmp_path: Path) -> None:
     assert not choice.verify(problem, r"It is \boxed{A}.").correct
 
 
-SAID = r"So the answer is 42."
-"""Right, but in no box."""
+UNBOXED = r"So the answer is 42."
+"""Correct, but not in a box."""
 
 
 @pytest.mark.parametrize(
-    ("completion", "status", "reason", "right_in_any"),
+    ("completion", "status", "reason", "correct_in_any"),
     [
         (r"It is \boxed{42}.", "ok", "", True),
-        (SAID, "unparsed", "not boxed", True),
+        (UNBOXED, "unparsed", "not boxed", True),
         ("<answer>42</answer>", "unparsed", "not boxed", True),
         (r"<think>\boxed{42}</think> The answer is 42.", "unparsed", "not boxed", True),
         ("So the answer is 41.", "unparsed", "no boxed answer", False),
@@ -255,8 +255,8 @@ SAID = r"So the answer is 42."
     ],
 )
 @pytest.mark.parametrize("pooled", [False, True])
-def test_where_only_a_box_counts_an_answer_elsewhere_is_not_boxed(
-    task: AnswerTask, completion: str, status: str, reason: str, right_in_any: bool, pooled: bool
+def test_accept_boxed_counts_only_answers_in_a_box(
+    task: AnswerTask, completion: str, status: str, reason: str, correct_in_any: bool, pooled: bool
 ) -> None:
     def verifier(pairs: Sequence[tuple[str, str]], judge: str) -> list[Verdict]:
         return [verify_answer(gold, text) for gold, text in pairs]
@@ -265,14 +265,14 @@ def test_where_only_a_box_counts_an_answer_elsewhere_is_not_boxed(
     strict = replace(task, accept="boxed", verifier=verifier if pooled else None)
     verdict = strict.verify(problem, completion)
     assert (verdict.status, verdict.reason) == (status, reason)
-    assert verdict.fields[CORRECT_IN] == {"boxed": verdict.correct, "any": right_in_any}
+    assert verdict.fields[CORRECT_IN] == {"boxed": verdict.correct, "any": correct_in_any}
     either = replace(strict, accept="any").verify(problem, completion)
-    assert either.correct is right_in_any
+    assert either.correct is correct_in_any
     assert either.fields == verdict.fields, "both say both"
-    assert verify_answer("42", SAID).correct, "the function itself takes any form"
+    assert verify_answer("42", UNBOXED).correct, "the function itself takes any form"
 
 
-def test_of_letters_too_only_a_box_counts(task: AnswerTask) -> None:
+def test_accept_boxed_counts_only_letters_in_a_box(task: AnswerTask) -> None:
     problem = Problem(id="0", prompt="Which?", answer="B")
     texts = [r"\boxed{B}", "The answer is B.", "\\boxed{2x}\nThe answer is B.", r"\boxed{C}", "I do not know."]
     strict = replace(task, judge="choice", accept="boxed").verify_all([problem] * 5, texts)
@@ -286,24 +286,24 @@ def test_of_letters_too_only_a_box_counts(task: AnswerTask) -> None:
 
 
 @pytest.mark.parametrize("pooled", [False, True])
-def test_where_a_percentage_is_asked_for_its_sign_is_no_mistake(task: AnswerTask, pooled: bool) -> None:
-    asked: list[str] = []
+def test_percent_sign_is_optional_if_question_asks_for_percentage(task: AnswerTask, pooled: bool) -> None:
+    verified_texts: list[str] = []
 
     def verifier(pairs: Sequence[tuple[str, str]], judge: str) -> list[Verdict]:
-        asked.extend(text for _, text in pairs)
+        verified_texts.extend(text for _, text in pairs)
         return [verify_answer(gold, text) for gold, text in pairs]
 
     judging = replace(task, verifier=verifier if pooled else None)
     assert judging == task, "the verifier is no part of what is read"
     questions = ["What percent is left?", "What is left?", "What percentage is left?"]
-    posed = [Problem(id=question, prompt=question, answer="20") for question in questions]
-    found = judging.verify_all(posed, [r"\boxed{20\%}", r"\boxed{20\%}", r"\boxed{30\%}"])
+    problems = [Problem(id=question, prompt=question, answer="20") for question in questions]
+    found = judging.verify_all(problems, [r"\boxed{20\%}", r"\boxed{20\%}", r"\boxed{30\%}"])
     assert [verdict.status for verdict in found] == ["ok", "wrong", "wrong"]
     assert found[2].reason == "another number"
-    assert len(asked) == (3 + 2 if pooled else 0), "only what may be right otherwise is judged again"
+    assert len(verified_texts) == (3 + 2 if pooled else 0), "only what may be right otherwise is judged again"
 
 
-def test_a_function_judges_rows_of_ones_own(task: AnswerTask, tmp_path: Path) -> None:
+def test_function_task_verifies_user_defined_rows(task: AnswerTask, tmp_path: Path) -> None:
     rows = [{"key": f"k{number}", "word": f"w{number}", "length": number} for number in range(20)]
 
     def echo(problems: Sequence[Problem], completions: Sequence[str]) -> list[Verdict]:
@@ -330,13 +330,13 @@ def test_a_function_judges_rows_of_ones_own(task: AnswerTask, tmp_path: Path) ->
     assert own.verify_all([seventh, seventh], ["a", "b"])[1].reason == "words/train/k7 b"
     assert own.verify(seventh, "a").reason == "words/train/k7 a"
     again = write(tmp_path / "twice.jsonl", [*rows, {**rows[0], "key": "k3"}])
-    assert refused(own, train=again).endswith("line 21: its id 'k3' is already that of line 4")
+    assert error_of(own, train=again).endswith("line 21: its id 'k3' is already that of line 4")
     example = Problem(id="0", prompt="", answer="pmal")
-    said = [same_text(example, text) for text in (" pmal\n", "lamp", " \n")]
-    assert said == [True, "another text than the answer", "nothing is written"]
+    results = [same_text(example, text) for text in (" pmal\n", "lamp", " \n")]
+    assert results == [True, "another text than the answer", "nothing is written"]
 
 
-def test_generated_problems_stand_in_while_no_path_is_named(task: AnswerTask) -> None:
+def test_stand_in_task_uses_generated_problems_only_without_path(task: AnswerTask) -> None:
     generated = replace(task, name="generated")
     for source, path, chosen in [
         ("hub", None, task),

@@ -1,4 +1,4 @@
-"""Rows: columns by dotted paths, and a set with every kind of malformed row, refused by its line or left out."""
+"""Rows: columns by dotted paths, and a set with every kind of malformed row, rejected by line or left out."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ROW: dict[str, Any] = {
 }
 
 
-def test_a_dotted_path_goes_inwards_and_values_are_read_as_text() -> None:
+def test_value_at_follows_dotted_path_and_text_at_returns_text() -> None:
     assert [value_at(ROW, column) for column in ("a.b.c", "a.b", "x.y")] == [1, {"c": 1}, "dotted"]
     for value, text in [
         (" 42 ", "42"),
@@ -40,7 +40,7 @@ def test_a_dotted_path_goes_inwards_and_values_are_read_as_text() -> None:
 
 
 @pytest.mark.parametrize("column", ["z", "a.z", "a.b.c.d", "list.0"])
-def test_a_missing_column_is_named_with_those_there_are(column: str) -> None:
+def test_missing_column_error_lists_existing_columns(column: str) -> None:
     with pytest.raises(MissingColumn, match=r"there are a, x\.y, text, none, blank, list") as error:
         value_at(ROW, column)
     assert error.value.column == column
@@ -83,7 +83,7 @@ MALFORMED: list[tuple[str | dict[str, Any], str]] = [
 ]
 
 
-def test_a_malformed_row_is_named_by_its_line_or_left_out(tmp_path: Path) -> None:
+def test_malformed_row_is_rejected_by_line_or_left_out(tmp_path: Path) -> None:
     path, (line, reason) = tmp_path / "set.jsonl", MALFORMED[0]
     sentence = f"{path}: 1 of 3 rows cannot be used (on_bad=leave_out skips them): line 3: {reason}"
     with pytest.raises(ValueError, match=f"^{re.escape(sentence)}$"):
@@ -94,7 +94,7 @@ def test_a_malformed_row_is_named_by_its_line_or_left_out(tmp_path: Path) -> Non
     ]
 
 
-def test_all_of_them_are_listed_and_the_rest_is_the_same_as_without_them(tmp_path: Path) -> None:
+def test_read_set_lists_all_malformed_rows_and_reads_all_others(tmp_path: Path) -> None:
     mixed = [line for row, _ in MALFORMED for line in (GOOD, row)]
     found = read(tmp_path / "mixed.jsonl", mixed, on_bad="leave_out")
     clean = read(tmp_path / "clean.jsonl", [GOOD] * len(MALFORMED), on_bad="refuse")
@@ -104,13 +104,13 @@ def test_all_of_them_are_listed_and_the_rest_is_the_same_as_without_them(tmp_pat
         read(tmp_path / "mixed.jsonl", mixed, on_bad="refuse")
 
 
-def test_where_every_row_lacks_a_column_the_format_is_wrong(tmp_path: Path) -> None:
+def test_column_missing_in_every_row_raises_for_any_on_bad(tmp_path: Path) -> None:
     for on_bad in ("refuse", "leave_out"):
         with pytest.raises(ValueError, match=r"set\.jsonl: no column question; there are problem$"):
             read(tmp_path / "set.jsonl", [{"problem": "How many?"}] * 3, on_bad=on_bad)
 
 
-def test_a_table_is_counted_in_rows(tmp_path: Path) -> None:
+def test_bad_row_of_table_is_named_by_row_number(tmp_path: Path) -> None:
     (tmp_path / "set.csv").write_text('\ufeffquestion,answer\r\n"How\r\nmany?",4\r\nAnd now?,\r\n', newline="")
     rows = ProblemRows(path=str(tmp_path / "set.csv"), subset=None, revision=None, split="train", file=None)
     found = read_set(rows, PLAIN, prefix="set", check_golds=check_golds, on_bad="leave_out")

@@ -1,4 +1,4 @@
-"""Steps in every format: sentences by their characters, and steps that nothing written later can change."""
+"""Steps in every format: character spans of sentences, and settled steps, which later text cannot change."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ def pieces(text: str) -> list[str]:
         ("", []),
     ],
 )
-def test_where_steps_begin_and_end(text: str, expected: list[str]) -> None:
+def test_sentence_steps_split_text_into_sentences(text: str, expected: list[str]) -> None:
     assert pieces(text) == expected
     assert len(sentence_steps("A.\n" * (MAX_STEPS + 10))) == MAX_STEPS
 
 
-def test_steps_are_in_order_and_hold_every_character_that_is_not_blank() -> None:
+def test_sentence_steps_are_ordered_and_cover_all_nonblank_characters() -> None:
     rng = random.Random(0)
     for _ in range(200):
         text = "".join(rng.choice("aB1.!? \n\t$\\ü") for _ in range(rng.randrange(60)))
@@ -72,7 +72,7 @@ def settled(steps: list[Step], length: int) -> list[Step]:
     ],
     ids=["moves", "search", "equations", "sentences"],
 )
-def test_what_is_settled_stays_whatever_follows(read: Reader, pieces: list[str]) -> None:
+def test_settled_steps_do_not_change_with_later_text(read: Reader, pieces: list[str]) -> None:
     draw = random.Random(0)
     found = 0
     for _ in range(400):
@@ -85,7 +85,7 @@ def test_what_is_settled_stays_whatever_follows(read: Reader, pieces: list[str])
     assert found > 100
 
 
-def test_an_illegal_move_loses_a_list_of_moves_and_no_search() -> None:
+def test_illegal_move_loses_only_in_direct_style() -> None:
     def lost(style: str, text: str) -> list[bool]:
         return [step.lost for step in countdown(style)(text)]
 
@@ -96,8 +96,8 @@ def test_an_illegal_move_loses_a_list_of_moves_and_no_search() -> None:
     assert lost("longproc", "<Solution>\n1+2=3\n3+5=8\n</Solution>") == [False] * 2
 
 
-def test_what_the_verifier_accepts_has_no_lost_step() -> None:
-    """Blanks stand wherever it allows them."""
+def test_accepted_completion_has_no_lost_step() -> None:
+    """The texts have random blanks wherever the verifier allows them."""
     draw = random.Random(1)
     problem = CountdownProblem((1, 2, 4), 7, style="direct")
     for _ in range(200):

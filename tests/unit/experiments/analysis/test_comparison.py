@@ -31,7 +31,7 @@ def arms_of(*runs: TrackedRun, by: tuple[str, ...] = ("experiment", "objective")
     return arms_by(runs, by)
 
 
-def test_each_is_compared_with_the_one_of_its_objective() -> None:
+def test_arms_are_compared_with_baseline_of_same_objective() -> None:
     plain = [one("grpo_gsm8k", objective, "verifier") for objective in OBJECTIVES[:3]]
     shaped = [one("clipo_gsm8k", objective, "clipo") for objective in reversed(OBJECTIVES)]
     arms = arms_of(*plain, *shaped)
@@ -43,7 +43,7 @@ def test_each_is_compared_with_the_one_of_its_objective() -> None:
     assert note.startswith(beginning)
 
 
-def test_a_single_possible_baseline_and_a_requested_one_are_those_of_all() -> None:
+def test_single_or_requested_baseline_applies_to_all_arms() -> None:
     arms = arms_of(one("clipo", "dapo", "clipo"), one("plain", "grpo", "verifier"), one("other", "gspo", "clipo"))
     assert baselines_of(arms, None) == [1, None, 1]
     assert note_on_baselines(arms, {"clipo": arms[1]}) == []
@@ -52,7 +52,7 @@ def test_a_single_possible_baseline_and_a_requested_one_are_those_of_all() -> No
     assert baselines_of(named, None) == [1, None], "the name is asked first"
 
 
-def test_a_run_of_another_setting_or_group_size_is_no_baseline_and_the_rewards_own_settings_are_the_methods() -> None:
+def test_baseline_shares_setting_and_group_size_but_not_reward_settings() -> None:
     for axis, value in (("debug", "fast"), ("scale", "paper")):
         other = one("tried_out", "grpo", "verifier", **{axis: value})
         arms = arms_of(other, one("plain", "grpo", "verifier"), one("clipo", "grpo", "clipo"))
@@ -68,7 +68,7 @@ def test_a_run_of_another_setting_or_group_size_is_no_baseline_and_the_rewards_o
     assert baselines_of(arms, None) == [None, None, 0, 0, 1, 1]
 
 
-def test_of_two_that_are_alike_neither_is_taken() -> None:
+def test_ambiguous_baseline_is_not_chosen() -> None:
     arms = arms_of(one("a", "grpo", "verifier"), one("b", "grpo", "verifier"), one("c", "grpo", "clipo"))
     assert baselines_of(arms, None) == [None, None, None]
     (note,) = note_on_baselines(arms, {})
@@ -77,7 +77,7 @@ def test_of_two_that_are_alike_neither_is_taken() -> None:
 
 @pytest.fixture
 def names(tracker: Tracker, outputs: Any, request: pytest.FixtureRequest) -> list[str]:
-    """A critic's experiment and its baseline, of two seeds each, called after the test."""
+    """Names of a logged critic experiment and its baseline, with two seeds each; they contain the test's name."""
     prefix = re.sub(r"\W", "_", request.node.name)
     found = {f"{prefix}_critic": (0.40, "critic"), f"{prefix}_baseline": (0.30, "verifier")}
     for name, (final, reward) in found.items():
@@ -86,7 +86,7 @@ def names(tracker: Tracker, outputs: Any, request: pytest.FixtureRequest) -> lis
     return list(found)
 
 
-def test_from_mlflow_to_files(tracker: Tracker, names: list[str], tmp_path: Path) -> None:
+def test_compare_writes_files_and_logs_them_to_mlflow(tracker: Tracker, names: list[str], tmp_path: Path) -> None:
     for _ in range(2):
         notes = compare(tracker, Request(names=names), output=tmp_path)
     assert len(notes) == 1, "nothing to warn of"
@@ -101,7 +101,7 @@ def test_from_mlflow_to_files(tracker: Tracker, names: list[str], tmp_path: Path
     assert set(tracker.artifacts.files(logged.run_id)) == {f"{table.stem}{ending}" for ending in endings}
 
 
-def test_a_run_counts_when_it_has_finished_and_has_the_metric(
+def test_comparison_excludes_unfinished_runs_and_runs_without_metric(
     tracker: Tracker, outputs: Any, names: list[str], tmp_path: Path
 ) -> None:
     outputs.stage("evaluate", "counts_greedy00.5000000.2", {"test/verifier/accuracy": {0: 0.5}})
@@ -115,8 +115,8 @@ def test_a_run_counts_when_it_has_finished_and_has_the_metric(
         comparison_of(tracker, Request(names=["counts_unfinished"]))
 
 
-def test_names_that_no_folder_could_bear(tracker: Tracker, outputs: Any, tmp_path: Path) -> None:
-    """Whoever shares the tracker may have named an experiment so."""
+def test_compare_rejects_unsafe_names_and_accepts_long_ones(tracker: Tracker, outputs: Any, tmp_path: Path) -> None:
+    """Other users of the same tracker may have given an experiment such a name."""
     for name in ("../x", "/tmp/x", "a/b"):
         with pytest.raises(Refused, match=f"^'{name}' .*: a comparison is written under its names$"):
             compare(tracker, Request(names=[name]), output=tmp_path / "compare")
@@ -130,7 +130,7 @@ def test_names_that_no_folder_could_bear(tracker: Tracker, outputs: Any, tmp_pat
     assert {row["arm"] for row in csv.DictReader(table.open())} == set(names)
 
 
-def test_a_wrong_argument_is_answered_in_a_sentence(
+def test_wrong_argument_of_compare_prints_one_line(
     tracker: Tracker, names: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     critic, baseline = names
@@ -148,12 +148,12 @@ def test_a_wrong_argument_is_answered_in_a_sentence(
         ),
     ):
         assert main(arguments) == 2
-        said = capsys.readouterr().err
-        assert re.match(sentence, said), said
-        assert said.count("\n") == 1
+        message = capsys.readouterr().err
+        assert re.match(sentence, message), message
+        assert message.count("\n") == 1
 
 
-def test_neither_comparison_nor_report_waits_for_libraries_of_models() -> None:
+def test_compare_and_report_do_not_import_model_libraries() -> None:
     script = (
         "import sys; import experiments.compare, experiments.report\n"
         "print([m for m in ('torch', 'transformers', 'peft', 'lightning') if m in sys.modules])"
@@ -161,7 +161,7 @@ def test_neither_comparison_nor_report_waits_for_libraries_of_models() -> None:
     assert subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout == "[]\n"
 
 
-def test_a_study_without_runs_is_answered_in_a_sentence_by_a_process_of_its_own(tmp_path: Path) -> None:
+def test_compare_process_prints_error_for_study_without_runs(tmp_path: Path) -> None:
     environment = {**os.environ, "MLFLOW_TRACKING_URI": f"sqlite:///{tmp_path}/mlflow.db"}
     command = [sys.executable, "-m", "experiments.compare", "countdown_credit"]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)

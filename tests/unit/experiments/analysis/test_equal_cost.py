@@ -1,4 +1,4 @@
-"""Curves over cost, read between their points; and the interval of a cost, against means of drawn curves one by one."""
+"""Interpolation of curves over cost; the interval of a cost, against resampled mean curves computed one by one."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ OURS = [curve(0.1, 0.3, 0.5, 0.7), curve(0.0, 0.1, 0.6), curve(0.2, 0.2, 0.2, 0.
 THEIRS = [curve(0.1, 0.2, 0.4), curve(0.1, 0.2, 0.25, 0.3), curve(0.1, 0.5, step=15.0)]
 
 
-def test_between_points_lies_a_straight_line_and_before_them_the_first_value() -> None:
+def test_curve_is_linear_between_points_and_constant_before_them() -> None:
     assert [RISING.at(cost) for cost in (0, 10, 15, 20, 30, 40)] == pytest.approx([0.2, 0.2, 0.3, 0.4, 0.35, 0.3])
     with pytest.raises(ValueError, match="the curve ends at 40, requested at 41"):
         RISING.at(41)
@@ -43,24 +43,24 @@ def test_between_points_lies_a_straight_line_and_before_them_the_first_value() -
         ([0.2, INF, 0.1], INF),
     ],
 )
-def test_a_value_is_reached_where_the_curve_first_crosses_it(values: list[float], cost: float) -> None:
+def test_cost_of_returns_first_cost_at_which_value_is_reached(values: list[float], cost: float) -> None:
     assert CostCurve(costs=[10.0, 20.0, 40.0], values=values).cost_of(0.3) == pytest.approx(cost)
 
 
-def test_what_was_spent_before_moves_the_curve() -> None:
+def test_curve_of_adds_cost_before_training() -> None:
     moved = curve_of({0: 0.1, 2: 0.3, 4: 0.5}, {1: 7.0, 2: 9.0, 3: 20.0}, before=100.0)
     assert moved == CostCurve(costs=[100.0, 109.0], values=[0.1, 0.3]), "the cost of step 4 is unknown"
     assert curve_of({0: 0.1}, {}, before=0.0) is None
 
 
-def test_a_mean_goes_as_far_as_its_shortest_run() -> None:
+def test_mean_curve_ends_with_its_shortest_run() -> None:
     mean = mean_curve([RISING, CostCurve(costs=[0.0, 30.0], values=[0.0, 0.6])])
     assert mean.costs == [0.0, 10.0, 20.0, 30.0]
     assert mean.values == pytest.approx([0.1, 0.2, 0.4, 0.475])
 
 
 @pytest.mark.parametrize("same_seeds", [True, False])
-def test_the_interval_is_that_of_drawn_mean_curves(same_seeds: bool) -> None:
+def test_time_to_target_interval_equals_that_of_resampled_mean_curves(same_seeds: bool) -> None:
     generator, costs = np.random.default_rng(3), []
     for _ in range(200):
         drawn = generator.integers(3, size=3)
@@ -73,14 +73,14 @@ def test_the_interval_is_that_of_drawn_mean_curves(same_seeds: bool) -> None:
 
 
 @pytest.mark.parametrize("lost", [NAN, INF, -INF])
-def test_a_seed_that_diverged_counts_where_it_is_drawn(lost: float) -> None:
+def test_time_to_target_counts_diverged_seed_when_resampled(lost: float) -> None:
     ours, theirs = [curve(0.0, 0.5), curve(0.0, lost)], [curve(0.0, 0.25)] * 2
     found = time_to_target(ours, theirs, same_seeds=False, resamples=99, seed=0)
     assert found.never > 0.5
     assert (found.low, found.high) == (5.0, INF)
 
 
-def test_both_are_compared_at_what_the_shorter_one_spent() -> None:
+def test_at_cost_compares_at_the_smaller_final_cost() -> None:
     ours = {"0": curve(0.2, 0.4, 0.6), "1": curve(0.2, 0.4, 0.6, 0.9)}
     theirs = {"0": curve(0.2, 0.2, step=25.0), "1": curve(0.2, 0.3, step=30.0)}
     found = at_cost(ours, theirs, own=False)

@@ -1,4 +1,4 @@
-"""Curves, the bars of gains and the dose–response picture show what the tables say."""
+"""Pictures of curves, gains, and dose and response show the values of the tables."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def curves(*found: Curve) -> Figure:
     return figure
 
 
-def test_a_picture_of_curves_says_what_it_shows() -> None:
+def test_draw_curves_labels_axes_and_curves_and_draws_bands() -> None:
     two = Curve(label="a", seeds=[{0: 0.1, 10: 0.3, 20: 0.5}, {0: 0.2, 10: 0.4}])
     figure = curves(two, Curve(label=r"$\frac$", seeds=[{0: 0.1, 10: 0.2}]))
     (axes,) = figure.axes
@@ -44,8 +44,8 @@ def test_a_picture_of_curves_says_what_it_shows() -> None:
     assert (two.steps, [e.value for e in two.estimates()]) == ([0, 10], pytest.approx([0.15, 0.35]))
 
 
-def test_what_stands_alone_between_gaps_is_a_dot() -> None:
-    """No line is left of it, neither of a seed nor of the mean."""
+def test_value_between_gaps_is_drawn_as_a_dot() -> None:
+    """Such a value has no line, neither for a seed nor for the mean."""
     alone, beside = {0: 0.1, 10: NAN, 20: 0.2, 30: INF, 40: 0.3, 50: 0.4}, {step: 0.2 for step in range(0, 60, 10)}
     dots = [line for line in curves(Curve(label="a", seeds=[alone, beside])).axes[0].lines if line.get_marker() == "."]
     assert [list(line.get_xdata()) for line in dots] == [[0, 20], [0, 20]]
@@ -63,7 +63,7 @@ def gains(table: SetTable) -> Figure:
 
 
 def bars(axes: Axes) -> list[tuple[int, float]]:
-    """Place from the top and length."""
+    """(position from the top, length) of each bar."""
     drawn = [bar for bar in axes.patches if isinstance(bar, Rectangle)]
     return [(round(bar.get_y() + bar.get_height() / 2), bar.get_width()) for bar in drawn]
 
@@ -74,7 +74,7 @@ def lines(axes: Axes, colour: str) -> list[list[tuple[float, float]]]:
     return [[(float(x), float(y)) for x, y in np.asarray(line.get_xydata())] for line in drawn]
 
 
-def test_a_panel_for_each_set_and_a_bar_for_each_arm_but_the_baseline() -> None:
+def test_draw_gains_has_a_panel_per_set_and_a_bar_per_compared_arm() -> None:
     name = r"$\frac$ · " + "advantage=one_step_calibrated · " * 3
     runs = [*two_arms(), track_run(name, 0, gsm8k=0.75, p1=None, reward="clipo_l2")]
     figure = gains(table_of(runs))
@@ -90,8 +90,8 @@ def test_a_panel_for_each_set_and_a_bar_for_each_arm_but_the_baseline() -> None:
     assert draw_gains(table_of(two_arms(), baseline=None)) is None
 
 
-def test_intervals_and_published_gains() -> None:
-    """The interval of two differences 4 and 14 is 12.706 · 5 to both sides, cut at four times the bar."""
+def test_draw_gains_shows_intervals_and_published_gains() -> None:
+    """The differences 4 and 14 have the interval 9 ± 12.706 · 5, cut at four times the bar."""
     runs = [track_run("plain", s, gsm8k=0.80, p1=0.6, reward="verifier") for s in (0, 1)]
     runs += [track_run("clipo", s, gsm8k=0.84 + 0.10 * s, p1=0.7, reward="clipo") for s in (0, 1)]
     gsm8k, p1 = gains(table_of(runs)).axes
@@ -103,8 +103,8 @@ def test_intervals_and_published_gains() -> None:
     assert (bars(single), lines(single, WHISKER), lines(single, PUBLISHED)) == ([(0, pytest.approx(4.0))], [], [[]])
 
 
-def dosed(name: str, dose: float, gain: float, half: float) -> ArmRow:
-    """Of one seed without an interval, else of three around the dose and the gain."""
+def arm_row(name: str, dose: float, gain: float, half: float) -> ArmRow:
+    """A row of one seed if ``half`` is NaN, else of three seeds around the dose and the gain."""
     seeds = range(1 if math.isnan(half) else 3)
     steps = {str(seed): seed - len(seeds) // 2 for seed in seeds}
     unknown: Any = dict.fromkeys(field.name for field in fields(ArmRow))
@@ -116,8 +116,8 @@ def dosed(name: str, dose: float, gain: float, half: float) -> ArmRow:
     return ArmRow(**{**unknown, "name": name, "seeds": [*steps], "auroc_siblings": aurocs, "gain": found})
 
 
-def test_points_stand_at_dose_and_gain_in_points(runs: Any) -> None:
-    axes = draw_doses(runs.study(), [dosed("oracle", 0.6, -0.02, 0.01), dosed("better", 0.8, 0.05, NAN)]).axes[0]
+def test_draw_doses_places_points_at_dose_and_gain(runs: Any) -> None:
+    axes = draw_doses(runs.study(), [arm_row("oracle", 0.6, -0.02, 0.01), arm_row("better", 0.8, 0.05, NAN)]).axes[0]
     drawn = {str(line.get_label()): line for line in axes.lines}
     assert np.asarray(drawn["1  oracle"].get_xydata()).tolist() == [pytest.approx([0.6, -2.0])]
     assert np.asarray(drawn["2  better"].get_xydata()).tolist() == [pytest.approx([0.8, 5.0])]
@@ -128,18 +128,18 @@ def test_points_stand_at_dose_and_gain_in_points(runs: Any) -> None:
     assert seeds == [pytest.approx(at) for at in ([0.595, -3.0], [0.6, -2.0], [0.605, -1.0])]
 
 
-def test_an_interval_of_two_seeds_does_not_flatten_the_points(runs: Any) -> None:
-    figure = draw_doses(runs.study(), [dosed("oracle", 0.6, 0.0, 5.0), dosed("better", 0.8, 0.05, 0.01)])
+def test_wide_interval_does_not_flatten_points_of_draw_doses(runs: Any) -> None:
+    figure = draw_doses(runs.study(), [arm_row("oracle", 0.6, 0.0, 5.0), arm_row("better", 0.8, 0.05, 0.01)])
     low, high = figure.axes[0].get_ylim()
     assert low < -1 < 6 < high, "all single seeds, from -1 to 6, are inside"
     assert high - low < 3 * 7
 
 
 @pytest.mark.filterwarnings("error")
-def test_what_is_no_number_is_no_point(runs: Any) -> None:
-    whole = [dosed(str(n), 0.5 + 0.1 * n, 0.01 * n * (3 - n), NAN) for n in range(4)]
-    seed = dosed("one seed diverged", 0.7, 0.05, 0.01)
-    arms = [*whole, dosed("no dose", NAN, 0.05, NAN), dosed("diverged", 0.7, -INF, NAN)]
+def test_draw_doses_skips_non_finite_points(runs: Any) -> None:
+    whole = [arm_row(str(n), 0.5 + 0.1 * n, 0.01 * n * (3 - n), NAN) for n in range(4)]
+    seed = arm_row("one seed diverged", 0.7, 0.05, 0.01)
+    arms = [*whole, arm_row("no dose", NAN, 0.05, NAN), arm_row("diverged", 0.7, -INF, NAN)]
     figure = draw_doses(runs.study(), [*arms, replace(seed, auroc_siblings={**seed.auroc_siblings, "1": NAN})])
     figure.savefig(BytesIO())
     drawn = [str(line.get_label()) for line in figure.axes[0].lines][2:]
@@ -148,7 +148,7 @@ def test_what_is_no_number_is_no_point(runs: Any) -> None:
     assert [row.name for row in dose_response([arms[4], whole[1], whole[0]])] == ["0", "1", "no dose"]
 
 
-def test_a_gain_that_is_no_number_is_written_in_place_of_its_bar() -> None:
+def test_draw_gains_writes_non_finite_gain_in_place_of_its_bar() -> None:
     runs = [track_run("plain", 0, gsm8k=0.8, p1=None, reward="verifier")]
     runs += [track_run(str(value), 0, gsm8k=value, p1=None, reward="clipo") for value in (NAN, INF, 0.9)]
     (axes,) = gains(table_of(runs)).axes
@@ -166,9 +166,9 @@ def test_a_gain_that_is_no_number_is_written_in_place_of_its_bar() -> None:
         ([0.5, 0.6, 0.7, 0.8], [0.1, 0.1, 0.1, 0.1], None),
     ],
 )
-def test_ranks_are_correlated_over_four_arms_that_differ(
+def test_rank_correlation_needs_four_arms_that_differ(
     doses: list[float], gains: list[float], expected: float | None
 ) -> None:
-    arms = [dosed(str(n), *pair, NAN) for n, pair in enumerate(zip(doses, gains, strict=True))]
+    arms = [arm_row(str(n), *pair, NAN) for n, pair in enumerate(zip(doses, gains, strict=True))]
     assert rank_correlation(arms) == pytest.approx(expected)
     assert correlation_sentence(arms).startswith("No rank correlation" if expected is None else "Spearman's")

@@ -1,4 +1,4 @@
-"""What a few pairs can detect, against the noncentral t's own distribution and the sentence that a report prints."""
+"""The difference that a few pairs can detect, against numerical integration, and the sentence in a report."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from experiments.analysis.study_rows import rows_of
 
 
 @pytest.mark.parametrize("pairs", [2, 3, 5, 10, 40])
-def test_a_difference_that_is_detectable_is_found_four_times_of_five(pairs: int) -> None:
-    """Both tails of the test, over the variance that the pairs may show: (n − 1)s²/σ² is χ² of n − 1."""
+def test_detectable_difference_has_80_percent_power(pairs: int) -> None:
+    """Integrates both tails of the test over the sample variance: (n − 1)s²/σ² is χ² with n − 1 degrees of freedom."""
     freedom = pairs - 1
     noncentrality = detectable_difference(0.03, pairs) * math.sqrt(pairs) / 0.03
 
@@ -33,31 +33,31 @@ def test_a_difference_that_is_detectable_is_found_four_times_of_five(pairs: int)
     assert found == pytest.approx(0.8, abs=2e-4)
 
 
-def test_with_three_points_between_pairs_five_see_five_and_ten_see_three() -> None:
+def test_detectable_difference_by_number_of_pairs_and_spread() -> None:
     assert detectable_difference(3.0, 5) == pytest.approx(5.0, abs=0.05)
     assert detectable_difference(3.0, 10) == pytest.approx(3.0, abs=0.05)
     assert detectable_difference(6.0, 5) == 2 * detectable_difference(3.0, 5)
     assert math.isnan(detectable_difference(3.0, 1))
 
 
-def test_a_report_says_what_its_pairs_can_detect(runs: Any, tmp_path: Path) -> None:
-    """Of two seeds that solve 1, 2 and 3, 3 of four problems the differences are 0.5 and 0.25."""
+def test_report_states_detectable_difference_of_its_pairs(runs: Any, tmp_path: Path) -> None:
+    """The two seeds solve 1 and 2 of four problems, and 3 and 3 with ``better``: differences 0.5 and 0.25."""
     for seed in (0, 1):
         runs.add("plain", seed, solved=[1, seed, 0, 0], curve={0: 0.2, 10: 0.2})
         runs.add("better", seed, solved=[1, 1, 1, 0], curve={0: 0.2, 10: 0.2})
     study = runs.study()
     lines = report(runs.tracker, study, marks=runs.marks, output=tmp_path)
-    (said,) = (line for line in lines if line.startswith("What it can detect"))
+    (sentence,) = (line for line in lines if line.startswith("What it can detect"))
     spread = stdev([0.5, 0.25])
-    assert said.startswith(f"{power_sentence(study).removesuffix('.')}; ")
-    assert said.endswith(
+    assert sentence.startswith(f"{power_sentence(study).removesuffix('.')}; ")
+    assert sentence.endswith(
         f"; 2 pairs see {100 * detectable_difference(spread, 2):.1f} points with a spread of {100 * spread:.1f} points "
         "between them, observed."
     )
-    assert said in (tmp_path / runs.name / "study.md").read_text()
+    assert sentence in (tmp_path / runs.name / "study.md").read_text()
 
 
-def test_seeds_that_are_no_pairs_and_a_single_one_show_no_spread(runs: Any) -> None:
+def test_power_sentence_omits_observed_spread_without_pairs(runs: Any) -> None:
     for arm, seeds in (("plain", (0, 1)), ("better", (1, 2))):
         for seed in seeds:
             runs.add(arm, seed, solved=[1, 0], curve={0: 0.2, 10: 0.2})

@@ -1,4 +1,4 @@
-"""A study's runs in make report, and in make compare with arguments: those that count, by what the study fixed."""
+"""Which runs of a preregistered study count in ``make report`` and in ``make compare`` with arguments."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ GREEDY = "test/verifier/accuracy"
 
 @pytest.fixture
 def counting(runs: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path]:
-    """The study's file; its runs of today count."""
+    """Returns a function that writes the study's file. Runs of today's configuration count."""
     for module in ("studies.finished", "analysis.study_report"):
         monkeypatch.setattr(f"experiments.{module}.today", lambda *_: Today(runs.marks, {}))
     monkeypatch.chdir(tmp_path)
@@ -28,7 +28,7 @@ def counting(runs: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Call
 
 @pytest.fixture
 def file(runs: Any, counting: Callable[..., Path]) -> Path:
-    """Of a study with a stale run that solved nothing, newer than those of today; the baseline is no ``…baseline``."""
+    """A study with a stale run that solved nothing and is newer than the others. No arm is named ``…baseline``."""
     for seed in (0, 1):
         runs.add("plain", seed, solved=[0, 1, 0, seed], curve=FLAT, pretrained="abc"[seed])
         runs.add("better", seed, solved=[1, 1, 0, 1], curve=FLAT, pretrained="abc"[seed])
@@ -43,7 +43,7 @@ def rows(name: str) -> dict[str, dict[str, str]]:
         return {line["arm"]: line for line in csv.DictReader(table)}
 
 
-def test_a_comparison_with_arguments_is_of_the_runs_that_count(runs: Any, file: Path, capsys: Any) -> None:
+def test_compare_with_arguments_uses_only_runs_that_count(runs: Any, file: Path, capsys: Any) -> None:
     assert compare([str(file), "sets=main"]) == 0
     found = rows(runs.name)
     assert (found["plain"]["mean"], found["plain"]["seeds"]) == (str((0.25 + 0.5 + 1.0) / 3), "3")
@@ -53,16 +53,16 @@ def test_a_comparison_with_arguments_is_of_the_runs_that_count(runs: Any, file: 
     assert compare([str(file), "baseline=better"]) == 0
     found = rows(runs.name)
     assert (found["plain"]["delta"], found["better"]["delta"]) == ("-0.375", "")
-    said = capsys.readouterr().out
-    assert f"Of the study {runs.name} the runs of today's configuration count; " in said
-    assert "1 run of another configuration left out: better 1." in said
-    assert "counts as one arm, but differs in policy.pretrained" not in said
+    output = capsys.readouterr().out
+    assert f"Of the study {runs.name} the runs of today's configuration count; " in output
+    assert "1 run of another configuration left out: better 1." in output
+    assert "counts as one arm, but differs in policy.pretrained" not in output
     assert compare([str(file)]) == 0, "without arguments it is the study's report"
     assert "Primary: test/verifier/accuracy of better minus that of plain" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("command", [compare, report])
-def test_where_nothing_can_be_compared_a_sentence_says_why(
+def test_command_without_comparable_runs_prints_reason(
     runs: Any, counting: Callable[..., Path], capsys: Any, command: Callable[[list[str]], int]
 ) -> None:
     runs.add("better", 0, solved=[0, 1], curve=FLAT, configuration="another")

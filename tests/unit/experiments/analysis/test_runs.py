@@ -1,4 +1,4 @@
-"""Which runs are seeds of one arm, what tells arms apart, and how they are called."""
+"""Which runs are seeds of one arm, which axes separate arms, and the labels of arms."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def labels(runs: list[TrackedRun]) -> list[str]:
     return [arm.label for arm in arms_by(runs, distinguishing_axes(runs))]
 
 
-def test_by_default_unlike_runs_are_never_averaged() -> None:
-    """``task.seed`` decides the problems, whatever a run's own seed; a key that only hands that on changes nothing."""
+def test_runs_with_different_settings_are_separate_arms() -> None:
+    """``task.seed`` selects the problems, independently of the run's seed. A copy of the run's seed has no effect."""
     runs = [run("a", seed, weight=weight) for weight in ("0.1", "0.2") for seed in (0, 1)] + [run("b", 0, weight="0.1")]
     assert labels(runs) == ["a · weight=0.1", "a · weight=0.2", "b · weight=0.1"]
     runs = [finished("a", seed=s, params={"task.seed": str(problems)}) for problems in (0, 7) for s in (0, 1)]
@@ -36,7 +36,7 @@ def test_by_default_unlike_runs_are_never_averaged() -> None:
     assert labels([finished("a", seed=s, params={"critic.seed": str(s)}) for s in (0, 1)]) == ["a"]
 
 
-def test_what_only_watches_tells_no_runs_apart() -> None:
+def test_observing_settings_do_not_separate_arms() -> None:
     weight = {"reward.weight": "0.1"}
     watched = {"callbacks.every.clock.limit_s": "9", "output_dir": "there"}
     shown = {"progress": "json", "progress._target_": "JSONLines"}
@@ -46,8 +46,8 @@ def test_what_only_watches_tells_no_runs_apart() -> None:
     assert mixed_settings(arm) == {}
 
 
-def test_the_starts_of_a_study_tell_no_seeds_apart_and_other_policies_do() -> None:
-    """Each seed of a study may begin from a policy of its own, which its arms share."""
+def test_start_per_seed_of_a_study_does_not_separate_arms() -> None:
+    """Each seed of a study may start from its own policy, which all arms share. Other policies separate arms."""
 
     def of_a_study(arm: str, seed: int, policy: str) -> TrackedRun:
         one = run("s", seed, **{"policy.pretrained": policy, "module.policy.pretrained": policy})
@@ -60,7 +60,7 @@ def test_the_starts_of_a_study_tell_no_seeds_apart_and_other_policies_do() -> No
     assert "policy.pretrained" in distinguishing_axes(of_no_study), "two models, and not two seeds of one"
 
 
-def test_labels_have_the_last_part_of_a_path_and_only_what_differs() -> None:
+def test_labels_have_last_part_of_paths_and_only_differing_axes() -> None:
     models = ["/home/ann/old/llama", "/home/ann/new/llama", "/home/ann/qwen", "org/name"]
     arms = arms_by([run("a", 0, model=model) for model in models], ["experiment", "model"])
     shown = without_local_paths(without_common_axes(arms))
@@ -68,7 +68,7 @@ def test_labels_have_the_last_part_of_a_path_and_only_what_differs() -> None:
     assert [arm.label for arm in without_common_axes(arms[3:])] == ["a · model=org/name"], "alone it keeps all"
 
 
-def test_of_a_seed_the_newest_run_counts() -> None:
+def test_newest_run_of_a_seed_counts() -> None:
     (arm,) = arms_by([finished("a", seed=0, start=start) for start in (2, 1)], ["experiment"])
     assert [run.start for run in arm.runs.values()] == [2]
     assert notes_on_arms([arm]) == [
@@ -86,7 +86,7 @@ def test_of_a_seed_the_newest_run_counts() -> None:
         ("other_policy.pretrained", False),
     ],
 )
-def test_where_starts_may_differ_a_reference_may_too(name: str, is_start: bool) -> None:
+def test_notes_on_arms_ignore_start_and_reference_if_starts_may_differ(name: str, is_start: bool) -> None:
     arms = arms_by([finished("a", seed=s, params={name: f"policy{s}"}) for s in (0, 1)], ["experiment"])
     assert names_the_start(name) == is_start
     assert (f"{name} (policy0, policy1)" in " ".join(notes_on_arms(arms, starts_may_differ=True))) != is_start

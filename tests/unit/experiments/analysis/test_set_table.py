@@ -1,6 +1,6 @@
-"""Columns and lines of a table of arms × sets, and which published row an arm repeats.
+"""Columns and lines of a table of arms × sets, and which published row an arm reproduces.
 
-Its digits and forms: tests/golden/test_comparisons.py.
+Number formats and file forms are tested in tests/golden/test_comparisons.py.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ MODEL = "Qwen/Qwen2.5-3B-Instruct"
 TRACK = {"suite.quantity": QUANTITY, "suite.published": "clipo_table1"}
 
 
-def test_main_comes_first_other_sets_by_name_and_the_end_of_a_longer_name_is_none() -> None:
+def test_columns_of_puts_main_first_and_matches_whole_metric_names() -> None:
     no_sets = (f"{GREEDY}_low", f"start/x/{QUANTITY}", "test/longproc/accuracy", f"test/larger/deep/{QUANTITY}")
     sets = (f"test/larger/{QUANTITY}", GREEDY, f"test/apart/{QUANTITY}")
     run = finished("a", seed=0, metrics=dict.fromkeys((*no_sets, *sets), 0.5))
@@ -38,7 +38,7 @@ def test_main_comes_first_other_sets_by_name_and_the_end_of_a_longer_name_is_non
         columns_of([run], GREEDY, ["large"], None)
 
 
-def test_sets_stand_as_the_paper_has_them_and_averages_last() -> None:
+def test_columns_of_follows_order_of_paper_with_averages_last() -> None:
     metrics = {f"test/{name}/{QUANTITY}": 0.5 for name in ("own", "gsm_p1", "gsm8k")} | {"test/average/m_avg": 0.5}
     run = finished("a", seed=0, metrics={**metrics, "test/gsm8k/verifier/accuracy_sampled": 0.5}, params=TRACK)
     published = published_beside([run], GREEDY)
@@ -58,7 +58,7 @@ def test_sets_stand_as_the_paper_has_them_and_averages_last() -> None:
         ([{"suite.published": "null"}], SAMPLED, None),
     ],
 )
-def test_a_suites_table_decides_what_is_compared_and_stands_beside_runs_of_its_quantity(
+def test_published_table_of_suite_selects_default_metric_and_figures(
     tables: list[dict[str, str]], default: str, published: str | None
 ) -> None:
     both = {GREEDY: 0.5, SAMPLED: 0.4}
@@ -85,7 +85,7 @@ def test_a_suites_table_decides_what_is_compared_and_stands_beside_runs_of_its_q
         ({}, {"policy.pretrained": "/models/Qwen2.5-3B-Instruct/"}, "GRPO"),
     ],
 )
-def test_an_arm_stands_beside_the_row_of_its_own_settings(
+def test_published_arm_matches_settings_of_the_arm(
     tags: dict[str, str], settings: dict[str, str], method: str | None
 ) -> None:
     params = {**TRACK, "policy.pretrained": MODEL, **settings}
@@ -107,7 +107,7 @@ def test_an_arm_stands_beside_the_row_of_its_own_settings(
         ("qwen_critic_calibrated", None),
     ],
 )
-def test_the_experiments_of_the_paper_on_critics_are_its_rows(
+def test_experiments_of_critics_paper_match_its_published_rows(
     experiment: str, expected: tuple[str, float] | None
 ) -> None:
     with initialize_config_module("conf", version_base="1.3"):
@@ -133,7 +133,7 @@ def table_of(runs: Sequence[TrackedRun], *, baseline: str | None = "plain", metr
 
 
 def rows_of(table: SetTable) -> Mapping[str, Sequence[str]]:
-    """Label → the cells beside it."""
+    """Label → the other cells of its row."""
     return {label: cells for label, *cells in table.all_sets().rows}
 
 
@@ -142,7 +142,7 @@ def two_arms(model: str = MODEL) -> list[TrackedRun]:
     return plain + [track_run("clipo", s, gsm8k=0.84 + 0.02 * s, p1=0.7, reward="clipo", model=model) for s in (0, 1)]
 
 
-def test_a_published_difference_names_what_it_is_to_and_is_a_gain_over_that_alone() -> None:
+def test_published_deltas_require_the_baseline_of_the_paper() -> None:
     rewards = {"clipo": "clipo", "fixed": "clipo", "plain": "verifier"}
     runs = [track_run(name, 0, gsm8k=0.8, p1=0.7, reward=reward) for name, reward in rewards.items()]
     runs[1] = replace(runs[1], params={**runs[1].params, "reward.trainable": "false"})
@@ -154,8 +154,8 @@ def test_a_published_difference_names_what_it_is_to_and_is_a_gain_over_that_alon
     assert "published" not in f"{other.rows} {other.caption}".lower()
 
 
-def test_arms_that_began_alike_have_one_line_before_training_and_others_their_own() -> None:
-    """Each seed's evaluation draws its own samples: means over other seeds differ, the policy does not."""
+def test_arms_with_equal_start_share_one_line_before_training() -> None:
+    """Each seed's evaluation draws its own samples. So means over different seeds differ for the same policy."""
     start = GREEDY.replace("test", "start")
     alike = [finished("plain", seed=s, metrics={GREEDY: 0.5, start: 0.1 * s}) for s in (1, 2, 3)]
     for value, expected in (
@@ -167,7 +167,7 @@ def test_arms_that_began_alike_have_one_line_before_training_and_others_their_ow
 
 
 @pytest.mark.parametrize("name", published_names())
-def test_latex_has_a_command_for_every_sign_of_published_methods(name: str) -> None:
+def test_latex_escapes_every_symbol_of_published_methods(name: str) -> None:
     assert [row.method for row in published_table(name).arms if not escaped_latex(row.method).isascii()] == []
 
 
@@ -198,11 +198,9 @@ PLAIN = [0.2, 0.3, 0.25]
         ),
     ],
 )
-def test_the_verdict_is_one_sentence_on_every_gain_or_on_the_largest(
-    finals: Mapping[str, Sequence[float]], sentence: str
-) -> None:
+def test_verdict_lists_every_gain_or_only_the_largest(finals: Mapping[str, Sequence[float]], sentence: str) -> None:
     assert gains(plain=PLAIN, **finals).verdict() == f"In percentage points of {GREEDY}, {sentence}"
 
 
-def test_without_a_baseline_the_verdict_says_so() -> None:
+def test_verdict_without_baseline_compares_nothing() -> None:
     assert gains(one=PLAIN, other=PLAIN).verdict() == "No arm has a baseline here, so nothing is compared."

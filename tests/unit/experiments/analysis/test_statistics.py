@@ -1,4 +1,4 @@
-"""Means, differences and their intervals over seeds, against values worked out by hand."""
+"""Means, differences and their intervals over seeds, against values computed by hand."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ T_95 = {1: 12.706204736432095, 2: 4.302652729696142}
 """Student's 97.5% points by degrees of freedom, from a printed table."""
 
 
-def test_a_mean_over_seeds() -> None:
+def test_over_seeds_returns_mean_with_t_interval() -> None:
     values = [0.30, 0.34, 0.41]
     estimate = over_seeds(values)
     half = T_95[2] * stdev(values) / math.sqrt(3)
@@ -23,13 +23,13 @@ def test_a_mean_over_seeds() -> None:
     assert math.isnan(over_seeds([0.3]).half)
 
 
-def test_a_difference_is_paired_where_the_seeds_are_the_same() -> None:
+def test_difference_of_equal_seeds_is_paired() -> None:
     delta = difference({"0": 0.5, "1": 0.6}, {"1": 0.4, "0": 0.2})
     assert (delta.method, delta.n, delta.value) == ("paired", 2, pytest.approx(0.25))
     assert delta.half == pytest.approx(T_95[1] * stdev([0.3, 0.2]) / math.sqrt(2))
 
 
-def test_a_difference_is_welch_where_they_are_not() -> None:
+def test_difference_of_different_seeds_uses_welch() -> None:
     """By hand: s²/n = 1 and 1/3, so ν = (4/3)² / (1/2 + 1/18) = 3.2, and t of that is 3.07283."""
     ours = {"0": 1.0 - math.sqrt(3), "1": 1.0, "2": 1.0 + math.sqrt(3)}
     delta = difference(ours, {"3": -1.0, "4": 0.0, "5": 1.0})
@@ -41,7 +41,7 @@ def test_a_difference_is_welch_where_they_are_not() -> None:
     assert (alone.text(".3f"), alone.points()) == ("+0.350", "+35.0"), "to a single seed there is no interval"
 
 
-def test_what_rounds_to_zero_has_no_minus() -> None:
+def test_value_that_rounds_to_zero_has_no_minus_sign() -> None:
     assert over_seeds([-0.0001, -0.0003]).text(".1f", factor=100).startswith("0.0 ± ")
     assert difference({"0": 0.1}, {"0": 0.1001}).points() == "+0.0"
 
@@ -49,7 +49,7 @@ def test_what_rounds_to_zero_has_no_minus() -> None:
 @pytest.mark.parametrize(
     ("values", "expected"), [([0.1, INF], INF), ([0.1, -INF, 0.2], -INF), ([0.1, NAN], NAN), ([INF, -INF], NAN)]
 )
-def test_a_seed_that_is_not_finite_leaves_neither_mean_nor_interval(values: list[float], expected: float) -> None:
+def test_non_finite_seed_gives_non_finite_mean_without_interval(values: list[float], expected: float) -> None:
     found = over_seeds(values)
     assert found.value == pytest.approx(expected, nan_ok=True)
     assert math.isnan(found.half)
@@ -66,10 +66,12 @@ def test_a_seed_that_is_not_finite_leaves_neither_mean_nor_interval(values: list
         ({"2": 0.4}, (0.2, "paired", 1)),
         ({"7": 0.4}, (0.2, "welch", 1)),
     ],
-    ids=["one shared seed", "two of three", "a single one that the baseline has", "a single one that it has not"],
+    ids=["one shared seed", "two shared of three", "single seed, shared", "single seed, not shared"],
 )
-def test_a_difference_is_over_the_seeds_of_both(other: dict[str, float], expected: tuple[float, str, int]) -> None:
-    """A seed decides the start too: with all of the baseline's seeds, starts would be compared."""
+def test_difference_over_shared_seeds_selects_compared_seeds(
+    other: dict[str, float], expected: tuple[float, str, int]
+) -> None:
+    """A seed also selects the starting policy. With all seeds of the baseline, starting policies would be compared."""
     delta = difference_over_shared_seeds(other, {"1": 0.1, "2": 0.2, "3": 0.3})
     assert (delta.value, delta.method, delta.n) == (pytest.approx(expected[0]), *expected[1:])
 
@@ -78,6 +80,6 @@ def test_a_difference_is_over_the_seeds_of_both(other: dict[str, float], expecte
     ("ours", "start_per_seed", "compared"),
     [("012", True, ("01", "01")), ("012", False, ("012", "01")), ("1", False, ("1", "1")), ("5", False, ("5", "01"))],
 )
-def test_the_seeds_that_a_study_compares(ours: str, start_per_seed: bool, compared: tuple[str, str]) -> None:
+def test_seeds_to_compare_depend_on_start_per_seed(ours: str, start_per_seed: bool, compared: tuple[str, str]) -> None:
     found = seeds_to_compare(dict.fromkeys(ours, 0.0), dict.fromkeys("01", 0.0), start_per_seed=start_per_seed)
     assert tuple("".join(side) for side in found) == compared

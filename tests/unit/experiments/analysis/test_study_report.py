@@ -1,4 +1,4 @@
-"""A study's report from a real MLflow: which runs count, what is equal cost, and what a reader should know."""
+"""A study's report from a real MLflow: which runs count, comparison at equal cost, and notes."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ def rows(runs: Any, study: Any = None) -> list[ArmRow]:
     return rows_of(found, METRIC, start_per_seed=study.start_per_seed)
 
 
-def said(runs: Any, folder: Path, study: Any = None) -> list[str]:
+def report_lines(runs: Any, folder: Path, study: Any = None) -> list[str]:
     return report(runs.tracker, study or runs.study(), marks=runs.marks, output=folder)
 
 
 def notes(runs: Any, study: Any = None) -> list[str]:
-    """Without the report's table and pictures."""
+    """Returns the notes without the report's table and pictures."""
     study = study or runs.study()
     arms = read_results(runs.tracker, study, runs.marks)
     return notes_on(study, arms, by_configuration(runs.tracker, study, runs.marks)[1], {})
@@ -47,7 +47,7 @@ def records(runs: Any, folder: Path, name: str = "study.csv") -> list[dict[str, 
         return list(csv.DictReader(file))
 
 
-def test_the_table_is_that_of_the_runs(runs: Any) -> None:
+def test_rows_of_returns_results_of_the_runs(runs: Any) -> None:
     runs.add_two_arms()
     plain, better = rows(runs)
     assert (plain.name, better.name) == ("plain", "better"), "the baseline first"
@@ -63,7 +63,7 @@ def test_the_table_is_that_of_the_runs(runs: Any) -> None:
     assert better.seconds.mean_height == pytest.approx((10 * 0.2 + 5 * 0.3 + 5 * 0.4) / 20)
 
 
-def test_an_arm_that_stopped_early_shortens_no_other(runs: Any) -> None:
+def test_arm_that_stopped_early_does_not_shorten_other_arms(runs: Any) -> None:
     runs.add_two_arms()
     study = runs.study()
     before = rows(runs, study)
@@ -76,8 +76,8 @@ def test_an_arm_that_stopped_early_shortens_no_other(runs: Any) -> None:
     assert added.tokens.height_gain.value == pytest.approx(0.2), "of 0.2 to 0.6 over a baseline of 0.2, both up to 400"
 
 
-def test_area_tokens_to_the_baseline_and_pass_at_k_have_intervals(runs: Any) -> None:
-    """0.3 is reached at 500 tokens by the one seed, at 250 by the other, at 1000/3 by both together."""
+def test_area_time_to_target_and_pass_at_k_have_intervals(runs: Any) -> None:
+    """One seed reaches 0.3 at 500 tokens, the other at 250, and their mean at 1000/3."""
     for seed in (0, 1):
         runs.add("plain", seed, solved=[0, 1, 0, seed], curve={0: 0.2, 10: 0.3})
         runs.add("better", seed, solved=[1, 1, 0, 1], curve={0: 0.2, 10: 0.4 + 0.2 * seed})
@@ -90,14 +90,14 @@ def test_area_tokens_to_the_baseline_and_pass_at_k_have_intervals(runs: Any) -> 
     )
     interval = better.tokens.time_to_target
     assert (better.tokens.to_baseline, interval.low, interval.high) == pytest.approx((1000 / 3, 250, 500))
-    few, more = 1 / 2, 5 / 6  # of four samples one is correct, two where the problem was solved
+    few, more = 1 / 2, 5 / 6  # one of four samples is correct, two if the problem was solved
     assert arms[0].pass_at(2).tolist() == [pytest.approx([few, more, few, few]), pytest.approx([few, more, few, more])]
     whole = [arm.pass_at(4) for arm in arms]
     assert better.pass_gain["4"] == nested_difference(whole[1], whole[0], same_seeds=True, resamples=2000, seed=0)
 
 
-def test_files_show_what_runs_recorded_and_nothing_of_what_they_did_not(runs: Any, tmp_path: Path) -> None:
-    """Costs after the last validation, a curve that was no finite number, problems of which no samples were drawn."""
+def test_report_files_contain_only_recorded_values(runs: Any, tmp_path: Path) -> None:
+    """Covers costs after the last validation, a curve with non-finite values, and problems without samples."""
     for seed in (0, 1):
         runs.add("plain", seed, solved=[0, 1], curve=FLAT, unsampled=1)
         diverged = RISING | ({5: math.inf, 10: math.inf} if seed else {})
@@ -110,7 +110,7 @@ def test_files_show_what_runs_recorded_and_nothing_of_what_they_did_not(runs: An
             unvalidated=1 + 2 * seed,
             siblings={1: math.nan},
         )
-    lines = said(runs, tmp_path)
+    lines = report_lines(runs, tmp_path)
     found = records(runs, tmp_path, "study_runs.csv")
     assert [(line["arm"], line["seed"]) for line in found] == [(arm, s) for arm in ("plain", "better") for s in "01"]
     costs = [(line["tokens"], line["seconds"], line["critic_seconds"]) for line in found]
@@ -125,7 +125,7 @@ def test_files_show_what_runs_recorded_and_nothing_of_what_they_did_not(runs: An
 
 
 @pytest.mark.parametrize("unknown", [{"critic_seconds": 10.0, "counted": False}, {"checkpoint": "a/critic"}])
-def test_a_critic_whose_cost_is_unknown_is_not_free(runs: Any, unknown: dict[str, Any]) -> None:
+def test_unknown_critic_cost_excludes_comparison_at_equal_seconds(runs: Any, unknown: dict[str, Any]) -> None:
     for seed in (0, 1):
         runs.add("plain", seed, solved=[0, 1, 0, seed], curve=FLAT)
     runs.add("better", 0, solved=[1, 1, 0, 1], curve=RISING, critic_seconds=10.0)
@@ -137,7 +137,7 @@ def test_a_critic_whose_cost_is_unknown_is_not_free(runs: Any, unknown: dict[str
 
 
 @pytest.mark.parametrize(("seed", "better_0", "alike"), [("each", "a", True), ("each", "b", False), (0, "a", False)])
-def test_starts_may_differ_over_seeds_where_each_has_its_own(
+def test_policies_may_differ_over_seeds_only_with_start_per_seed(
     runs: Any, seed: int | str, better_0: str, alike: bool
 ) -> None:
     for arm, policies in (("plain", "ab"), ("better", f"{better_0}b")):
@@ -156,10 +156,10 @@ def test_starts_may_differ_over_seeds_where_each_has_its_own(
         (0, 0.5 - 1 / 3, "welch", None),
     ],
 )
-def test_an_arm_that_lacks_seeds_is_compared_from_its_own_starts(
+def test_incomplete_arm_is_compared_over_shared_seeds_with_start_per_seed(
     runs: Any, seed: int | str, delta: float, method: str, note: str | None
 ) -> None:
-    """The third seed of the baseline solves all: what the arm has not tried yet is no loss of the two that it has."""
+    """The baseline's third seed, which the arm lacks, solves all. With a start per seed it does not lower the gain."""
     for number, solved in enumerate(([0, 0], [0, 0], [1, 1])):
         runs.add("plain", number, solved=solved, curve={0: 0.0, 10: 0.3 * (number == 2)})
     for number in (0, 1):
@@ -174,7 +174,7 @@ def test_an_arm_that_lacks_seeds_is_compared_from_its_own_starts(
     assert "Seeds so far: better 2 of 3." in lines
 
 
-def test_an_arm_of_other_starts_alone_has_no_gain(runs: Any) -> None:
+def test_arm_without_shared_start_has_no_gain(runs: Any) -> None:
     runs.add("plain", 0, solved=[0, 1], curve=FLAT)
     runs.add("better", 1, solved=[1, 1], curve=FLAT)
     study = runs.study(start=EACH)
@@ -183,7 +183,7 @@ def test_an_arm_of_other_starts_alone_has_no_gain(runs: Any) -> None:
     assert verdict(study, rows(runs, study)).endswith("no seed of better has finished that plain has too.")
 
 
-def test_a_run_of_another_configuration_counts_nowhere_however_new(runs: Any) -> None:
+def test_newer_run_of_another_configuration_does_not_count(runs: Any) -> None:
     runs.add_two_arms()
     later = {"curve": RISING, "time": "2026-01-02T00-00-00", "configuration": "another"}
     for arm, seed in (("better", 1), ("better", 0), ("plain", 1), ("gone", 0), ("better", 2), ("better", 3)):
@@ -197,7 +197,7 @@ def test_a_run_of_another_configuration_counts_nowhere_however_new(runs: Any) ->
     assert "2 runs beyond the seeds that the study asks for left out: better 2, 3." in lines
 
 
-def test_without_the_baseline_or_on_other_problems_there_is_nothing_to_compare(runs: Any) -> None:
+def test_read_results_raises_if_runs_cannot_be_compared(runs: Any) -> None:
     study = runs.study()
     with pytest.raises(StudyError, match=f"No run of {runs.name} in MLflow"):
         read_results(runs.tracker, study, runs.marks)
@@ -236,7 +236,7 @@ def test_without_the_baseline_or_on_other_problems_there_is_nothing_to_compare(r
         ),
     ],
 )
-def test_what_was_not_alike_is_named(
+def test_notes_name_differences_in_code_and_test_bed(
     runs: Any, plain: dict[str, Any], better: dict[str, Any], note: str | None
 ) -> None:
     runs.add("plain", 0, solved=[0, 1], curve=FLAT, **plain)
@@ -245,7 +245,7 @@ def test_what_was_not_alike_is_named(
     assert found == ([] if note is None else [note])
 
 
-def test_of_rollout_batches_that_could_tell_siblings_apart_the_mean_counts() -> None:
+def test_mean_defined_averages_finite_values() -> None:
     assert mean_defined([0.6, math.nan, 0.7]) == pytest.approx(0.65)
     assert mean_defined([math.nan, math.inf]) is None
 
@@ -259,10 +259,10 @@ VERDICTS: list[tuple[float, float, float, tuple[str, str], str]] = [
     (0.01, 0.05, math.nan, ("012", "3"), "over problems and the seeds of one side alone (3 against 1)."),
     (0.01, 0.05, math.nan, ("0", "0"), "Not significant: one seed does not show the spread between seeds."),
 ]
-"""The ends of the nested interval, half of that over seeds, the seeds of both, and what is said."""
+"""Ends of the nested interval, half of the interval over seeds, the seeds of both, and the expected sentence."""
 
 
-def test_a_verdict_takes_both_intervals(runs: Any) -> None:
+def test_verdict_is_significant_only_if_both_intervals_exclude_zero(runs: Any) -> None:
     runs.add_two_arms()
     study = runs.study(seeds=3)
     plain, better = rows(runs, study)

@@ -22,7 +22,7 @@ TAUS = {"0.2": [0.30, 0.32, 0.31], "0.05": [0.41, 0.43, 0.45], "0.02": [0.40]}
 POINTS = [Point(values={TAU: tau, GROUP: group}, seeds=TAUS[tau]) for group in ("8", "16") for tau in TAUS]
 
 
-def test_seeds_are_together_the_best_is_first_and_what_is_not_finite_last() -> None:
+def test_points_of_groups_seeds_and_sorts_best_first_non_finite_last() -> None:
     values = {2 * t + s: {"tau": tau, "seed": str(s)} for t, tau in enumerate(("0.2", "0.1", "0.3")) for s in range(2)}
     metrics = {number: {"x": value} for number, value in enumerate((0.1, 0.3, 0.5, 0.7, math.nan))}
     high, low, lost = points_of(values, metrics, "x")
@@ -39,7 +39,7 @@ def test_seeds_are_together_the_best_is_first_and_what_is_not_finite_last() -> N
         ((math.inf,) * 3, ["tau.metrics.png"]),
     ],
 )
-def test_a_sweep_leaves_a_table_and_pictures(
+def test_summarise_points_writes_table_and_pictures(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], means: tuple[float, ...], pictures: list[str]
 ) -> None:
     values = {n: {"tau": tau} for n, tau in enumerate(("0.2", "0.05", "0.02"))}
@@ -54,7 +54,7 @@ def test_a_sweep_leaves_a_table_and_pictures(
     assert all((tmp_path / name).stat().st_size > 10_000 for name in pictures)
 
 
-def test_the_metric_is_the_first_that_most_jobs_have(tmp_path: Path) -> None:
+def test_summarise_points_uses_metric_that_most_jobs_have(tmp_path: Path) -> None:
     values, primary = {0: {"a": "1"}, 1: {"a": "2"}}, (SAMPLED, VALIDATION)
     for ours, chosen in (({SAMPLED: 0.3, VALIDATION: 0.1}, SAMPLED), ({VALIDATION: 0.1}, VALIDATION)):
         summarise_points(tmp_path, values, {0: {SAMPLED: 0.1, VALIDATION: 0.2}, 1: ours}, primary=primary)
@@ -63,26 +63,26 @@ def test_the_metric_is_the_first_that_most_jobs_have(tmp_path: Path) -> None:
     assert line == f"no job left any of {SAMPLED}, {VALIDATION}: no table"
 
 
-def drawn(points: list[Point], key: str, metric: str = SAMPLED) -> Figure:
+def draw_and_render(points: list[Point], key: str, metric: str = SAMPLED) -> Figure:
     figure = draw(points, key=key, metric=metric)
     figure.draw_without_rendering()
     return figure
 
 
-def test_a_picture_is_of_numbers_of_which_there_are_three() -> None:
+def test_numeric_keys_need_three_finite_numbers() -> None:
     values = [{**one.values, "reward": "clipo"} for one in POINTS]
     assert numeric_keys(values) == [TAU]
     for third in ("null", "nan"):
         assert numeric_keys([{"a": "1"}, {"a": "2"}, {"a": "3"}, {"a": third}]) == []
 
 
-def test_where_a_seed_diverged_there_is_no_mean_of_the_others_but_a_cross() -> None:
-    """Else the temperature at which a run diverges could look like the best one."""
+def test_diverged_seed_is_drawn_as_cross_without_mean() -> None:
+    """Otherwise the temperature at which a run diverges could look like the best one."""
     diverged = [
         Point(values={TAU: tau, GROUP: "8"}, seeds=seeds)
         for tau, seeds in (("0.1", [0.3, math.inf, 0.49]), ("0.5", [math.nan]))
     ]
-    figure = drawn([*POINTS[:3], *diverged], TAU)
+    figure = draw_and_render([*POINTS[:3], *diverged], TAU)
     axes = figure.axes[0]
     x, y = axes.lines[0].get_data()
     assert list(x) == [0.02, 0.05, 0.1, 0.2, 0.5]
@@ -92,12 +92,12 @@ def test_where_a_seed_diverged_there_is_no_mean_of_the_others_but_a_cross() -> N
     low, high = axes.get_ylim()
     assert 0.2 < low < 0.3 < 0.49 < high < 0.6
     assert figure.get_supxlabel().replace("\n", " ") == CAPTION + CROSSES
-    assert drawn(POINTS[:3], TAU).get_supxlabel().replace("\n", " ") == CAPTION
+    assert draw_and_render(POINTS[:3], TAU).get_supxlabel().replace("\n", " ") == CAPTION
 
 
-def test_the_line_is_the_mean_and_the_band_its_interval() -> None:
+def test_draw_shows_mean_as_line_and_interval_as_band() -> None:
     assert list(lines_of(POINTS, TAU)) == [f"{GROUP}=8", f"{GROUP}=16"], "in the order of numbers"
-    axes = drawn(POINTS[:3], TAU).axes[0]
+    axes = draw_and_render(POINTS[:3], TAU).axes[0]
     x, y = axes.lines[0].get_data()
     assert list(x) == [0.02, 0.05, 0.2]
     assert list(y) == pytest.approx([0.40, 0.43, 0.31])
@@ -114,19 +114,19 @@ def test_the_line_is_the_mean_and_the_band_its_interval() -> None:
         (("0", "1", "100"), "linear", SAMPLED),
     ],
 )
-def test_values_over_a_wide_range_have_a_logarithmic_axis_and_shares_are_in_percent(
+def test_wide_range_has_logarithmic_axis_and_shares_are_in_percent(
     values: tuple[str, ...], scale: str, metric: str
 ) -> None:
-    axes = drawn([Point(values={"key": value}, seeds=[0.1, 0.2]) for value in values], "key", metric).axes[0]
+    axes = draw_and_render([Point(values={"key": value}, seeds=[0.1, 0.2]) for value in values], "key", metric).axes[0]
     assert (axes.get_xscale(), axes.get_xlabel()) == (scale, "key")
     assert [label.get_text() for label in axes.get_xticklabels()] == list(values), "ticks stand where it was run"
     assert {label.get_text().endswith("%") for label in axes.get_yticklabels()} == {metric == SAMPLED}
 
 
-def test_every_metric_of_a_point_is_in_the_csv_and_what_it_cost_in_the_table(
+def test_csv_has_every_charted_metric_and_table_has_token_cost(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """What is the same in all jobs shows nothing, and what is not charted is left out."""
+    """Metrics that are equal in all jobs, and metrics that are not charted, are left out."""
     values = {n: {TAU: tau, "seed": str(n)} for n, tau in enumerate(("0.2", "0.2", "0.05", "0.02"))}
     metrics = {
         n: {SAMPLED: 0.1 * n, COSINE: 0.2 * n, "train/spent/tokens": 1000.0 * n, "train/loss": n, "train/clipo/a": 1.0}
@@ -141,7 +141,7 @@ def test_every_metric_of_a_point_is_in_the_csv_and_what_it_cost_in_the_table(
     assert "3,000" in capsys.readouterr().out
 
 
-def test_a_panel_for_each_metric_has_the_lines_of_its_points() -> None:
+def test_draw_metrics_draws_a_panel_for_each_metric() -> None:
     other = [Point(values=one.values, seeds=[2 * value for value in one.seeds]) for one in POINTS]
     figure = draw_metrics({SAMPLED: POINTS, COSINE: other, "train/clipo/loss": POINTS, "d": POINTS}, key=TAU)
     figure.draw_without_rendering()
@@ -164,8 +164,8 @@ def cells_of(figure: Figure) -> dict[tuple[str, str], str]:
     return found
 
 
-def test_a_heat_map_has_the_key_of_most_values_across_and_numbers_in_their_order() -> None:
-    """Of τ by group size with a cell that was not run; beside it the verifier alone, which has no temperature."""
+def test_heat_map_has_key_with_most_values_across_in_numerical_order() -> None:
+    """τ by group size with one cell that was not run, and a row of the verifier alone, which has no temperature."""
     points = [
         Point(values={"reward": "clipo", TAU: tau, GROUP: group}, seeds=[float(group) / 100, float(group) / 50])
         for tau in ("0.05", "0.02")
@@ -190,7 +190,7 @@ def test_a_heat_map_has_the_key_of_most_values_across_and_numbers_in_their_order
     assert (rows[0], "32") not in cells
 
 
-def test_a_mean_that_is_not_finite_is_written_and_has_no_colour() -> None:
+def test_heat_map_writes_non_finite_mean_without_colour() -> None:
     points = [Point(values={TAU: tau, GROUP: group}, seeds=[0.3]) for tau in ("1", "2") for group in ("8", "16")]
     figure = draw_heat_map([*points[:3], Point(values=points[3].values, seeds=[math.inf])], metric=COSINE)
     assert figure is not None
@@ -198,7 +198,7 @@ def test_a_mean_that_is_not_finite_is_written_and_has_no_colour() -> None:
     assert math.isnan(figure.axes[0].images[0].get_array().filled(math.nan)[1][1])
 
 
-def test_there_is_no_heat_map_of_one_key_or_of_nothing_finite() -> None:
+def test_draw_heat_map_returns_none_if_it_would_be_empty_or_illegible() -> None:
     assert draw_heat_map(POINTS[:3], metric=SAMPLED) is None, "one group size"
     lost = [Point(values=one.values, seeds=[math.nan]) for one in POINTS]
     assert draw_heat_map(lost, metric=SAMPLED) is None

@@ -15,7 +15,7 @@ UNKNOWN = "no such key; did you mean 'metric' of baseline, by, curve, metric, se
 
 
 @pytest.mark.parametrize(
-    ("command", "given", "said"),
+    ("command", "given", "message"),
     [
         (compare, ["llama_critic", "metirc=x"], f"metirc=x: {UNKNOWN}"),
         (compare, ["llama_critic", "--metirc", "x"], f"metirc: {UNKNOWN}"),
@@ -33,13 +33,13 @@ UNKNOWN = "no such key; did you mean 'metric' of baseline, by, curve, metric, se
         (study, [], f"the following arguments are required: name; {HELP}"),
     ],
 )
-def test_a_mistake_is_answered_in_a_sentence(
-    command: Main, given: Sequence[str], said: str, capsys: pytest.CaptureFixture
+def test_invalid_argument_prints_one_sentence(
+    command: Main, given: Sequence[str], message: str, capsys: pytest.CaptureFixture
 ) -> None:
     with pytest.raises(SystemExit) as stop:
         command(given)
     assert stop.value.code == 2
-    assert capsys.readouterr().err == f"{said}\n"
+    assert capsys.readouterr().err == f"{message}\n"
 
 
 @pytest.mark.parametrize(
@@ -49,8 +49,8 @@ def test_a_mistake_is_answered_in_a_sentence(
         ["--by", "[a=1,--b]", "S=1", "--seeds=-1"],
     ],
 )
-def test_an_option_may_be_a_flag_or_an_override(given: Sequence[str]) -> None:
-    """A value may hold what a key may not."""
+def test_parser_reads_options_as_flags_or_overrides(given: Sequence[str]) -> None:
+    """A value may contain characters that a key may not."""
     parser = KeyValueParser("m", "First line.\nNot shown.")
     parser.add_argument("name")
     parser.add_argument("--by")

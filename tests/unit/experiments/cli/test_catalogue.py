@@ -7,14 +7,14 @@ from experiments.cli.catalogue import SECTIONS
 from experiments.config.folders import CONF, summaries
 
 
-def test_every_experiment_asks_something_and_says_how_it_is_run() -> None:
+def test_every_experiment_summary_has_question_and_command() -> None:
     for name, line in summaries("experiment").items():
         assert "?" in line, name
         assert line.endswith(f"make exp name={name}"), name
 
 
-def test_listing_imports_the_standard_library_alone() -> None:
-    """-S leaves site-packages out, -I the environment."""
+def test_list_imports_only_standard_library() -> None:
+    """-S excludes site-packages, -I the environment."""
     root = str(CONF.parent)
     script = f"import sys; sys.path.insert(0, {root!r}); from experiments.cli.catalogue import main; main()"
     done = subprocess.run([sys.executable, "-I", "-S", "-c", script], capture_output=True, text=True, check=True)

@@ -1,4 +1,4 @@
-"""The console command and the Makefile are one: the same commands, the same words, the same processes."""
+"""The console command and the Makefile have the same commands and summaries, and start the same processes."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ from experiments.schema import register
 
 register()
 ROOT = Path(__file__).resolve().parents[4]
-OF_A_CLONE = {
+CLONE_TARGETS = {
     *("help", "setup", "test", "test-whole", "test-all", "test-real"),
     *("lint", "types", "check", "gpu-check", "docs", "clean"),
 }
-"""Targets that mean nothing where the package is installed."""
-SAID = re.compile(r"^([a-z-]+):.*?## (.*?)(?::  .*)?$", re.M)
+"""Targets without a meaning for an installed package."""
+SUMMARY = re.compile(r"^([a-z-]+):.*?## (.*?)(?::  .*)?$", re.M)
 PROMPT = 'What\'s 2 * $HOME ("in `words`")? #1'
 
 
-Made = Callable[..., list[str]]
+RunMake = Callable[..., list[str]]
 
 
 @pytest.fixture
-def made(tmp_path: Path) -> Made:
-    """What make and its shell start, told by a stand-in for Python: module, then arguments."""
+def run_make(tmp_path: Path) -> RunMake:
+    """Returns a function that runs make with a stand-in for Python and returns the started module and arguments."""
     folder = tmp_path / "venv" / "bin"
     folder.mkdir(parents=True)
     program = folder / "python"
@@ -45,9 +45,9 @@ def made(tmp_path: Path) -> Made:
     program.chmod(0o755)
     environment = {name: value for name, value in os.environ.items() if name != "MLFLOW_TRACKING_URI"}
 
-    def run(*words: str) -> list[str]:
+    def run(*arguments: str) -> list[str]:
         places = [f"VENV={folder.parent}", f"PYTHON={folder / 'python'}"]
-        command = ["make", "--silent", "-o", f"{folder.parent}/.installed", *places, *words]
+        command = ["make", "--silent", "-o", f"{folder.parent}/.installed", *places, *arguments]
         done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
         dash, *rest = done.stdout.splitlines()
@@ -57,12 +57,12 @@ def made(tmp_path: Path) -> Made:
     return run
 
 
-def console(command: str, *typed: str) -> list[str]:
-    return [COMMANDS[command].module, *COMMANDS[command].arguments(typed)]
+def console(command: str, *arguments: str) -> list[str]:
+    return [COMMANDS[command].module, *COMMANDS[command].arguments(arguments)]
 
 
 @pytest.mark.parametrize(
-    ("target", "typed"),
+    ("target", "command"),
     [
         (["exp", "name=qwen_critic", "over=seed=1 objective=gspo"], ["exp", "qwen_critic", "seed=1", "objective=gspo"]),
         (["exp"], ["exp", "llama_critic"]),
@@ -97,20 +97,20 @@ def console(command: str, *typed: str) -> list[str]:
     ],
     ids=" ".join,
 )
-def test_a_command_becomes_what_its_target_runs(
-    made: Made, target: list[str], typed: list[str], monkeypatch: pytest.MonkeyPatch
+def test_command_starts_same_process_as_make_target(
+    run_make: RunMake, target: list[str], command: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
-    assert made(*target) == console(*typed)
+    assert run_make(*target) == console(*command)
 
 
-def test_sync_sends_all_or_what_is_named() -> None:
+def test_sync_command_sends_all_or_named_experiments() -> None:
     assert console("sync") == ["experiments.track", "outputs"]
     assert console("sync", "grpo_laptop", "b") == ["experiments.track", "outputs/runs/grpo_laptop", "outputs/runs/b"]
 
 
 @pytest.mark.parametrize(
-    ("typed", "name"),
+    ("arguments", "name"),
     [
         (["model=a/b"], "eval"),
         ([], "eval"),
@@ -119,14 +119,14 @@ def test_sync_sends_all_or_what_is_named() -> None:
         (["llama_oracle", "name=mine"], "mine"),
     ],
 )
-def test_an_evaluation_joins_no_experiment_that_was_not_named(typed: list[str], name: str) -> None:
+def test_eval_command_uses_name_of_experiment_only_if_given(arguments: list[str], name: str) -> None:
     with initialize_config_module("conf", version_base="1.3"):
-        config = compose("config", COMMANDS["eval"].arguments(typed))
+        config = compose("config", COMMANDS["eval"].arguments(arguments))
     assert (config.name, list(config.stages)) == (name, ["evaluate"])
 
 
 @pytest.mark.parametrize(
-    ("typed", "said"),
+    ("arguments", "message"),
     [
         ("exp ovr=seed=1", "make exp takes name=… over=…, not ovr=seed=1, so nothing was done; "),
         ("exp scale=paper", "make exp takes name=… over=…, not scale=paper, "),
@@ -138,21 +138,21 @@ def test_an_evaluation_joins_no_experiment_that_was_not_named(typed: list[str], 
         ("exp NAME=qwen_critic", "make exp takes name=… over=…, not NAME=qwen_critic, "),
     ],
 )
-def test_a_word_that_a_target_would_not_hear_is_refused(typed: str, said: str) -> None:
+def test_make_rejects_variable_that_target_does_not_take(arguments: str, message: str) -> None:
     done = subprocess.run(
-        ["make", "--dry-run", "--no-print-directory", *typed.split()], cwd=ROOT, capture_output=True, text=True
+        ["make", "--dry-run", "--no-print-directory", *arguments.split()], cwd=ROOT, capture_output=True, text=True
     )
     assert done.returncode == 2
     assert done.stdout == ""
-    assert f"*** {said}" in done.stderr
+    assert f"*** {message}" in done.stderr
 
 
 @pytest.mark.parametrize(
-    "typed", ["exp name=qwen_critic CUDA_VISIBLE_DEVICES=1", "setup https_proxy=http://p", "lint CC=gcc-13"]
+    "arguments", ["exp name=qwen_critic CUDA_VISIBLE_DEVICES=1", "setup https_proxy=http://p", "lint CC=gcc-13"]
 )
-def test_a_variable_of_the_environment_may_be_given(typed: str) -> None:
-    words = ["make", "--dry-run", "--no-print-directory", *typed.split()]
-    assert subprocess.run(words, cwd=ROOT, capture_output=True).returncode == 0
+def test_make_accepts_environment_variables(arguments: str) -> None:
+    command = ["make", "--dry-run", "--no-print-directory", *arguments.split()]
+    assert subprocess.run(command, cwd=ROOT, capture_output=True).returncode == 0
 
 
 def old_python(path: Path) -> Path:
@@ -163,11 +163,11 @@ def old_python(path: Path) -> Path:
 
 
 def set_up(python: Path, venv: Path) -> subprocess.CompletedProcess[str]:
-    words = ["make", "--silent", "setup", f"PYTHON={python}", f"VENV={venv}"]
-    return subprocess.run(words, cwd=ROOT, capture_output=True, text=True)
+    command = ["make", "--silent", "setup", f"PYTHON={python}", f"VENV={venv}"]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
 
 
-def test_a_python_that_is_too_old_is_refused_before_anything_is_made(tmp_path: Path) -> None:
+def test_setup_rejects_old_python_before_creating_environment(tmp_path: Path) -> None:
     old, venv = old_python(tmp_path / "python"), tmp_path / "venv"
     done = set_up(old, venv)
     assert done.returncode == 2
@@ -175,8 +175,8 @@ def test_a_python_that_is_too_old_is_refused_before_anything_is_made(tmp_path: P
     assert not venv.exists()
 
 
-def test_of_an_environment_that_is_there_its_own_python_counts(tmp_path: Path) -> None:
-    """The first environment's answers, and installs nothing; what else the machine has is not asked."""
+def test_setup_checks_python_of_existing_environment(tmp_path: Path) -> None:
+    """The Python of the first environment is new enough and installs nothing; other Pythons do not matter."""
     good, poor = (tmp_path / name / "bin" / "python" for name in ("good", "poor"))
     good.parent.mkdir(parents=True)
     good.write_text("#!/bin/sh\nexit 0\n")
@@ -188,12 +188,14 @@ def test_of_an_environment_that_is_there_its_own_python_counts(tmp_path: Path) -
     assert done.stderr.startswith(f"Python 3.11 or newer is needed, {poor} is ")
 
 
-def test_every_target_of_use_after_an_install_is_a_command_of_the_same_summary() -> None:
-    targets = {name: said for name, said in SAID.findall((ROOT / "Makefile").read_text()) if name not in OF_A_CLONE}
+def test_commands_equal_make_targets_and_their_summaries() -> None:
+    targets = {
+        name: summary for name, summary in SUMMARY.findall((ROOT / "Makefile").read_text()) if name not in CLONE_TARGETS
+    }
     assert {name: command.summary for name, command in COMMANDS.items()} == targets
 
 
-def test_the_keys_in_a_usage_are_those_of_its_program(capsys: pytest.CaptureFixture[str]) -> None:
+def test_own_keys_equal_flags_of_program(capsys: pytest.CaptureFixture[str]) -> None:
     for name, module in {"study": study, "compare": compare, "report": report, "model": model}.items():
         with pytest.raises(SystemExit):
             module.main(["--help"])

@@ -13,53 +13,53 @@ from experiments.cli.main import main
 ROOT = Path(__file__).resolve().parents[4]
 
 
-def typed(*words: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "experiments.cli.main", *words]
+def run_command(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "experiments.cli.main", *arguments]
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
 
 
-def test_help_names_every_command_and_what_it_takes(capsys: pytest.CaptureFixture[str]) -> None:
-    for words, code in {("help",): 0, ("-h",): 0, (): 2}.items():
-        assert main(words) == code, "nothing given is a mistake"
+def test_help_lists_every_command_and_its_usage(capsys: pytest.CaptureFixture[str]) -> None:
+    for arguments, code in {("help",): 0, ("-h",): 0, (): 2}.items():
+        assert main(arguments) == code, "nothing given is a mistake"
         lines = capsys.readouterr().out.splitlines()
         assert lines[0].startswith("Usage: contrastive-reasoning COMMAND")
         assert [line.split()[0] for line in lines if line.startswith("  ")] == [*COMMANDS]
     for name in COMMANDS:
         assert main([name, "--help"]) == 0
-        said = capsys.readouterr().out
-        assert said.startswith(f"Usage: contrastive-reasoning {name}")
-        assert f"Example: contrastive-reasoning {name}" in said
+        output = capsys.readouterr().out
+        assert output.startswith(f"Usage: contrastive-reasoning {name}")
+        assert f"Example: contrastive-reasoning {name}" in output
 
 
 @pytest.mark.parametrize(
-    ("words", "sentence"),
+    ("arguments", "sentence"),
     [
         (["swep"], "no command 'swep'; did you mean 'sweep'?\n"),
         (["quuux"], "no command 'quuux'; there are bench, compare, "),
     ],
     ids=" ".join,
 )
-def test_a_mistyped_command_gets_its_one_sentence(
-    words: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
+def test_mistyped_command_prints_one_sentence(
+    arguments: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(words) == 2
-    said = capsys.readouterr()
-    assert (said.out, said.err.startswith(f"contrastive-reasoning: {sentence}")) == ("", True)
+    assert main(arguments) == 2
+    printed = capsys.readouterr()
+    assert (printed.out, printed.err.startswith(f"contrastive-reasoning: {sentence}")) == ("", True)
 
 
-def test_a_command_is_answered_by_its_module() -> None:
-    """With its exit code: test_run.py."""
-    listed = typed("list")
+def test_command_runs_its_module() -> None:
+    """test_run.py tests the exit code."""
+    listed = run_command("list")
     assert (listed.returncode, listed.stderr) == (0, "")
     assert "\n  llama_critic " in listed.stdout
 
 
-def test_ones_own_code_is_found_behind_all_that_is_installed(tmp_path: Path) -> None:
-    """Where Python is told to leave the working folder out, as the command tells it."""
+def test_user_modules_are_found_after_installed_packages(tmp_path: Path) -> None:
+    """Python runs with -P, which leaves out the working directory, as the console command does."""
     for name in ("my_rewards", "callbacks"):
         (tmp_path / f"{name}.py").touch()
     script = "import experiments, my_rewards, callbacks; print(my_rewards.__file__, callbacks.__file__)"
-    said = subprocess.run(
+    places = subprocess.run(
         [sys.executable, "-P", "-c", script],
         cwd=tmp_path,
         env=os.environ | {"PYTHONPATH": str(ROOT)},
@@ -67,11 +67,11 @@ def test_ones_own_code_is_found_behind_all_that_is_installed(tmp_path: Path) -> 
         text=True,
         check=True,
     ).stdout.split()
-    assert said == [str(tmp_path / "my_rewards.py"), str(ROOT / "callbacks" / "__init__.py")]
+    assert places == [str(tmp_path / "my_rewards.py"), str(ROOT / "callbacks" / "__init__.py")]
 
 
-def test_help_and_mistyped_commands_import_the_standard_library_alone() -> None:
-    """-S leaves site-packages out, -I the environment."""
+def test_help_and_mistyped_commands_import_only_standard_library() -> None:
+    """-S excludes site-packages, -I the environment."""
     script = (
         f"import sys; sys.path.insert(0, {str(ROOT)!r}); from experiments.cli.main import main\n"
         "lines = ['--help'], ['exp', '--help'], ['swep']\n"

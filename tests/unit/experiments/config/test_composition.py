@@ -22,9 +22,7 @@ CRITIC = "experiment=llama_critic_level"
         ),
     ],
 )
-def test_every_value_occurs_once_beside_the_first_values_of_the_others(
-    overrides: list[str], runs: list[list[str]]
-) -> None:
+def test_single_runs_vary_one_sweep_at_a_time(overrides: list[str], runs: list[list[str]]) -> None:
     assert list(single_runs(parse(overrides))) == runs
 
 
@@ -45,17 +43,17 @@ def test_every_value_occurs_once_beside_the_first_values_of_the_others(
         [CRITIC],
     ],
 )
-def test_values_set_in_a_copy_make_what_hydra_composes(lines: list[str]) -> None:
+def test_compose_lines_equals_hydra_compose(lines: list[str]) -> None:
     with initialize_config_module("conf", version_base="1.3"):
-        found, hydras = compose_lines(*lines), compose("config", lines)
-    assert OmegaConf.to_yaml(found) == OmegaConf.to_yaml(hydras)
-    assert OmegaConf.is_struct(found)
+        ours, expected = compose_lines(*lines), compose("config", lines)
+    assert OmegaConf.to_yaml(ours) == OmegaConf.to_yaml(expected)
+    assert OmegaConf.is_struct(ours)
 
 
-def test_what_is_composed_leaves_what_it_began_with_as_it_was() -> None:
+def test_compose_lines_does_not_change_cached_configuration() -> None:
     with initialize_config_module("conf", version_base="1.3"):
-        other = compose_lines(CRITIC, "reward.weight=0.75")
-        assert (other.reward.weight, compose_lines(CRITIC).reward.weight) == (
+        changed = compose_lines(CRITIC, "reward.weight=0.75")
+        assert (changed.reward.weight, compose_lines(CRITIC).reward.weight) == (
             0.75,
             compose("config", [CRITIC]).reward.weight,
         )

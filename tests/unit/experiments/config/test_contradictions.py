@@ -28,13 +28,13 @@ from tests.config_kit import composed
 DOT, COSINE = (f"critic.similarity._target_=contrastive_reasoning.losses.{name}" for name in ("dot", "cosine"))
 
 
-def objection(*overrides: str) -> str | None:
+def contradiction_of(*overrides: str) -> str | None:
     return contradiction(composed("experiment=llama_baseline", *overrides))
 
 
-def test_adapters_are_one_option() -> None:
-    assert objection("adapter=lora", "policy.lora.rank=4") is None
-    assert objection("policy.lora=lora") == (
+def test_adapter_name_in_policy_lora_is_rejected() -> None:
+    assert contradiction_of("adapter=lora", "policy.lora.rank=4") is None
+    assert contradiction_of("policy.lora=lora") == (
         "policy.lora=lora: it takes null or the keys of a LoRA; choose adapter=lora, and set policy.lora.rank"
     )
 
@@ -77,11 +77,11 @@ def test_adapters_are_one_option() -> None:
         ),
     ],
 )
-def test_a_contradiction_is_one_sentence(override: str, sentence: str) -> None:
-    said = objection(*override.split())
-    assert said is not None
-    assert said.startswith(sentence)
-    assert "\n" not in said
+def test_contradiction_returns_one_sentence(override: str, sentence: str) -> None:
+    message = contradiction_of(*override.split())
+    assert message is not None
+    assert message.startswith(sentence)
+    assert "\n" not in message
 
 
 VLLM = [
@@ -93,63 +93,63 @@ VLLM = [
 
 
 @pytest.mark.parametrize(("rollout", "name"), [("dynamic", "DynamicSampling"), ("vineppo", "VinePPORollouts")])
-def test_ranks_that_draw_alone_do_not_ask_one_server(rollout: str, name: str) -> None:
-    said = objection(f"rollout={rollout}", *VLLM)
-    assert said is not None
-    assert said.startswith(f"rollout: {name} cannot draw from a vLLM server on 2 ranks")
-    assert objection(f"rollout={rollout}", *VLLM[:-1]) is None
-    assert objection(f"rollout={rollout}", VLLM[-1]) is None
-    assert objection("rollout=vllm", VLLM[-1]) is None
+def test_dynamic_and_vineppo_rollouts_reject_vllm_on_two_ranks(rollout: str, name: str) -> None:
+    message = contradiction_of(f"rollout={rollout}", *VLLM)
+    assert message is not None
+    assert message.startswith(f"rollout: {name} cannot draw from a vLLM server on 2 ranks")
+    assert contradiction_of(f"rollout={rollout}", *VLLM[:-1]) is None
+    assert contradiction_of(f"rollout={rollout}", VLLM[-1]) is None
+    assert contradiction_of("rollout=vllm", VLLM[-1]) is None
 
 
 @pytest.mark.parametrize("key", ["name", "arm"])
 @pytest.mark.parametrize("name", ["/tmp/x", "..", '"a\\tb"'])
-def test_a_name_that_would_leave_its_folder_is_one_sentence(key: str, name: str) -> None:
-    said = objection(f"{key}={name}")
-    assert said is not None
-    assert said.startswith(f"{key}='")
-    assert "\n" not in said
+def test_name_and_arm_must_be_plain_folder_names(key: str, name: str) -> None:
+    message = contradiction_of(f"{key}={name}")
+    assert message is not None
+    assert message.startswith(f"{key}='")
+    assert "\n" not in message
 
 
-def test_a_secret_of_the_environment_is_no_value(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_value_with_environment_secret_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_TOKEN", "sentinel-0123456789")
     monkeypatch.setenv("SCRATCH", "/scratch/of/sentinel-0123456789")
-    wanted = "holds the environment's HF_TOKEN: a configuration is written into every run folder; what needs it reads"
+    expected = "holds the environment's HF_TOKEN: a configuration is written into every run folder; what needs it reads"
     for key, value in {
         "output_dir": "${oc.env:HF_TOKEN}",
         "policy.pretrained": "'${oc.env:HF_TOKEN,none}'",
         "task.train_file": "/data/sentinel-0123456789/a.jsonl",
         "task.longproc_dir": "'${oc.env:SCRATCH}/x'",
     }.items():
-        said = objection(f"{key}={value}")
-        assert said is not None
-        assert wanted in said
-        assert "sentinel" not in said
+        message = contradiction_of(f"{key}={value}")
+        assert message is not None
+        assert expected in message
+        assert "sentinel" not in message
     monkeypatch.setenv("SCRATCH", "/scratch/of/mine")
-    assert objection("output_dir=${oc.env:SCRATCH}/x") is None
+    assert contradiction_of("output_dir=${oc.env:SCRATCH}/x") is None
 
 
 @pytest.mark.parametrize("devices", ["1", "[1]", "auto", "2", "'2'"])
-def test_devices_are_counted(devices: str) -> None:
-    assert objection(f"trainer.devices={devices}") is None
+def test_valid_device_counts_are_accepted(devices: str) -> None:
+    assert contradiction_of(f"trainer.devices={devices}") is None
 
 
-def test_ranks_are_as_many_as_the_configuration_says(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_world_size_must_match_configured_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RANK", "1")
     monkeypatch.setenv("WORLD_SIZE", "4")
-    assert objection("trainer.devices=2", "trainer.num_nodes=2") is None
-    said = objection("trainer.devices=2")
-    assert said == "4 ranks were started, but trainer.devices=2 and trainer.num_nodes=1 are 2"
+    assert contradiction_of("trainer.devices=2", "trainer.num_nodes=2") is None
+    message = contradiction_of("trainer.devices=2")
+    assert message == "4 ranks were started, but trainer.devices=2 and trainer.num_nodes=1 are 2"
 
 
 @pytest.fixture
 def trained(tmp_path: Path) -> Path:
-    """The folder of a critic as its stage leaves it, but for the weights, which nothing here reads."""
-    made = composed("experiment=llama_critic_level", "critic=numeric_v2", COSINE)
+    """Returns the folder of a critic as its stage writes it, without the weights, which nothing here reads."""
+    config = composed("experiment=llama_critic_level", "critic=numeric_v2", COSINE)
     folder = tmp_path / "critic"
     folder.mkdir()
-    described = {"class": "a", "config": OmegaConf.to_container(made.critic, resolve=True), "frozen": []}
-    (folder / "critic.json").write_text(json.dumps(described))
+    description = {"class": "a", "config": OmegaConf.to_container(config.critic, resolve=True), "frozen": []}
+    (folder / "critic.json").write_text(json.dumps(description))
     (tmp_path / "config.yaml").write_text("loss: {temperature: 0.1}\n")
     return folder
 
@@ -165,23 +165,23 @@ def trained(tmp_path: Path) -> Path:
     ],
     ids=["another similarity", "another τ", "the same", "another seed", "a τ that was chosen"],
 )
-def test_a_critic_that_is_described_otherwise_is_refused(
+def test_critic_checkpoint_with_other_settings_is_rejected(
     trained: Path, overrides: tuple[str, ...], sentence: str | None
 ) -> None:
     own = () if DOT in overrides else (COSINE,)
-    said = objection("reward=critic", "critic=numeric_v2", f"reward.checkpoint={trained}", *own, *overrides)
-    assert (said is None) == (sentence is None)
-    if said is not None and sentence is not None:
-        assert said.startswith(f"reward.checkpoint={trained}: {sentence}")
+    message = contradiction_of("reward=critic", "critic=numeric_v2", f"reward.checkpoint={trained}", *own, *overrides)
+    assert (message is None) == (sentence is None)
+    if message is not None and sentence is not None:
+        assert message.startswith(f"reward.checkpoint={trained}: {sentence}")
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{", '{"class": 1}'])
-def test_a_description_that_says_nothing_is_left_to_who_loads_it(trained: Path, text: str) -> None:
+def test_incomplete_critic_description_is_no_contradiction(trained: Path, text: str) -> None:
     (trained / "critic.json").write_text(text)
-    assert objection("reward=critic", f"reward.checkpoint={trained}", "loss.temperature=0.1") is None
+    assert contradiction_of("reward=critic", f"reward.checkpoint={trained}", "loss.temperature=0.1") is None
 
 
-def test_a_critic_among_rewards_that_is_called_so_is_asked_too() -> None:
+def test_reward_named_critic_in_weighted_sum_needs_checkpoint() -> None:
     config = deepcopy(composed("experiment=llama_critic_level"))
     summed = {
         "_target_": "contrastive_reasoning.rewards.WeightedSum",
@@ -191,12 +191,12 @@ def test_a_critic_among_rewards_that_is_called_so_is_asked_too() -> None:
     config.reward = OmegaConf.create(summed)
     assert list(critic_checkpoints(config.reward)) == [("reward.rewards.critic", None)]
     config.stages = ["grpo"]
-    said = contradiction(config)
-    assert said is not None
-    assert said.endswith("add 'critic' to stages or give reward.rewards.critic.checkpoint=FOLDER")
+    message = contradiction(config)
+    assert message is not None
+    assert message.endswith("add 'critic' to stages or give reward.rewards.critic.checkpoint=FOLDER")
 
 
-OF_THE_CODE = {
+VALUES_IN_CODE = {
     "TextCritic.style": trace.WORDINGS,
     "load_encoder.dtype": encoder.DTYPES,
     "problem_sets.on_bad": get_args(rows.OnBad),
@@ -225,18 +225,20 @@ OF_THE_CODE = {
 }
 
 
-def test_the_words_are_those_of_the_code() -> None:
+def test_choices_equal_values_in_code() -> None:
     ours = {
-        f"{part.rpartition('.')[2]}.{key}": set(words) for part, keys in CHOICES.items() for key, words in keys.items()
+        f"{part.rpartition('.')[2]}.{key}": set(values)
+        for part, keys in CHOICES.items()
+        for key, values in keys.items()
     }
-    assert ours == {key: set(words) for key, words in OF_THE_CODE.items()}
+    assert ours == {key: set(values) for key, values in VALUES_IN_CODE.items()}
     assert all(callable(get_object(part)) for part in CHOICES), "each is there by this name"
 
 
 @pytest.mark.parametrize(("critic", "name"), [("joint", "JointCritic"), ("numeric_v2", "NumericV2")])
-def test_a_reward_that_learns_from_searches_needs_a_critic_that_reads_their_lines(critic: str, name: str) -> None:
-    said = contradiction(composed("experiment=llama_critic_released", f"critic={critic}"))
-    wanted = f"{name} reads no lines of a search: choose critic=number_embedding or critic=text"
-    assert said == f"reward.critic: {wanted}"
+def test_reward_on_search_lines_rejects_critic_that_reads_none(critic: str, name: str) -> None:
+    message = contradiction(composed("experiment=llama_critic_released", f"critic={critic}"))
+    expected = f"{name} reads no lines of a search: choose critic=number_embedding or critic=text"
+    assert message == f"reward.critic: {expected}"
     for fitting in ("number_embedding", "text"):
         assert contradiction(composed("experiment=llama_critic_released", f"critic={fitting}")) is None

@@ -1,4 +1,4 @@
-"""A folder of one's own: every composition finds it, a typo in it is answered, and nothing of it is hidden."""
+"""``--config-dir``, a user's configuration folder: every composition reads it, and typos get suggestions from it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ stages: [warm_start, grpo]
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """With an experiment, a reward, and a group that conf/ does not have; no variable is left behind."""
+    """Returns a folder with an experiment, a reward, and a group that conf/ lacks; resets the variable afterwards."""
     monkeypatch.setenv(VARIABLE, "")
     monkeypatch.delenv(VARIABLE)
     texts = {
@@ -55,26 +55,26 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.parametrize("form", ["{option} {folder}", "{option}={folder}"])
 @pytest.mark.parametrize("option", ["--config-dir", "-cd"])
-def test_the_option_is_taken_out_in_any_form_and_place(folder: Path, form: str, option: str) -> None:
-    words = form.format(option=option, folder=folder).split(" ")
-    assert take_config_dir(["experiment=mine", *words, "seed=1"]) == ["experiment=mine", "seed=1"]
+def test_take_config_dir_removes_option_in_every_form(folder: Path, form: str, option: str) -> None:
+    arguments = form.format(option=option, folder=folder).split(" ")
+    assert take_config_dir(["experiment=mine", *arguments, "seed=1"]) == ["experiment=mine", "seed=1"]
     assert own_folder() == folder
 
 
-def test_a_relative_folder_stays_the_same_one(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_relative_config_dir_survives_change_of_directory(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(folder.parent)
     take_config_dir(["--config-dir", "my_conf"])
     monkeypatch.chdir(folder)
     assert override_error(["experiment=mine"]) is None
 
 
-def test_without_a_folder_nothing_changes(folder: Path) -> None:
+def test_take_config_dir_without_option_changes_nothing(folder: Path) -> None:
     assert take_config_dir(["experiment=llama_critic", "-m", "--help"]) == ["experiment=llama_critic", "-m", "--help"]
     assert own_folder() is None
     assert (override_error(["experiment=mine"]) or "").startswith("experiment=mine: no such experiment")
 
 
-def test_every_composition_list_and_plan_finds_its_options(folder: Path) -> None:
+def test_composition_summaries_plan_and_command_use_config_dir(folder: Path) -> None:
     take_config_dir(["--config-dir", str(folder)])
     with initialize_config_module("conf", version_base="1.3"):
         config = compose("config", ["experiment=mine"])
@@ -95,12 +95,12 @@ def test_every_composition_list_and_plan_finds_its_options(folder: Path) -> None
         (["experiment=mine", "flavor=sweet"], "flavor: no such key; did you mean 'flavour'?"),
     ],
 )
-def test_a_typo_in_it_is_answered_as_in_conf(folder: Path, overrides: list[str], sentence: str | None) -> None:
+def test_typo_gets_suggestion_from_config_dir(folder: Path, overrides: list[str], sentence: str | None) -> None:
     take_config_dir(["--config-dir", str(folder)])
     assert override_error(overrides) == sentence
 
 
-def test_a_folder_that_cannot_be_used_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_take_config_dir_rejects_unusable_folder(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for named in ("no/where", ""):
         with pytest.raises(ConfigDirError, match=f"^--config-dir {named}: no such folder$"):
             take_config_dir(["--config-dir", named])
@@ -113,7 +113,7 @@ def test_a_folder_that_cannot_be_used_is_refused(folder: Path, monkeypatch: pyte
         take_config_dir(["experiment=mine"])
 
 
-def test_the_command_line_answers_in_one_sentence(folder: Path) -> None:
+def test_run_prints_one_sentence_for_missing_config_dir(folder: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "experiments.run", "experiment=mine", "--config-dir", "my_cnf"],
         cwd=folder.parent,

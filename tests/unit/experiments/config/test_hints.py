@@ -1,4 +1,4 @@
-"""Suggestions name what is near, and a command as it can be typed here."""
+"""``hints``: suggestions for mistyped names, and commands in the form that works here."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ KEYS = ["seed", "reward.weight", "loss.loss.weight", "rollout.group_size", "budg
         ("groupsize", "rollout.group_size"),
     ],
 )
-def test_names_the_nearest_key(word: str, key: str) -> None:
+def test_did_you_mean_names_nearest_key(word: str, key: str) -> None:
     assert did_you_mean(word, KEYS) == f"did you mean {key!r}?"
 
 
-def test_lists_what_there_is_where_nothing_is_near() -> None:
+def test_did_you_mean_lists_names_if_none_is_near() -> None:
     assert did_you_mean("xyz", ["b", "a"]) == "there are a, b"
     assert did_you_mean("xyz", []) == "there are none"
 
 
-def test_commands_are_those_of_where_it_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_commands_differ_between_clone_and_installed_package(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("experiments.config.hints.IN_A_CLONE", True)
     assert command_line("sweep", "EXPERIMENT", "sweep=NAME") == "make sweep name=EXPERIMENT sweep=NAME"
     assert install_command("ray") == "pip install -e '.[ray]'"

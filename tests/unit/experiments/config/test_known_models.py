@@ -1,4 +1,4 @@
-"""A run whose policy is still to be fetched: one sentence with the command, before anything is loaded or written."""
+"""A run whose policy is not fetched yet: one sentence with the command, before anything is loaded or written."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NAME = "smollm2-135m-q4"
 RUN = ("experiment=llama_baseline", "policy=smollm2")
 
 
-def refused(outputs: Path) -> str:
+def missing_model_message(outputs: Path) -> str:
     folder = outputs / "models" / NAME
     return (
         f"policy.pretrained={folder}: no model there; make model name={NAME} over='output_dir={outputs}' puts it into "
@@ -26,19 +26,19 @@ def refused(outputs: Path) -> str:
     )
 
 
-def test_a_run_without_its_model_is_refused_before_anything_starts(tmp_path: Path) -> None:
+def test_run_rejects_missing_model_before_heavy_imports(tmp_path: Path) -> None:
     code = "import sys; from experiments.run import main\n"
     code += "try: main()\nfinally: print({'torch', 'lightning', 'transformers'} & set(sys.modules))"
     command = [sys.executable, "-c", code, *RUN, f"output_dir={tmp_path}"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-    assert (done.returncode, done.stdout, done.stderr) == (2, "set()\n", refused(tmp_path) + "\n")
+    assert (done.returncode, done.stdout, done.stderr) == (2, "set()\n", missing_model_message(tmp_path) + "\n")
     assert [*tmp_path.iterdir()] == []
 
 
-def test_the_model_is_looked_for_where_it_is_put(tmp_path: Path) -> None:
+def test_override_error_reports_model_missing_from_output_dir(tmp_path: Path) -> None:
     lines = [*RUN, f"output_dir={tmp_path}"]
-    assert override_error(lines, loads=True) == refused(tmp_path)
-    assert override_error(["policy=llama_laptop,smollm2", *lines[::2]], loads=True) == refused(tmp_path)
+    assert override_error(lines, loads=True) == missing_model_message(tmp_path)
+    assert override_error(["policy=llama_laptop,smollm2", *lines[::2]], loads=True) == missing_model_message(tmp_path)
     assert override_error(lines) is None, "a plan needs no weights"
     folder = model_folder(NAME, tmp_path)
     folder.mkdir(parents=True)
@@ -61,15 +61,15 @@ def test_the_model_is_looked_for_where_it_is_put(tmp_path: Path) -> None:
         (["policy.pretrained=null"], None),
     ],
 )
-def test_of_what_is_fetched_the_command_is_named(
+def test_missing_model_names_command_only_for_fetched_models(
     overrides: list[str], command: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    said = missing_model(composed("experiment=llama_baseline", *overrides))
-    assert (said and said.partition("no model there; ")[2]) == command
+    message = missing_model(composed("experiment=llama_baseline", *overrides))
+    assert (message and message.partition("no model there; ")[2]) == command
 
 
-def test_every_known_model_is_told_apart_from_the_hubs() -> None:
+def test_known_model_names_differ_from_hub_names() -> None:
     for name, model in known_models().items():
         assert "/" not in name
         assert re.fullmatch(r"[0-9a-f]{64}", model.sha256)

@@ -17,8 +17,8 @@ from experiments.schema import register
 register()
 CRITIC = "experiment=llama_critic_level"
 JOBLIB, SUBMITIT = (f"hydra_plugins.{name}" for name in ("hydra_joblib_launcher", "hydra_submitit_launcher"))
-ORACLE = "reward=orcle: no such reward; did you mean 'oracle'?"
-OF_THE_REWARD = "did you mean 'reward.weight' of batch_size, checkpoint, critic, outcome, task, temperature, weight?"
+ORACLE_MESSAGE = "reward=orcle: no such reward; did you mean 'oracle'?"
+REWARD_HINT = "did you mean 'reward.weight' of batch_size, checkpoint, critic, outcome, task, temperature, weight?"
 
 
 MISTAKES = [
@@ -31,7 +31,7 @@ MISTAKES = [
     ([CRITIC, "sed=1"], "sed: no such key; did you mean 'seed'?"),
     ([CRITIC, "objektive=grpo"], "objektive: no such key; did you mean 'objective'?"),
     ([CRITIC, "weight=1"], "weight: no such key; did you mean 'reward.weight'?"),
-    ([CRITIC, "reward.wieght=0.1"], f"reward.wieght: no such key; {OF_THE_REWARD}"),
+    ([CRITIC, "reward.wieght=0.1"], f"reward.wieght: no such key; {REWARD_HINT}"),
     (
         [CRITIC, "+reward.extra=1"],
         "+reward.extra=1: a new key cannot be added; every argument already has its key, write key=value",
@@ -40,7 +40,7 @@ MISTAKES = [
     ([CRITIC, "reward.weight=abc"], "reward.weight must be a number, got the text 'abc'"),
     ([CRITIC, "seed=abc"], "seed: Value 'abc' of type 'str' could not be converted to Integer"),
     ([CRITIC, "rollout.sampling=1"], "rollout.sampling=1: it takes a mapping of keys"),
-    ([CRITIC, "reward=critic_calibrated", "reward@reward.source=orcle"], ORACLE),
+    ([CRITIC, "reward=critic_calibrated", "reward@reward.source=orcle"], ORACLE_MESSAGE),
     ([CRITIC, "reward=critic_steps"], "reward=critic_steps: no such reward; did you mean 'critic'?"),
     ([CRITIC, "seed"], "'seed' is not a valid override: write key=value (Hydra: missing EQUAL at '<EOF>')"),
     (
@@ -58,13 +58,13 @@ MISTAKES = [
 ]
 
 
-def test_a_mistake_gets_its_one_sentence() -> None:
-    found = [*override_errors(overrides for overrides, _ in MISTAKES)]  # what they have in common is composed once
+def test_override_errors_gives_one_sentence_per_mistake() -> None:
+    found = [*override_errors(overrides for overrides, _ in MISTAKES)]  # shared overrides are composed once
     assert found == [sentence for _, sentence in MISTAKES]
     assert override_error(MISTAKES[0][0]) == MISTAKES[0][1]
 
 
-MEANT = {
+SUGGESTED = {
     "scale=papr": "paper",
     "rollout.sampling.temprature=1.0": "rollout.sampling.temperature",
     "stages=[evalute]": "evaluate",
@@ -75,26 +75,27 @@ MEANT = {
 }
 
 
-def test_one_wrong_letter_anywhere_is_answered_with_the_right_name() -> None:
-    for (typed, meant), sentence in zip(
-        MEANT.items(), override_errors([CRITIC, *typed.split()] for typed in MEANT), strict=True
+def test_typo_is_rejected_with_suggestion() -> None:
+    for (overrides, suggested), sentence in zip(
+        SUGGESTED.items(), override_errors([CRITIC, *overrides.split()] for overrides in SUGGESTED), strict=True
     ):
-        assert sentence is not None, typed
-        asked, of, others = sentence.partition(" of ")
-        assert asked.removesuffix("?").endswith(f"did you mean {meant!r}")
+        assert sentence is not None, overrides
+        suggestion, of, others = sentence.partition(" of ")
+        assert suggestion.removesuffix("?").endswith(f"did you mean {suggested!r}")
         assert sentence.endswith("?")
         assert "\n" not in sentence
         if of:
-            named = others.removesuffix("?").split(", ")
-            assert meant in named or meant.rpartition(".")[2] in named
+            names = others.removesuffix("?").split(", ")
+            assert suggested in names or suggested.rpartition(".")[2] in names
 
 
-def test_what_a_preset_varies_is_tried_before_the_first_job() -> None:
+def test_sweep_preset_values_are_checked_before_first_job() -> None:
     sentence = override_error(["experiment=grpo_laptop", "sweep=tau"])
     assert sentence is not None
     assert sentence.startswith("reward.temperature: no such key; ")
     assert override_error(["experiment=clipo_laptop", "sweep=fixed_head"]) is None
-    assert override_error(["experiment=clipo_laptop", "sweep=fixed_head", "reward=clipo"]) is None  # what is typed wins
+    # the command line wins
+    assert override_error(["experiment=clipo_laptop", "sweep=fixed_head", "reward=clipo"]) is None
 
 
 @pytest.mark.parametrize(
@@ -121,7 +122,7 @@ def test_what_a_preset_varies_is_tried_before_the_first_job() -> None:
         ("experiment=grpo_laptop,clipo_laptop", "several values, and this is a single run; to run each of them use"),
     ],
 )
-def test_a_value_that_hydras_grammar_does_not_take_is_shown_as_it_can_be_given(override: str, sentence: str) -> None:
+def test_value_rejected_by_hydra_grammar_is_shown_quoted(override: str, sentence: str) -> None:
     error = override_error([CRITIC, override], multirun=False)
     assert error is not None
     assert error.startswith(f"{override}: {sentence}")
@@ -129,7 +130,7 @@ def test_a_value_that_hydras_grammar_does_not_take_is_shown_as_it_can_be_given(o
     assert all(len(parse([line])) == 1 for line in quoted), "what is proposed parses"
 
 
-def test_an_escape_is_not_taken_for_the_character() -> None:
+def test_escape_sequence_in_override_is_rejected() -> None:
     error = override_error([CRITIC, r'rollout.sampling.stop=["\n"]'])
     assert error is not None
     assert error.startswith(r"rollout.sampling.stop: an override reads \n as two characters")
@@ -168,14 +169,12 @@ HEADER = "# @package _global_\n"
         ),
     ],
 )
-def test_a_mistake_in_a_file_of_ones_own_names_file_or_key_and_the_reason(
-    text: str, sentence: str, own_folder: Path
-) -> None:
+def test_error_in_user_file_names_file_or_key_and_reason(text: str, sentence: str, own_folder: Path) -> None:
     (own_folder / "mine.yaml").write_text(text)
     assert override_error(["experiment=mine"]) == sentence.format(path=own_folder / "mine.yaml")
 
 
-def test_a_file_of_ones_own_with_another_ending_or_encoding_is_named(own_folder: Path) -> None:
+def test_user_file_with_wrong_extension_or_encoding_is_rejected(own_folder: Path) -> None:
     (own_folder / "other.yml").write_text(f"{HEADER}name: a\n")
     (own_folder / "latin.yaml").write_bytes(f"{HEADER}name: café\n".encode("latin-1"))
     ending, encoding = override_error(["experiment=other"]), override_error(["experiment=latin"])
@@ -187,7 +186,7 @@ def test_a_file_of_ones_own_with_another_ending_or_encoding_is_named(own_folder:
 
 @pytest.fixture
 def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The experiments of a folder of one's own."""
+    """Returns the experiment folder of a user's configuration folder."""
     (tmp_path / "experiment").mkdir()
     monkeypatch.setenv(VARIABLE, str(tmp_path))
     return tmp_path / "experiment"
@@ -211,12 +210,12 @@ GOOD = [
 ]
 
 
-def test_good_overrides_are_not_complained_about() -> None:
+def test_valid_overrides_have_no_error() -> None:
     found = override_errors([CRITIC, *overrides.split()] for overrides in GOOD)
     assert dict(zip(GOOD, found, strict=True)) == dict.fromkeys(GOOD)
 
 
-def test_a_typo_costs_under_three_seconds_and_imports_nothing_heavy() -> None:
+def test_typo_is_rejected_within_three_seconds_without_heavy_imports() -> None:
     script = (
         "import sys; from experiments.run import main\n"
         "sys.argv = ['run', 'experiment=llama_critic_level', 'reward.wieght=0.1']\n"
@@ -225,14 +224,14 @@ def test_a_typo_costs_under_three_seconds_and_imports_nothing_heavy() -> None:
     )
     before = os.times()
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
-    after = os.times()  # of the processor, so that a busy machine does not count
+    after = os.times()  # CPU time, so that a busy machine does not matter
     assert after.children_user + after.children_system - before.children_user - before.children_system < 3
     assert done.returncode == 2
     assert done.stdout == "[]\n"
-    assert done.stderr == f"reward.wieght: no such key; {OF_THE_REWARD}\n"
+    assert done.stderr == f"reward.wieght: no such key; {REWARD_HINT}\n"
 
 
-def test_a_key_near_to_none_is_answered_with_the_groups_alone() -> None:
+def test_unknown_key_without_near_match_lists_only_groups() -> None:
     keys = ("xqzwk", "qqqq.zz")
     for key, sentence in zip(keys, override_errors([CRITIC, f"{key}=1"] for key in keys), strict=True):
         assert sentence is not None
@@ -242,7 +241,7 @@ def test_a_key_near_to_none_is_answered_with_the_groups_alone() -> None:
         assert "." not in names
 
 
-WORDS = [
+INVALID_VALUES = [
     (
         "trainer.accelerator=gpuu",
         "trainer.accelerator=gpuu: no such accelerator; did you mean 'gpu' of auto, cpu, cuda, gpu, mps, tpu?",
@@ -262,10 +261,10 @@ WORDS = [
 ]
 
 
-def test_another_word_is_refused_before_anything_is_loaded() -> None:
-    found = override_errors(["experiment=clipo_laptop", *typed.split()] for typed, _ in WORDS)
-    for (_, sentence), said in zip(WORDS, found, strict=True):
-        assert (said or "").startswith(sentence)
+def test_invalid_choices_and_hydra_values_are_rejected() -> None:
+    found = override_errors(["experiment=clipo_laptop", *overrides.split()] for overrides, _ in INVALID_VALUES)
+    for (_, sentence), message in zip(INVALID_VALUES, found, strict=True):
+        assert (message or "").startswith(sentence)
 
 
 @pytest.mark.parametrize(
@@ -279,7 +278,7 @@ def test_another_word_is_refused_before_anything_is_loaded() -> None:
         ),
     ],
 )
-def test_what_is_not_installed_is_answered_with_what_installs_it(override: str, sentence: str) -> None:
+def test_missing_plugin_is_rejected_with_install_command(override: str, sentence: str) -> None:
     if any(extra in sentence and find_spec(extra) for extra in ("optuna", "ray")):
         pytest.skip("it is installed here")
     assert override_error(["experiment=clipo_laptop", override]) == sentence

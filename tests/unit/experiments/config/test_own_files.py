@@ -1,4 +1,4 @@
-"""YAML of one's own by ``--config-dir``: a task is one file, and a policy stays as its file says."""
+"""User YAML in ``--config-dir``: a task needs one file, and a policy keeps the values of its file."""
 
 from __future__ import annotations
 
@@ -50,13 +50,13 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def written(folder: Path, name: str, text: str) -> None:
+def write_yaml(folder: Path, name: str, text: str) -> None:
     (folder / name).parent.mkdir(exist_ok=True)
     (folder / name).write_text(text.lstrip())
 
 
-def fresh(*overrides: str) -> DictConfig:
-    """Composed now: the folder is another one in each test."""
+def compose_fresh(*overrides: str) -> DictConfig:
+    """Composes without a cache, because each test has its own folder."""
     with initialize_config_module("conf", version_base="1.3"):
         return compose("config", list(overrides))
 
@@ -64,14 +64,14 @@ def fresh(*overrides: str) -> DictConfig:
 @pytest.mark.parametrize(
     ("text", "scale"), [*((TASK_OF_ROWS, scale) for scale in SCALES), (TASK_OF_A_CLASS, SCALES[0])]
 )
-def test_a_task_of_ones_own_is_one_file(text: str, scale: str, folder: Path) -> None:
-    written(folder, "task/mine.yaml", text)
+def test_user_task_needs_one_file(text: str, scale: str, folder: Path) -> None:
+    write_yaml(folder, "task/mine.yaml", text)
     line = ["experiment=grpo_laptop", "task=mine", f"scale={scale}", "stages=[grpo,evaluate]"]
     assert override_error(line) is None
-    config = fresh(*line)
+    config = compose_fresh(*line)
     assert config.warm_start.module is None
     assert config.suite.settings.main.task == config.task
-    assert config.budget == fresh("name=any", "task=rows", f"scale={scale}").budget
+    assert config.budget == compose_fresh("name=any", "task=rows", f"scale={scale}").budget
     models = {
         "laptop": "embedded:llama_arithmetic",
         "workstation": f"{config.output_dir}/models/smollm2-135m-q4",
@@ -82,30 +82,30 @@ def test_a_task_of_ones_own_is_one_file(text: str, scale: str, folder: Path) -> 
     assert config.policy.corpus is None
 
 
-def test_a_task_of_ones_own_may_choose_other_parts(folder: Path) -> None:
+def test_user_task_can_override_suite_and_warm_start(folder: Path) -> None:
     choices = "  - override /suite@_global_.suite: my_suite\n  - override /warm_start@_global_.warm_start: arithmetic\n"
-    written(folder, "task/mine.yaml", TASK_OF_ROWS.replace("  - _self_\n", f"  - _self_\n{choices}"))
-    written(folder, "suite/my_suite.yaml", "# Mine.\ndefaults:\n  - held_out\n  - _self_\npublished: mine\n")
-    chosen = fresh("name=any", "task=mine")
+    write_yaml(folder, "task/mine.yaml", TASK_OF_ROWS.replace("  - _self_\n", f"  - _self_\n{choices}"))
+    write_yaml(folder, "suite/my_suite.yaml", "# Mine.\ndefaults:\n  - held_out\n  - _self_\npublished: mine\n")
+    chosen = compose_fresh("name=any", "task=mine")
     assert (chosen.suite.published, chosen.warm_start.datamodule.task) == ("mine", chosen.task)
-    assert fresh("name=any", "task=mine", "warm_start=none").warm_start.module is None
+    assert compose_fresh("name=any", "task=mine", "warm_start=none").warm_start.module is None
 
 
-def test_an_explicit_policy_is_never_overlaid(folder: Path) -> None:
-    """For every task and at every scale."""
-    written(folder, "policy/mine.yaml", POLICY)
+def test_user_policy_is_not_changed_by_task_or_scale(folder: Path) -> None:
+    """Checked for every task on a laptop, and for Countdown at every other scale."""
+    write_yaml(folder, "policy/mine.yaml", POLICY)
     for task, scale in [*((task, SCALES[0]) for task in TASKS), *(("countdown", scale) for scale in SCALES[1:])]:
-        config = fresh("name=any", f"task={task}", f"scale={scale}", "family=qwen", "policy=mine")
+        config = compose_fresh("name=any", f"task={task}", f"scale={scale}", "family=qwen", "policy=mine")
         assert config.policy == OmegaConf.create(POLICY), (task, scale)
 
 
-def test_a_policy_or_a_size_of_another_scale_can_be_chosen() -> None:
+def test_policy_and_budget_of_another_scale_can_be_chosen() -> None:
     chosen = composed("name=any", "task=math", "policy=qwen_paper", "budget=paper", "scale=laptop")
     assert (chosen.policy.pretrained, chosen.budget.grpo.steps) == ("Qwen/Qwen2.5-7B-Instruct", 464)
 
 
-def test_what_differs_by_task_and_scale_enters_policy_and_task() -> None:
-    """The small model, and the form of the task, which a size or a policy alone would not show."""
+def test_task_and_scale_select_policy_and_task_style() -> None:
+    """The small model and the style of the task depend on both, so neither scale nor policy alone shows them."""
     laptop, paper = (composed("name=any", "task=countdown", f"scale={scale}") for scale in ("laptop", "paper"))
     assert (laptop.task.style, laptop.policy.pretrained) == ("direct", "embedded:llama_countdown_unaimed")
     assert (paper.task.style, paper.policy.lora.rank) == ("annotated", 32)

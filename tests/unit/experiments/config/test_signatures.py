@@ -1,4 +1,4 @@
-"""Arguments read from source are those that ``inspect`` finds on the imported object."""
+"""``signature_of`` reads the same arguments from source as ``inspect`` finds on the imported object."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from experiments.config.signatures import signature_of
 from tests.config_kit import CONF
 
 TARGETS = sorted({name for path in CONF.rglob("*.yaml") for name in re.findall(r"_target_: (\S+)", path.read_text())})
-LEFT_TO_OTHERS = ["datetime.timedelta", "torch.nn.Linear", "no.such.module", "experiments.schema.nothing"]
+UNREADABLE = ["datetime.timedelta", "torch.nn.Linear", "no.such.module", "experiments.schema.nothing"]
 VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-OWN = """
+USER_MODULE = """
 import dataclasses as dc
 from collections.abc import Callable
 
@@ -43,37 +43,37 @@ class Maker:
 """
 
 
-def test_of_everything_that_conf_names() -> None:
+def test_signature_of_equals_inspect_for_every_target_in_conf() -> None:
     assert len(TARGETS) > 100
     for target in TARGETS:
-        agrees_with_inspect(target)
+        assert_equals_inspect(target)
 
 
-def test_of_dataclasses_re_exports_and_methods(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "own_signatures.py").write_text(OWN)
+def test_signature_of_reads_dataclasses_reexports_and_methods(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "own_signatures.py").write_text(USER_MODULE)
     monkeypatch.syspath_prepend(str(tmp_path))
     for name in ("Base", "Derived", "Plain", "Renamed", "Maker.make"):
         found = signature_of(f"own_signatures.{name}")
         assert found is not None, name
         if name != "Maker.make":
-            agrees_with_inspect(f"own_signatures.{name}")
+            assert_equals_inspect(f"own_signatures.{name}")
     assert signature_of("own_signatures.Missing") is None
 
 
-def test_what_its_source_does_not_show_is_left_to_others() -> None:
-    assert [target for target in LEFT_TO_OTHERS if signature_of(target) is not None] == []
+def test_signature_of_returns_none_without_readable_source() -> None:
+    assert [target for target in UNREADABLE if signature_of(target) is not None] == []
 
 
-def test_reading_imports_nothing() -> None:
+def test_signature_of_imports_no_target() -> None:
     code = f"import sys; from experiments.config.signatures import signature_of; {TARGETS!r}.__class__(map("
     code += f"signature_of, {TARGETS!r})); sys.exit('torch' in sys.modules or 'callbacks' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
-def agrees_with_inspect(target: str) -> None:
+def assert_equals_inspect(target: str) -> None:
     found = signature_of(target)
     assert found is not None, target
-    wanted = inspect.signature(get_object(target)).parameters.values()
-    required = {one.name: one.default is inspect.Parameter.empty for one in wanted if one.kind not in VARIADIC}
+    parameters = inspect.signature(get_object(target)).parameters.values()
+    required = {one.name: one.default is inspect.Parameter.empty for one in parameters if one.kind not in VARIADIC}
     assert {name: argument.required for name, argument in found.arguments.items()} == required, target
-    assert found.any_keyword == any(one.kind is inspect.Parameter.VAR_KEYWORD for one in wanted), target
+    assert found.any_keyword == any(one.kind is inspect.Parameter.VAR_KEYWORD for one in parameters), target

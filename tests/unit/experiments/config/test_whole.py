@@ -1,4 +1,4 @@
-"""Keys that no part reads and values of another kind or out of bounds are refused by name, whoever wrote them."""
+"""``flaws`` names keys that no part reads and values of a wrong type or out of bounds, in any file."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from experiments.config.whole import flaws
 from tests.config_kit import composed
 
 
-def refusal(body: str) -> str | None:
-    """What is said of an experiment that sets ``body`` beside what its parts set."""
+def first_flaw(body: str) -> str | None:
+    """Returns the first flaw of an experiment that sets ``body`` in addition to the values of its parts."""
     config = deepcopy(composed("experiment=llama_baseline"))
     OmegaConf.set_struct(config, False)
     merged = OmegaConf.merge(config, OmegaConf.create(body))
@@ -43,11 +43,11 @@ def refusal(body: str) -> str | None:
         ),
     ],
 )
-def test_a_key_that_no_part_reads(body: str, sentence: str) -> None:
-    said = refusal(body)
-    assert said is not None
-    assert said.startswith(sentence)
-    assert "\n" not in said
+def test_flaws_names_unread_and_missing_keys(body: str, sentence: str) -> None:
+    message = first_flaw(body)
+    assert message is not None
+    assert message.startswith(sentence)
+    assert "\n" not in message
 
 
 @pytest.mark.parametrize(
@@ -84,10 +84,10 @@ def test_a_key_that_no_part_reads(body: str, sentence: str) -> None:
         ),
     ],
 )
-def test_a_value_that_cannot_be_right(body: str, sentence: str) -> None:
-    said = refusal(body)
-    assert said is not None
-    assert said.startswith(sentence)
+def test_flaws_names_values_of_wrong_type_or_out_of_bounds(body: str, sentence: str) -> None:
+    message = first_flaw(body)
+    assert message is not None
+    assert message.startswith(sentence)
 
 
 @pytest.mark.parametrize(
@@ -101,8 +101,8 @@ def test_a_value_that_cannot_be_right(body: str, sentence: str) -> None:
         "logger: {patience: 1}",
     ],
 )
-def test_what_is_right_is_taken(body: str) -> None:
-    assert refusal(body) is None
+def test_flaws_accepts_valid_values(body: str) -> None:
+    assert first_flaw(body) is None
 
 
 EXPERIMENT = """
@@ -118,10 +118,10 @@ budget:
 """
 
 
-def test_a_file_of_ones_own_is_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_user_file_with_unread_key_is_rejected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "experiment").mkdir()
     (tmp_path / "experiment" / "mine.yaml").write_text(EXPERIMENT.lstrip())
     monkeypatch.setenv(VARIABLE, str(tmp_path))
-    said = override_error(["experiment=mine"])
-    assert said is not None
-    assert said.startswith("budget.grpo.stepz: no such key; did you mean 'budget.grpo.steps' of ")
+    message = override_error(["experiment=mine"])
+    assert message is not None
+    assert message.startswith("budget.grpo.stepz: no such key; did you mean 'budget.grpo.steps' of ")

@@ -1,4 +1,4 @@
-"""What files say of a group of jobs, and so MLflow of a sweep: its parent run follows its state."""
+"""State files of a group of jobs, and the parent run of a sweep in MLflow, which follows the state."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def sweep(outputs: Any) -> Path:
     return outputs.root / "sweeps" / SWEEP
 
 
-def begun(outputs: Any, name: str, *, number: int, mirror: bool = False) -> tuple[Path, Job]:
-    """A run folder of a job, not ended yet, and the job as it will have ended."""
+def start_job(outputs: Any, name: str, *, number: int, mirror: bool = False) -> tuple[Path, Job]:
+    """Returns the folder of a job's unfinished run, and the job in its final state."""
     folder = outputs.run(name, seed=number, final=0.4, sweep=SWEEP)
     (folder / "summary.json").unlink()
     with (folder / "config.yaml").open("a") as config:
@@ -42,15 +42,17 @@ def status(tracker: Tracker, name: str) -> str:
 
 
 def send(folder: Path, tracker: Tracker, *, live: bool = False) -> None:
-    """As a process of its own would."""
+    """Syncs as a separate process does."""
     FolderSync(folder, tracker).send(live=live)
 
 
 @pytest.mark.parametrize(("end", "shown"), [("done", "FINISHED"), ("failed", "FAILED"), ("stopped", "KILLED")])
-def test_a_parent_ends_as_its_sweep_does(tracker: Tracker, outputs: Any, sweep: Path, end: End, shown: str) -> None:
+def test_parent_run_gets_final_state_of_sweep(
+    tracker: Tracker, outputs: Any, sweep: Path, end: End, shown: str
+) -> None:
     name = f"sweep_{end}"
     write_state(sweep, GroupState())
-    folder, _ = begun(outputs, name, number=0)
+    folder, _ = start_job(outputs, name, number=0)
     (folder / "summary.json").write_text("{}")
     send(folder, tracker)
     assert status(tracker, name) == "RUNNING", "another job is yet to begin"
@@ -62,14 +64,14 @@ def test_a_parent_ends_as_its_sweep_does(tracker: Tracker, outputs: Any, sweep: 
 
 
 @pytest.mark.parametrize("last", [0, 1])
-def test_a_sweep_that_goes_on_in_its_folder_runs_again(tracker: Tracker, outputs: Any, sweep: Path, last: int) -> None:
-    """What sends a new job knows nothing of the first end, and what sends an old one nothing of what came after."""
+def test_resumed_sweep_sets_parent_run_to_running(tracker: Tracker, outputs: Any, sweep: Path, last: int) -> None:
+    """The sync of a new job has no record of the first end, that of an old job no record of later events."""
     name = f"sweep_again_{last}"
-    first, _ = begun(outputs, name, number=0)
+    first, _ = start_job(outputs, name, number=0)
     write_state(sweep, GroupState(state="failed"))
     send(first, tracker)
     write_state(sweep, GroupState())
-    second, _ = begun(outputs, name, number=1)
+    second, _ = start_job(outputs, name, number=1)
     send(second, tracker, live=True)
     assert status(tracker, name) == "RUNNING"
     write_state(sweep, GroupState(state="done"))
@@ -82,8 +84,8 @@ def test_a_sweep_that_goes_on_in_its_folder_runs_again(tracker: Tracker, outputs
     assert status(tracker, name) == "FAILED"
 
 
-def test_a_group_whose_process_was_killed_was_stopped(tmp_path: Path) -> None:
-    """Seen where it ran only: no other machine knows its processes."""
+def test_read_state_returns_stopped_after_process_was_killed(tmp_path: Path) -> None:
+    """Detected only on the same machine: elsewhere its process ids mean nothing."""
     gone = subprocess.Popen([sys.executable, "-c", ""])
     gone.wait()
     elsewhere = GroupState(pid=gone.pid, host="elsewhere")
@@ -101,13 +103,13 @@ def test_a_group_whose_process_was_killed_was_stopped(tmp_path: Path) -> None:
     assert read_state(tmp_path / "nobody watches") is None
 
 
-def test_a_sweep_of_two_experiments_is_sent_to_both(tracker: Tracker, outputs: Any, sweep: Path) -> None:
-    """By a process of its own, as the jobs' have ended; what is not to be sent is left alone, as is an earlier run."""
+def test_sweep_is_sent_to_each_of_its_experiments(tracker: Tracker, outputs: Any, sweep: Path) -> None:
+    """By a separate process, as those of the jobs have ended. Jobs without sync and earlier runs are not sent."""
     jobs = [
-        begun(outputs, "sweep_sent_a", number=0, mirror=True)[1],
-        begun(outputs, "sweep_sent_b", number=1, mirror=True)[1],
-        begun(outputs, "sweep_unsent", number=2)[1],
-        replace(begun(outputs, "sweep_before", number=3, mirror=True)[1], state="done already"),
+        start_job(outputs, "sweep_sent_a", number=0, mirror=True)[1],
+        start_job(outputs, "sweep_sent_b", number=1, mirror=True)[1],
+        start_job(outputs, "sweep_unsent", number=2)[1],
+        replace(start_job(outputs, "sweep_before", number=3, mirror=True)[1], state="done already"),
     ]
     earlier = jobs[3].run_folder(sweep)
     assert earlier is not None
@@ -118,8 +120,8 @@ def test_a_sweep_of_two_experiments_is_sent_to_both(tracker: Tracker, outputs: A
     assert not [run for name in ("sweep_unsent", "sweep_before") for run in tracker.runs([name], kind="sweep")]
 
 
-def test_a_dead_tracker_costs_a_sweep_a_line(outputs: Any, sweep: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder, job = begun(outputs, "sweep_dead", number=0, mirror=True)
+def test_unreachable_mlflow_adds_one_line(outputs: Any, sweep: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder, job = start_job(outputs, "sweep_dead", number=0, mirror=True)
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "nonsense:/x")
     (line,) = send_to_mlflow(sweep, [job])
     assert line.startswith(
@@ -127,8 +129,8 @@ def test_a_dead_tracker_costs_a_sweep_a_line(outputs: Any, sweep: Path, monkeypa
     )
 
 
-def test_a_folder_of_the_sweep_s_own_choosing_is_found(tracker: Tracker, outputs: Any, tmp_path: Path) -> None:
-    folder, _ = begun(outputs, "sweep_elsewhere", number=0)
+def test_custom_folder_of_sweep_is_found(tracker: Tracker, outputs: Any, tmp_path: Path) -> None:
+    folder, _ = start_job(outputs, "sweep_elsewhere", number=0)
     write_json(folder / "sweep.json", {"sweep": "mine", "overrides": "seed=0,1", "folder": str(tmp_path / "mine")})
     write_state(tmp_path / "mine", GroupState(state="stopped"))
     send(folder, tracker)

@@ -1,4 +1,4 @@
-"""What is shown of jobs while they run: how far each is, in a table and in lines."""
+"""Display of running jobs: the progress of each, in a table and in lines."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def write_stages(run: Path, *stages: str) -> None:
     (run / "stages.json").write_text(json.dumps(entries))
 
 
-def started(folder: Path, reward: str = "{warmup_steps: 10}") -> RunProgress:
+def start_run(folder: Path, reward: str = "{warmup_steps: 10}") -> RunProgress:
     folder.mkdir()
     (folder / "config.yaml").write_text(
         f"budget: {{critic: {{steps: 9}}, grpo: {{steps: 60}}, evaluate: {{problems: 4}}}}\nreward: {reward}\n"
@@ -40,8 +40,8 @@ def job(number: int, state: State, *, cause: str | None = None) -> Job:
     return Job(number=number, overrides=overrides, state=state, began=0.0, ended=90.0, cause=cause)
 
 
-def test_the_newest_stage_its_step_and_metric_are_followed_and_shown(tmp_path: Path) -> None:
-    progress = started(run := tmp_path / "run")
+def test_run_progress_shows_newest_stage_step_and_metric(tmp_path: Path) -> None:
+    progress = start_run(run := tmp_path / "run")
     progress.look()
     assert (progress.place, progress.metric) == ("starting", None)
 
@@ -70,14 +70,14 @@ def test_the_newest_stage_its_step_and_metric_are_followed_and_shown(tmp_path: P
     assert progress.place == "evaluate", "a stage without steps"
 
 
-def test_a_fixed_head_is_not_warmed_up(tmp_path: Path) -> None:
-    progress = started(run := tmp_path / "run", reward="{warmup_steps: 10, trainable: false}")
+def test_run_progress_of_fixed_head_has_no_warmup_steps(tmp_path: Path) -> None:
+    progress = start_run(run := tmp_path / "run", reward="{warmup_steps: 10, trainable: false}")
     write_stages(run, "grpo")
     progress.look()
     assert progress.place == "grpo 0/60"
 
 
-def test_a_job_whose_process_vanished_has_failed(tmp_path: Path) -> None:
+def test_live_jobs_marks_job_without_process_as_failed(tmp_path: Path) -> None:
     text = io.StringIO()
     live = LiveJobs(group=tmp_path, expected=[job(0, "waiting"), job(1, "waiting")], console=Console(file=text))
     live.start()

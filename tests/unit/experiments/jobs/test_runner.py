@@ -1,4 +1,4 @@
-"""Jobs as processes: what becomes of each, which cores and GPUs they have, and how all are stopped."""
+"""Jobs as processes: the outcome of each, their cores and GPUs, and how all are stopped."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ CPU = OmegaConf.create({"accelerator": "cpu", "devices": 1})
 
 @pytest.fixture(autouse=True)
 def _restore(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The variables and the signals that a group of jobs sets."""
+    """Restores the variables and the signal handlers that a group of jobs sets."""
     for name in (*THREADS, GPU_GROUPS):
         monkeypatch.setenv(name, "")
         monkeypatch.delenv(name)
@@ -44,7 +44,7 @@ def _restore(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def run(
     group: Path, code: str, *, jobs: int, at_once: int, trainer: object = CPU, launcher: str | None = None
 ) -> list[Job]:
-    """So many jobs, whose processes run this code instead of an experiment; ``NUMBER`` in it is the job's."""
+    """Runs ``jobs`` jobs with this code instead of an experiment; ``NUMBER`` in it becomes the job's number."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
             "experiments.jobs.runner._command",
@@ -58,7 +58,7 @@ def run(
 
 
 def interrupt_once_printed(group: Path, jobs: int, *, twice: bool = False) -> None:
-    """Ctrl-C as soon as so many jobs have said a line, and once more when the first one was taken."""
+    """Sends Ctrl-C when ``jobs`` jobs have printed a line; with ``twice``, again after the first was handled."""
 
     def interrupt() -> None:
         while sum(path.stat().st_size > 0 for path in group.glob(f"*/{LOG}")) < jobs:
@@ -84,7 +84,7 @@ def logs(group: Path) -> list[str]:
 
 
 @pytest.mark.parametrize(("launcher", "at_once"), [(None, 2), ("basic", 1)])
-def test_one_that_fails_takes_no_other_along(tmp_path: Path, launcher: str | None, at_once: int) -> None:
+def test_failed_job_does_not_stop_other_jobs(tmp_path: Path, launcher: str | None, at_once: int) -> None:
     register()
     code = "import os, sys; print('no such model'); sys.exit(NUMBER % 2)"
     jobs = run(tmp_path, code, jobs=3, at_once=at_once, launcher=launcher)
@@ -97,7 +97,7 @@ def test_one_that_fails_takes_no_other_along(tmp_path: Path, launcher: str | Non
     ("at_once", "given", "threads"),
     [(1, None, "None None"), (2, None, "3 3"), (4, None, "1 1"), (9, None, "1 1"), (3, "7", "7 2")],
 )
-def test_jobs_share_the_cores_and_keep_the_users_threads(
+def test_jobs_share_cores_and_keep_user_thread_settings(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, at_once: int, given: str | None, threads: str
 ) -> None:
     monkeypatch.setattr(shared.os, "sched_getaffinity", lambda process: set(range(6)), raising=False)
@@ -107,19 +107,19 @@ def test_jobs_share_the_cores_and_keep_the_users_threads(
     assert logs(tmp_path) == [threads]
 
 
-def test_jobs_that_run_at_once_see_other_gpus(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_concurrent_jobs_have_different_gpus(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv(VISIBLE, "0,1,2,3")
     seen = f"import os, time; began = time.monotonic(); time.sleep(1); print(os.environ[{VISIBLE!r}], began, "
     run(tmp_path, f"{seen}time.monotonic())", jobs=5, at_once=2, trainer=GPU)
-    told = [line.split() for line in logs(tmp_path)]
-    assert {gpus for gpus, *_ in told} == {"0,1", "2,3"}
+    rows = [line.split() for line in logs(tmp_path)]
+    assert {gpus for gpus, *_ in rows} == {"0,1", "2,3"}
     for gpus in ("0,1", "2,3"):
-        times = sorted((float(began), float(ended)) for each, began, ended in told if each == gpus)
+        times = sorted((float(began), float(ended)) for each, began, ended in rows if each == gpus)
         assert len(times) >= 2
         assert all(before[1] <= after[0] for before, after in pairwise(times)), "one after the other"
 
 
-def test_ctrl_c_stops_those_that_run_and_begins_no_other(tmp_path: Path) -> None:
+def test_ctrl_c_stops_running_jobs_and_starts_no_others(tmp_path: Path) -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     interrupt_once_printed(tmp_path, 2)
     jobs = run(tmp_path, "import time; print(flush=True); time.sleep(60)", jobs=3, at_once=2)
@@ -129,7 +129,7 @@ def test_ctrl_c_stops_those_that_run_and_begins_no_other(tmp_path: Path) -> None
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler, "Ctrl-C is the caller's again"
 
 
-def test_a_second_ctrl_c_waits_for_nobody(tmp_path: Path) -> None:
+def test_second_ctrl_c_stops_without_waiting(tmp_path: Path) -> None:
     code = "import signal, time; signal.signal(signal.SIGINT, signal.SIG_IGN); print(flush=True); time.sleep(60)"
     interrupt_once_printed(tmp_path, 1, twice=True)
     began = time.monotonic()
@@ -139,7 +139,7 @@ def test_a_second_ctrl_c_waits_for_nobody(tmp_path: Path) -> None:
     assert state(tmp_path) == "stopped"
 
 
-def test_nothing_of_earlier_jobs_in_the_folder_is_taken_for_theirs(tmp_path: Path) -> None:
+def test_run_jobs_ignores_files_of_earlier_jobs(tmp_path: Path) -> None:
     run(tmp_path, "pass", jobs=2, at_once=1)
     (tmp_path / "arm-1" / JOB_RUN).write_text('{"folder": "of before"}')
     (tmp_path / STOP).touch()
@@ -149,16 +149,16 @@ def test_nothing_of_earlier_jobs_in_the_folder_is_taken_for_theirs(tmp_path: Pat
 
 
 def sleeper(*, deaf: bool = False) -> subprocess.Popen[bytes]:
-    """By default it dies of the signal, as a job does while it still imports its libraries."""
+    """By default the signal ends it, like a job that still imports its libraries."""
     handler = "signal.SIG_IGN" if deaf else "signal.default_int_handler"
     code = f"import signal, time; signal.signal(signal.SIGINT, {handler}); print(flush=True); time.sleep(60)"
     process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
     assert process.stdout is not None
-    process.stdout.readline()  # it listens now
+    process.stdout.readline()  # its signal handler is set now
     return process
 
 
-def test_a_job_that_does_not_stop_is_killed_in_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_job_that_does_not_stop_is_killed_after_grace_period(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / STOP).touch()
     assert _wait(sleeper(), tmp_path / STOP) == -signal.SIGINT
     monkeypatch.setattr("experiments.jobs.runner.GRACE_SECONDS", 0.5)
@@ -182,7 +182,7 @@ LONG = "x" * 10_000
         (1, False, LONG, {"state": "failed", "cause": LONG[: LONGEST_CAUSE - 1] + "…"}),
     ],
 )
-def test_what_becomes_of_a_job_is_its_exit_code(
+def test_outcome_depends_on_exit_code(
     tmp_path: Path, code: int, stopped: bool, log: str, outcome: dict[str, str]
 ) -> None:
     """The cause is the last line that is not blank."""

@@ -1,4 +1,4 @@
-"""A real MLflow server, and a door before it that can be shut, slow, or say 500."""
+"""A real MLflow server, and a proxy in front of it that can be closed, slow, or respond with 500."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.ports import free_port
 
 
 class Server:
-    """``mlflow server`` on a database of its own, which outlives the process."""
+    """``mlflow server`` with its own database, which outlives the process."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -31,7 +31,7 @@ class Server:
         return f"http://127.0.0.1:{self.port}"
 
     def start(self) -> None:
-        """Returns once it answers."""
+        """Starts the process and returns once it responds."""
         stores = ["--backend-store-uri", f"sqlite:///{self.folder}/mlflow.db", "--artifacts-destination", "artifacts"]
         where = ["--host", "127.0.0.1", "--port", str(self.port), "--workers", "1"]
         with (self.folder / "server.log").open("ab") as log:
@@ -44,14 +44,14 @@ class Server:
             assert self.process.poll() is None, (self.folder / "server.log").read_text()
             assert time.monotonic() < until, "the server does not answer"
             with suppress(OSError):
-                asked = http.client.HTTPConnection("127.0.0.1", self.port, timeout=5)
-                asked.request("GET", "/health")
-                if asked.getresponse().status == 200:
+                connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=5)
+                connection.request("GET", "/health")
+                if connection.getresponse().status == 200:
                     return
             time.sleep(0.1)
 
     def kill(self) -> None:
-        """SIGKILL to all of its processes; more than once does no harm."""
+        """Kills all of its processes with SIGKILL; can be called again."""
         if self.process is not None:
             with suppress(ProcessLookupError):
                 os.killpg(self.process.pid, signal.SIGKILL)
@@ -59,10 +59,10 @@ class Server:
 
 
 class Door:
-    """Hands requests on to a server; what of metrics passed is counted.
+    """A proxy that forwards requests to a server and records the metrics that the server accepted.
 
-    ``mood`` may be changed at any time: ``open``; ``500``, which asks nobody; ``forgetful``, which asks, and says 500
-    where an address is asked for the first time. ``seconds`` is what an answer takes.
+    ``mood`` can change at any time. ``open``: forwards. ``500``: responds with 500 and forwards nothing. ``forgetful``:
+    forwards, but responds with 500 to the first request of each path. ``seconds`` is the delay of each response.
     """
 
     def __init__(self, server: Server) -> None:
@@ -71,7 +71,7 @@ class Door:
         self.mood, self.seconds = "open", 0.0
         self.requests = 0
         self.points: list[tuple[str, str, int]] = []
-        """Run, name and step of every number that the server took."""
+        """Run, name and step of every value that the server accepted."""
         self._asked: set[str] = set()
         self._http: ThreadingHTTPServer | None = None
 
@@ -87,47 +87,47 @@ class Door:
                 door.requests += 1
                 body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
                 time.sleep(door.seconds)
-                status, kind, said = 500, "text/plain", b"disk full, or worse"
+                status, kind, content = 500, "text/plain", b"disk full, or worse"
                 if door.mood != "500":
-                    answer = door._ask(self.command, self.path, body, dict(self.headers))
-                    known = door.mood == "open" or self.path in door._asked
-                    status, kind, said = answer if known else (status, kind, said)
+                    response = door._ask(self.command, self.path, body, dict(self.headers))
+                    passed = door.mood == "open" or self.path in door._asked
+                    status, kind, content = response if passed else (status, kind, content)
                     door._asked.add(self.path)
-                with suppress(OSError):  # nobody waits any more
+                with suppress(OSError):  # the client has disconnected
                     self.send_response(status)
                     self.send_header("Content-Type", kind)
-                    self.send_header("Content-Length", str(len(said)))
+                    self.send_header("Content-Length", str(len(content)))
                     self.end_headers()
-                    self.wfile.write(said)
+                    self.wfile.write(content)
 
             do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = handle_any
 
             def log_message(self, format: str, *args: Any) -> None:
-                """Nothing."""
+                """Logs nothing."""
 
         self._http = ThreadingHTTPServer(("127.0.0.1", self.port), Handler)
         threading.Thread(target=self._http.serve_forever, daemon=True).start()
 
     def shut(self) -> None:
-        """Refuse connections, as a machine on which nothing listens; more than once does no harm."""
+        """Refuses connections from now on, as if nothing listened on the port; can be called again."""
         if self._http is not None:
             self._http.shutdown()
             self._http.server_close()
             self._http = None
 
     def _ask(self, method: str, path: str, body: bytes, headers: dict[str, str]) -> tuple[int, str, bytes]:
-        asked = http.client.HTTPConnection("127.0.0.1", self.server.port, timeout=60)
+        connection = http.client.HTTPConnection("127.0.0.1", self.server.port, timeout=60)
         headers["Host"] = f"127.0.0.1:{self.server.port}"
         try:
-            asked.request(method, path, body, headers)
-            answer = asked.getresponse()
-            said = answer.read()
+            connection.request(method, path, body, headers)
+            response = connection.getresponse()
+            content = response.read()
         except OSError:
             return 502, "text/plain", b"the server is gone"
-        if answer.status == 200 and path.endswith("runs/log-batch"):
+        if response.status == 200 and path.endswith("runs/log-batch"):
             sent = json.loads(body)
             self.points += [(sent["run_id"], m["key"], int(m.get("step", 0))) for m in sent.get("metrics", [])]
-        return answer.status, answer.headers.get("Content-Type", "text/plain"), said
+        return response.status, response.headers.get("Content-Type", "text/plain"), content
 
 
 def _without_address() -> dict[str, str]:

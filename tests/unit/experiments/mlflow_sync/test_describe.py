@@ -1,4 +1,4 @@
-"""A run folder as MLflow's runs: names, tags, parameters, the data that a stage read and the policy that it made."""
+"""``describe``: a run folder as MLflow runs, with their names, tags, parameters and the data that a stage read."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ CHOICES = {"task": "countdown", "datamodule": "hindsight", "suite": "countdown_l
         (["policy.pretrained=" + "/x" * LONGEST_NAME], None),
     ],
 )
-def test_a_run_is_named_by_its_overrides(outputs: Any, overrides: Sequence[str], name: str | None) -> None:
+def test_describe_names_run_by_its_overrides(outputs: Any, overrides: Sequence[str], name: str | None) -> None:
     folder = outputs.run("llama_critic", seed=3, final=0.5)
     write_json(folder / "choices.json", {"experiment": "llama_critic"})
     write_json(folder / "origin.json", {"overrides": overrides})
@@ -47,19 +47,19 @@ def test_a_run_is_named_by_its_overrides(outputs: Any, overrides: Sequence[str],
     assert describe(folder)[1].params == {}, "of a stage that has no configuration yet"
 
 
-def test_runs_of_two_output_folders_that_began_in_the_same_second_are_two(outputs: Any) -> None:
+def test_describe_keys_differ_for_runs_started_in_same_second(outputs: Any) -> None:
     folder = outputs.run("llama_critic", seed=3, final=0.5)
     write_json(folder / "origin.json", {"overrides": []})
     early, *_ = describe(folder)
     assert early.key == f"llama_critic/{folder.name}", "so MLflow has the runs that were recorded without an id"
     keys = set()
-    for drawn in ("1f", "2e"):
-        write_json(folder / "origin.json", {"overrides": [], "id": drawn})
+    for run_id in ("1f", "2e"):
+        write_json(folder / "origin.json", {"overrides": [], "id": run_id})
         keys.add(tuple(run.key for run in describe(folder)))
     assert len({key for run in keys for key in run}) == 2 * 3
 
 
-def test_an_arm_of_a_study_is_named_by_itself_and_the_method_by_the_experiment_that_was_chosen(outputs: Any) -> None:
+def test_describe_names_study_run_by_arm_and_method_by_experiment(outputs: Any) -> None:
     folder = outputs.run("countdown_credit", seed=3, final=0.5)
     (folder / "config.yaml").write_text((folder / "config.yaml").read_text() + "arm: oracle\n")
     write_json(folder / "choices.json", {"experiment": "llama_oracle", "reward@reward.source": "oracle_flipped"})
@@ -81,7 +81,7 @@ def test_an_arm_of_a_study_is_named_by_itself_and_the_method_by_the_experiment_t
         ({"empty": {}, "none": []}, {"empty": "{}", "none": "[]"}),
     ],
 )
-def test_parameters_are_flat_and_short(config: dict[str, Any], flat: dict[str, str]) -> None:
+def test_flatten_returns_flat_and_short_parameters(config: dict[str, Any], flat: dict[str, str]) -> None:
     assert flatten(config) == flat
 
 
@@ -95,14 +95,14 @@ def test_parameters_are_flat_and_short(config: dict[str, Any], flat: dict[str, s
         ("/val//x/../y/.", "_/val/_/x/.._/y/._"),
     ],
 )
-def test_a_metric_of_any_script_has_a_name_that_mlflow_takes(name: str, accepted: str) -> None:
+def test_mlflow_name_is_valid_for_any_script(name: str, accepted: str) -> None:
     from mlflow.utils.validation import _validate_metric_name
 
     _validate_metric_name(accepted)
     assert mlflow_name(name) == accepted
 
 
-def sets_of(stage: str, *overrides: str, files: dict[str, str] | None = None) -> list[DataSet]:
+def data_sets_of(stage: str, *overrides: str, files: dict[str, str] | None = None) -> list[DataSet]:
     config = composed("experiment=llama_critic", "policy.pretrained=null", *overrides)
     return data_sets(stage, relevant_config(stage, config), files=files or {}, choices=CHOICES)
 
@@ -116,8 +116,8 @@ def sets_of(stage: str, *overrides: str, files: dict[str, str] | None = None) ->
         ("evaluate", "countdown_laptop/main", "evaluation"),
     ],
 )
-def test_every_stage_has_its_data(stage: str, name: str, context: str) -> None:
-    (found,) = sets_of(stage)
+def test_data_sets_names_data_of_each_stage(stage: str, name: str, context: str) -> None:
+    (found,) = data_sets_of(stage)
     assert (found.name, found.context) == (name, context)
     assert found.settings["task.number_range" if stage == "critic" else "number_range"] == "[1, 30]"
 
@@ -133,20 +133,22 @@ def test_every_stage_has_its_data(stage: str, name: str, context: str) -> None:
         ("evaluate", "task.test_problems=9", False),
     ],
 )
-def test_the_digest_is_of_the_problems_and_not_of_how_they_are_read(stage: str, override: str, same: bool) -> None:
-    assert (sets_of(stage, override)[0].digest == sets_of(stage)[0].digest) is same
-    assert sets_of("warm_start")[0].digest == sets_of("grpo")[0].digest
+def test_data_set_digest_ignores_loading_settings(stage: str, override: str, same: bool) -> None:
+    assert (data_sets_of(stage, override)[0].digest == data_sets_of(stage)[0].digest) is same
+    assert data_sets_of("warm_start")[0].digest == data_sets_of("grpo")[0].digest
 
 
-def test_a_file_that_changed_is_another_data_set_and_files_of_others_are_no_part_of_it() -> None:
+def test_data_set_digest_depends_only_on_its_own_files() -> None:
     override = "task.longproc_dir=problems"
-    before, after = (sets_of("grpo", override, files={"problems": mark, "weights": mark})[0] for mark in ("a", "b"))
+    before, after = (
+        data_sets_of("grpo", override, files={"problems": digest, "weights": digest})[0] for digest in ("a", "b")
+    )
     assert dict(after.files) == {"problems": "b"}
     assert before.digest != after.digest
 
 
-def test_a_track_of_files_is_one_data_set_and_an_unknown_stage_has_none() -> None:
-    (found,) = sets_of("evaluate", "suite=track1")
+def test_data_sets_is_one_for_track_suite_and_none_without_data() -> None:
+    (found,) = data_sets_of("evaluate", "suite=track1")
     assert (found.name, found.settings["answers.gsm8k"]) == ("countdown_laptop", "gsm8k.parquet")
     for stage in ("grpo", "evaluate"):
         assert data_sets(stage, {"stage": "grpo"}, files={}, choices={}) == []

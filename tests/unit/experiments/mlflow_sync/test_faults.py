@@ -1,4 +1,4 @@
-"""A tracker that is dead, slow, answers 500 or has no room: training goes on, and what was missed is sent once."""
+"""A tracker that is dead, slow, responds with 500 or has a full disk: training goes on, missing data is sent once."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 @pytest.fixture
 def door(server: Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[Door]:
-    """Shut at first; its address is that of the tracker in use."""
+    """Yields a proxy that does not listen yet; ``MLFLOW_TRACKING_URI`` is its address."""
     door = Door(server)
     monkeypatch.setenv("MLFLOW_TRACKING_URI", door.address)
     yield door
@@ -51,8 +51,8 @@ def door(server: Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[Door]:
 
 
 @pytest.fixture
-def nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Door]:
-    """A door before a server that was never started."""
+def door_without_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Door]:
+    """Yields a proxy of a server that was never started."""
     door = Door(Server(tmp_path))
     monkeypatch.setenv("MLFLOW_TRACKING_URI", door.address)
     yield door
@@ -68,16 +68,16 @@ def history(tracker: Tracker, name: str, metric: str = VAL) -> list[tuple[int, f
     return tracker.history(grpo.run_id, metric)
 
 
-def until(happened: Callable[[], bool], otherwise: Callable[[], str]) -> None:
+def wait_until(condition: Callable[[], bool], message: Callable[[], str]) -> None:
     deadline = time.monotonic() + 120
-    while not happened():
-        assert time.monotonic() < deadline, otherwise()
+    while not condition():
+        assert time.monotonic() < deadline, message()
         time.sleep(0.1)
 
 
 @pytest.mark.slow
-def test_what_was_done_but_not_answered_is_not_done_twice(door: Door, outputs: Any) -> None:
-    """Whatever is asked first is carried out, and answered with 500: a run is made, and nobody hears of it."""
+def test_requests_executed_without_response_are_not_duplicated(door: Door, outputs: Any) -> None:
+    """The first request of each path is executed but gets 500: a run is created, and the client does not see it."""
     folder = outputs.run("forgotten", seed=0, final=0.4)
     door.listen()
     door.mood = "forgetful"
@@ -96,38 +96,38 @@ def test_what_was_done_but_not_answered_is_not_done_twice(door: Door, outputs: A
     assert failed > 5, "of searching, making, describing, sending and ending"
 
 
-def test_the_end_of_a_run_waits_for_a_slow_tracker_no_longer_than_it_may(nobody: Door, outputs: Any) -> None:
+def test_stop_sync_waits_at_most_timeout_for_slow_tracker(door_without_server: Door, outputs: Any) -> None:
     folder = outputs.run("slow", seed=0, final=0.4)
-    nobody.listen()
-    nobody.seconds = 30.0
+    door_without_server.listen()
+    door_without_server.seconds = 30.0
     process = start_sync(folder)
-    until(lambda: nobody.requests > 0, lambda: (folder / LOG_FILE).read_text())
+    wait_until(lambda: door_without_server.requests > 0, lambda: (folder / LOG_FILE).read_text())
     begin = time.monotonic()
     assert not stop_sync(process, timeout=1.0)
     assert time.monotonic() - begin < 10, "an answer takes 30 s"
 
 
-def test_500_at_the_end_is_said_and_asked_again_and_not_for_ever(
-    nobody: Door, outputs: Any, capsys: pytest.CaptureFixture
+def test_sync_prints_500_once_and_stops_after_last_passes(
+    door_without_server: Door, outputs: Any, capsys: pytest.CaptureFixture
 ) -> None:
     folder = outputs.run("always_500", seed=0, final=0.4)
-    nobody.listen()
-    nobody.mood = "500"
-    assert not sync([folder], lambda: Tracker(nobody.address))
-    said = capsys.readouterr().out
-    assert said.count("not all was sent") == 1
-    assert f"not all was sent (MLflow at {nobody.address}: " in said
-    assert "500" in said
-    assert "Traceback" not in said
-    assert "0 of 1 run folders are in MLflow" in said
-    assert nobody.requests == LAST_PASSES
+    door_without_server.listen()
+    door_without_server.mood = "500"
+    assert not sync([folder], lambda: Tracker(door_without_server.address))
+    output = capsys.readouterr().out
+    assert output.count("not all was sent") == 1
+    assert f"not all was sent (MLflow at {door_without_server.address}: " in output
+    assert "500" in output
+    assert "Traceback" not in output
+    assert "0 of 1 run folders are in MLflow" in output
+    assert door_without_server.requests == LAST_PASSES
 
 
-def test_whatever_is_asked_of_a_tracker_that_is_not_there_is_its_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_tracker_method_raises_tracker_error_without_server(monkeypatch: pytest.MonkeyPatch) -> None:
     port = free_port()
     monkeypatch.setenv("MLFLOW_TRACKING_URI", address := f"http://me:opensesame@127.0.0.1:{port}")
     tracker = Tracker(address)
-    asked: list[Callable[[], object]] = [
+    calls: list[Callable[[], object]] = [
         lambda: tracker.find_run("nobody", "key"),
         lambda: tracker.create_run("nobody", name="run", start=0.0, tags={}, parent=None),
         lambda: tracker.describe("run", params={}, tags={"stage": "grpo"}),
@@ -136,18 +136,21 @@ def test_whatever_is_asked_of_a_tracker_that_is_not_there_is_its_error(monkeypat
         lambda: tracker.history("run", VAL),
         lambda: tracker.table("run", "val/completions"),
     ]
-    for ask in asked:
+    for call in calls:
         with pytest.raises(
             TrackerError, match=rf"^MLflow at http://127.0.0.1:{port} does not answer \([^\n]+ refused\)$"
-        ) as told:
-            ask()
-        assert "opensesame" not in str(told.value)
+        ) as raised:
+            call()
+        assert "opensesame" not in str(raised.value)
 
 
-def test_a_mistake_of_ours_is_not_taken_for_the_tracker_s(
+def test_unforeseen_error_is_printed_once_with_traceback(
     tracker: Tracker, outputs: Any, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A table of no step: the other folders are sent, where it broke is said once and without secrets, and it mends."""
+    """A table file without a step causes a ValueError.
+
+    Its traceback is printed once and without secrets, other folders are sent, and removing the file is enough.
+    """
     monkeypatch.setenv("JUDGE_TOKEN", token := "sentinel-0123456789")
     folder = outputs.run("mistaken", seed=0, final=0.4)
     table = grpo_of(folder) / "tables" / "val" / f"{token}.json"
@@ -156,11 +159,11 @@ def test_a_mistake_of_ours_is_not_taken_for_the_tracker_s(
     passes = Passes(folder, lambda: tracker)
     assert not passes.once(live=True)
     assert not passes.once(live=True)
-    said = capsys.readouterr().out
-    assert said.startswith(f"{folder}: not all was sent (ValueError: ")
-    assert said.count("Traceback (most recent call last):") == 1
-    assert "in _send_tables" in said
-    assert token not in said
+    output = capsys.readouterr().out
+    assert output.startswith(f"{folder}: not all was sent (ValueError: ")
+    assert output.count("Traceback (most recent call last):") == 1
+    assert "in _send_tables" in output
+    assert token not in output
     outputs.run("mistaken", seed=1, final=0.4)
     assert not sync([outputs.root], lambda: tracker)
     assert "1 of 2 run folders are in MLflow" in capsys.readouterr().out
@@ -170,8 +173,8 @@ def test_a_mistake_of_ours_is_not_taken_for_the_tracker_s(
 
 
 @pytest.mark.slow
-def test_an_answer_that_takes_half_a_minute_is_waited_for(door: Door) -> None:
-    """By sync, of which all that a slow tracker missed must come."""
+def test_tracker_waits_half_a_minute_for_response(door: Door) -> None:
+    """This is the timeout of the sync, which must send everything even to a slow tracker."""
     door.listen()
     door.seconds = 30.0
     assert Tracker(door.address).experiments() is not None
@@ -179,18 +182,18 @@ def test_an_answer_that_takes_half_a_minute_is_waited_for(door: Door) -> None:
 
 
 @pytest.mark.slow
-def test_a_disk_that_is_full_and_then_is_not(tracker: Tracker, outputs: Any) -> None:
-    """The mirror may write no file beyond the size that the database has."""
+def test_sync_resumes_after_full_disk(tracker: Tracker, outputs: Any) -> None:
+    """The sync process may write no file beyond the current size of the database."""
     folder = outputs.run("disk_full", seed=0, final=0.4)
     (folder / "summary.json").unlink()
     process = start_sync(folder)
     log = folder / LOG_FILE
-    until(lambda: len(tracker.runs(["disk_full"], kind="stage")) == 2, log.read_text)
+    wait_until(lambda: len(tracker.runs(["disk_full"], kind="stage")) == 2, log.read_text)
     database = Path(tracker.address.removeprefix("sqlite:///"))
     _, hard = resource.prlimit(process.pid, resource.RLIMIT_FSIZE)
     resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (database.stat().st_size, hard))
     outputs.log(grpo_of(folder), "train/long", {step: step / 7 for step in range(2500)})
-    until(lambda: "not all was sent" in log.read_text(), log.read_text)
+    wait_until(lambda: "not all was sent" in log.read_text(), log.read_text)
     assert "full" in log.read_text() or "disk" in log.read_text()
     assert process.poll() is None, "it goes on trying"
     (folder / "summary.json").write_text("{}")
@@ -199,15 +202,15 @@ def test_a_disk_that_is_full_and_then_is_not(tracker: Tracker, outputs: Any) -> 
     assert history(tracker, "disk_full", "train/long") == [(step, step / 7) for step in range(2500)]
 
 
-def test_what_a_failed_pass_did_not_send_the_next_one_does(
+def test_next_pass_sends_what_failed_pass_did_not(
     tracker: Tracker, outputs: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(*_: Any) -> None:
+    def raise_error(*_: Any) -> None:
         raise TrackerError("disk full")
 
     passes = Passes(outputs.run("retried", seed=0, final=0.4), lambda: tracker)
-    with monkeypatch.context() as broken:
-        broken.setattr(tracker, "log_file", refuse)
+    with monkeypatch.context() as patch:
+        patch.setattr(tracker, "log_file", raise_error)
         assert not passes.once(live=False)
     assert passes.once(live=False)
     (run,) = tracker.runs(["retried"], kind="experiment")
@@ -215,10 +218,10 @@ def test_what_a_failed_pass_did_not_send_the_next_one_does(
 
 
 @pytest.mark.slow
-def test_killed_in_the_middle_and_started_again(
+def test_sync_sends_missing_data_once_after_server_was_killed(
     outputs: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
 ) -> None:
-    """The server is killed while a mirror is at work; the run ends; sync sends what is missing, and then nothing."""
+    """The server is killed during a sync, and the run ends. ``sync`` sends the rest; a second call sends nothing."""
     server = Server(tmp_path)
     server.start()
     door = Door(server)
@@ -227,7 +230,7 @@ def test_killed_in_the_middle_and_started_again(
     folder = outputs.run("killed", seed=0, final=0.4)
     (folder / "summary.json").unlink()
     process = start_sync(folder)
-    until(lambda: (VAL, 20) in {(name, step) for _, name, step in door.points}, (folder / LOG_FILE).read_text)
+    wait_until(lambda: (VAL, 20) in {(name, step) for _, name, step in door.points}, (folder / LOG_FILE).read_text)
     server.kill()
     outputs.log(grpo_of(folder), VAL, {step: step / 100 for step in range(30, 2030, 10)})
     (folder / "summary.json").write_text("{}")
@@ -248,7 +251,7 @@ def test_killed_in_the_middle_and_started_again(
     server.kill()
 
 
-def test_an_address_where_nobody_is_is_one_sentence_for_many_folders(
+def test_unreachable_tracker_is_reported_once_for_many_folders(
     outputs: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
 ) -> None:
     for seed in range(3):
@@ -259,8 +262,8 @@ def test_an_address_where_nobody_is_is_one_sentence_for_many_folders(
     assert capsys.readouterr().err == f"MLflow at {address} does not answer ([Errno 111] Connection refused)\n"
 
 
-def test_a_dead_server_costs_training_nothing(outputs: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The process starts at once, fails in seconds, logs the reason, and ends when it is asked to."""
+def test_start_sync_does_not_wait_for_dead_server(outputs: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The process starts at once, fails in seconds, logs the reason, and ends when it is stopped."""
     address = f"127.0.0.1:{free_port()}"
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://me:opensesame@{address}")
     folder = outputs.run("nobody_home", seed=0, final=0.4)
@@ -277,21 +280,19 @@ def test_a_dead_server_costs_training_nothing(outputs: Any, monkeypatch: pytest.
     )
 
 
-def test_a_sync_process_ends_with_the_process_that_started_it(tracker: Tracker, outputs: Any) -> None:
+def test_sync_process_ends_with_its_parent_process(tracker: Tracker, outputs: Any) -> None:
     folder = outputs.run("orphan", seed=0, final=0.4)
     (folder / "summary.json").unlink()
     start = f"from experiments.mlflow_sync.sync import start_sync; start_sync(pathlib.Path({str(folder)!r}))"
     code = f"import os, pathlib; {start}; os._exit(9)"
     subprocess.run([sys.executable, "-c", code], check=False)
-    until(
+    wait_until(
         lambda: [run.status for run in tracker.runs(["orphan"], kind="experiment")] == ["KILLED"],
         (folder / LOG_FILE).read_text,
     )
 
 
-def test_a_slow_tracker_is_waited_for_no_longer_than_allowed_and_the_command_that_sends_the_rest_can_be_pasted(
-    outputs: Any, tmp_path: Path
-) -> None:
+def test_sync_apart_stops_at_timeout_and_command_for_rest_is_quoted(outputs: Any, tmp_path: Path) -> None:
     began = time.monotonic()
     assert not sync_apart([outputs.run("late", seed=0, final=0.4)], tmp_path / "log", timeout=0.5)
     assert time.monotonic() - began < 15

@@ -1,4 +1,4 @@
-"""The first view of experiments in MLflow: what its table and its charts show, and in which order."""
+"""``first_view``: the table and charts of an experiment's page in MLflow, and their order."""
 
 from __future__ import annotations
 
@@ -31,24 +31,24 @@ def run(name: str, **tags: str) -> TrackedRun:
     )
 
 
-def state(*runs: TrackedRun) -> dict[str, Any]:
-    """What MLflow's pages read: base64 of zlib behind its name."""
+def view_state(*runs: TrackedRun) -> dict[str, Any]:
+    """Decodes the view as MLflow's pages do: the name of the format, then base64 of zlib."""
     name, _, content = first_view(runs).partition(";")
     assert name == "deflate"
     return json.loads(zlib.decompress(base64.b64decode(content)))
 
 
-def test_the_table_has_success_and_cost() -> None:
-    of_metrics = [column for column in state(run("a"))["selectedColumns"] if column.startswith("metrics.")]
-    assert of_metrics == [
+def test_first_view_table_has_success_and_cost() -> None:
+    metric_columns = [column for column in view_state(run("a"))["selectedColumns"] if column.startswith("metrics.")]
+    assert metric_columns == [
         "metrics.`start/verifier/accuracy`",
         "metrics.`test/verifier/accuracy`",
         "metrics.`train/spent/tokens`",
     ]
 
 
-def test_curves_of_success_come_first_and_then_the_rewards_with_the_verifier_before_others() -> None:
-    view = state(run("a"))
+def test_first_view_charts_are_in_order_of_sections() -> None:
+    view = view_state(run("a"))
     assert [section["name"] for section in view["compareRunSections"]] == ["Success", "Reward", "Critic", "Cost"]
     assert [(chart["metricSectionId"], chart["type"], chart["metricKey"]) for chart in view["compareRunCharts"]] == [
         ("Success", "LINE", "val/verifier/accuracy"),
@@ -71,6 +71,6 @@ def test_curves_of_success_come_first_and_then_the_rewards_with_the_verifier_bef
         ([], None),
     ],
 )
-def test_seeds_are_one_curve_where_nothing_else_differs_within_an_arm(runs: list[TrackedRun], tag: str | None) -> None:
-    grouped = state(*runs)["groupBy"]
+def test_first_view_groups_runs_that_differ_only_in_seed(runs: list[TrackedRun], tag: str | None) -> None:
+    grouped = view_state(*runs)["groupBy"]
     assert (grouped and [key["groupByData"] for key in grouped["groupByKeys"]]) == (tag and [tag])

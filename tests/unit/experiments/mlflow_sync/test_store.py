@@ -1,4 +1,4 @@
-"""The address of MLflow's store, its SQLite file, and what is said where it cannot be used."""
+"""MLflow's store: its address, its SQLite file, and the errors if it cannot be used."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from tests.ports import free_port
 
 CONNECT = [sys.executable, "-c", "from experiments.mlflow_sync import connect; connect()"]
 SECONDS = 30.0
-"""For an answer that needs no network, importing MLflow included."""
+"""Time limit for an error that needs no network, including the import of MLflow."""
 
 
-def test_a_commands_short_wait_is_not_inherited_by_the_sync_of_its_jobs(
+def test_open_client_replaces_inherited_timeout_but_not_the_users(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A process that a command starts inherits its environment, and waits as long as its own work may take."""
+    """A process that a command starts inherits its environment, but needs its own timeout."""
     for name in (TIMEOUT, OURS):
         monkeypatch.setenv(name, "")
         monkeypatch.delenv(name)
@@ -42,10 +42,10 @@ def test_a_commands_short_wait_is_not_inherited_by_the_sync_of_its_jobs(
 
 
 @pytest.mark.parametrize("name", ["w4?q", "it's 100%20 a%3Fc #日本"])
-def test_a_folder_of_any_name_has_its_database(
+def test_database_is_created_in_folder_of_any_name(
     name: str, outputs: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And nothing is made beside it: no file that is cut at a sign, no folder of a quoted name."""
+    """Nothing else is created: no file whose name is cut at a special character, no folder with a quoted name."""
     (folder := tmp_path / name).mkdir()
     monkeypatch.chdir(folder)
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
@@ -68,13 +68,13 @@ def test_a_folder_of_any_name_has_its_database(
         ("http://127.0.0.1:5000", None),
     ],
 )
-def test_an_address_is_unquoted_once(address: str, file: str | None) -> None:
+def test_database_file_unquotes_address_once(address: str, file: str | None) -> None:
     assert database_file(address) == (file and Path(file))
 
 
 @pytest.fixture
-def silent() -> Iterator[int]:
-    """The port of a server that takes connections and never answers."""
+def silent_port() -> Iterator[int]:
+    """Yields the port of a server that accepts connections and never responds."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         yield server.getsockname()[1]
 
@@ -91,12 +91,12 @@ def silent() -> Iterator[int]:
         ("postgresql://me:opensesame@127.0.0.1:{free}/x", "store at postgresql://127.0.0.1:{free}/x cannot be open"),
     ],
 )
-def test_a_store_that_cannot_be_used_is_said_in_seconds_with_the_reason(
-    address: str, reason: str, silent: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_unusable_store_raises_tracker_error_within_seconds(
+    address: str, reason: str, silent_port: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (damaged := tmp_path / "damaged.db").write_bytes(b"this is no database, but long enough to be looked at" * 100)
     (folder := tmp_path / "folder").mkdir()
-    places = {"free": free_port(), "silent": silent, "damaged": damaged, "folder": folder}
+    places = {"free": free_port(), "silent": silent_port, "damaged": damaged, "folder": folder}
     monkeypatch.setenv("MLFLOW_TRACKING_URI", address.format(**places))
     monkeypatch.setattr("experiments.mlflow_sync.tracker.READER_SECONDS", 2)
     began = time.monotonic()
@@ -107,13 +107,13 @@ def test_a_store_that_cannot_be_used_is_said_in_seconds_with_the_reason(
     assert "opensesame" not in str(raised.value)
 
 
-def test_two_processes_may_make_the_database_at_once(tmp_path: Path) -> None:
+def test_two_processes_can_create_database_at_once(tmp_path: Path) -> None:
     environment = os.environ | {"MLFLOW_TRACKING_URI": f"sqlite:///{tmp_path / 'new' / 'mlflow.db'}"}
     both = [subprocess.Popen(CONNECT, env=environment) for _ in range(2)]
     assert [process.wait(120) for process in both] == [0, 0]
 
 
-def test_an_empty_file_is_no_database_yet_and_a_link_stays_a_link(tmp_path: Path) -> None:
+def test_empty_file_becomes_database_and_symlink_is_kept(tmp_path: Path) -> None:
     (tmp_path / "mlflow.db").symlink_to(tmp_path / "big" / "real.db")
     (tmp_path / "big").mkdir()
     (tmp_path / "big" / "real.db").touch()
@@ -122,7 +122,7 @@ def test_an_empty_file_is_no_database_yet_and_a_link_stays_a_link(tmp_path: Path
     assert [path.name for path in (tmp_path / "big").iterdir()] == ["real.db"]
 
 
-def test_one_killed_while_it_makes_the_database_leaves_none_that_cannot_be_opened(tmp_path: Path) -> None:
+def test_process_killed_during_creation_leaves_no_broken_database(tmp_path: Path) -> None:
     database = tmp_path / "mlflow.db"
     environment = os.environ | {"MLFLOW_TRACKING_URI": f"sqlite:///{database}"}
     maker = subprocess.Popen(CONNECT, env=environment)
@@ -138,13 +138,13 @@ def test_one_killed_while_it_makes_the_database_leaves_none_that_cannot_be_opene
 
 
 def _has_begun(folder: Path) -> bool:
-    """Whether some table is being made; a journal may be gone before it is looked at."""
+    """Returns whether the creation of tables has begun; a journal can vanish before its size is read."""
     with contextlib.suppress(FileNotFoundError):
         return any(path.stat().st_size for path in folder.glob("mlflow.db*"))
     return False
 
 
-def test_files_are_read_as_utf_8_whatever_the_locale(tmp_path: Path, outputs: Any) -> None:
+def test_run_files_are_read_as_utf8_in_any_locale(tmp_path: Path, outputs: Any) -> None:
     run = outputs.run("locale", seed=0, final=0.4)
     stages = json.loads((run / "stages.json").read_text(encoding="utf-8"))
     table = Path(stages["evaluate"]["folder"]) / "tables" / "texts" / "0.json"

@@ -1,4 +1,4 @@
-"""What MLflow has of run folders: each thing once, however often it is sent."""
+"""``FolderSync`` and ``sync``: MLflow has all data of a run folder once, however often it is sent."""
 
 from __future__ import annotations
 
@@ -36,16 +36,16 @@ def grpo_of(folder: Path) -> Path:
     return next(run.folder for run in describe(folder) if run.tags.get("stage") == "grpo")
 
 
-def everything(tracker: Tracker, name: str) -> dict[str, list[TrackedRun]]:
+def runs_by_kind(tracker: Tracker, name: str) -> dict[str, list[TrackedRun]]:
     return {kind: tracker.runs([name], kind=kind) for kind in ("sweep", "experiment", "stage")}
 
 
-def sent_grpo(tracker: Tracker, name: str) -> TrackedRun:
+def grpo_run(tracker: Tracker, name: str) -> TrackedRun:
     (grpo,) = (run for run in tracker.runs([name], kind="stage") if run.tags["stage"] == "grpo")
     return grpo
 
 
-def points(tracker: Tracker, run_id: str, metric: str) -> int:
+def count_points(tracker: Tracker, run_id: str, metric: str) -> int:
     return len(tracker._client.get_metric_history(run_id, metric))
 
 
@@ -53,13 +53,13 @@ def artifacts(tracker: Tracker, run_id: str, folder: str = "") -> list[str]:
     return sorted(file.path for file in tracker._client.list_artifacts(run_id, folder or None))
 
 
-def test_an_experiment_is_a_parent_with_a_child_for_each_stage(tracker: Tracker, outputs: Any) -> None:
+def test_sync_creates_experiment_run_with_child_for_each_stage(tracker: Tracker, outputs: Any) -> None:
     stage = grpo_of(folder := outputs.run("parent", seed=3, final=0.4))
     for step, text in ((5, "a"), (10, "b")):
         write_json(stage / "tables" / "val" / "completions" / f"{step}.json", [{"text": text}])
     write_text(stage / "figures" / "critic" / "5.png", "picture")
     send(folder, tracker)
-    runs = everything(tracker, "parent")
+    runs = runs_by_kind(tracker, "parent")
     (parent,) = runs["experiment"]
     assert not runs["sweep"]
     assert {run.tags["mlflow.parentRunId"] for run in runs["stage"]} == {parent.run_id}
@@ -69,7 +69,7 @@ def test_an_experiment_is_a_parent_with_a_child_for_each_stage(tracker: Tracker,
     assert {"experiment": "parent", "reward": "critic", "objective": "grpo", **roots}.items() <= parent.tags.items()
     assert {run.status for run in (parent, *runs["stage"])} == {"FINISHED"}
     assert artifacts(tracker, parent.run_id) == ["choices.json", "config.yaml", "stages.json", "summary.json"]
-    grpo = sent_grpo(tracker, "parent")
+    grpo = grpo_run(tracker, "parent")
     assert tracker.history(grpo.run_id, VAL) == [(0, 0.2), (10, pytest.approx(0.3)), (20, 0.4)]
     assert grpo.start == 1_700_000_000.0, "when its first metric was logged"
     assert artifacts(tracker, grpo.run_id, "figures/critic") == ["figures/critic/5.png"]
@@ -78,8 +78,8 @@ def test_an_experiment_is_a_parent_with_a_child_for_each_stage(tracker: Tracker,
     assert json.loads(grpo.tags["mlflow.loggedArtifacts"]) == [{"path": "tables/val/completions.json", "type": "table"}]
 
 
-def test_an_experiments_run_has_the_few_metrics_that_a_comparison_needs(tracker: Tracker, outputs: Any) -> None:
-    """Its stages have the rest, which a comparison reads there."""
+def test_experiment_run_has_only_metrics_for_comparison(tracker: Tracker, outputs: Any) -> None:
+    """The other metrics are in the runs of its stages, where a comparison reads them."""
     folder = outputs.run("few", seed=0, final=0.4)
     stages = {run.tags["stage"]: run.folder for run in describe(folder) if run.kind == "stage"}
     outputs.log(stages["grpo"], "train/reward/critic", {1: 0.5, 2: 0.75})
@@ -96,7 +96,7 @@ def test_an_experiments_run_has_the_few_metrics_that_a_comparison_needs(tracker:
     assert "train/objective/kl" not in run.metrics
 
 
-def test_tags_that_are_known_at_the_end_alone_are_sent_then(tracker: Tracker, outputs: Any) -> None:
+def test_sync_sends_tags_known_only_at_end(tracker: Tracker, outputs: Any) -> None:
     folder = outputs.run("late tags", seed=0, final=0.4)
     (folder / "summary.json").unlink()
     send(folder, tracker, live=True)
@@ -109,9 +109,9 @@ def test_tags_that_are_known_at_the_end_alone_are_sent_then(tracker: Tracker, ou
 
 
 @pytest.mark.parametrize("memory", ["kept", "lost", "of another version"])
-def test_sending_twice_leaves_nothing_twice(tracker: Tracker, outputs: Any, memory: str) -> None:
+def test_sending_twice_creates_no_duplicates(tracker: Tracker, outputs: Any, memory: str) -> None:
     name = f"twice {memory}"
-    send(folder := with_a_policy(outputs, name, megabytes=0), tracker)
+    send(folder := run_with_policy(outputs, name, megabytes=0), tracker)
     if memory == "lost":
         (folder / MEMORY_FILE).unlink()
     elif memory == "of another version":
@@ -120,11 +120,11 @@ def test_sending_twice_leaves_nothing_twice(tracker: Tracker, outputs: Any, memo
             entry["unknown"] = 1
         write_json(folder / MEMORY_FILE, remembered)
     send(folder, tracker)
-    runs = everything(tracker, name)
+    runs = runs_by_kind(tracker, name)
     assert [len(runs[kind]) for kind in ("sweep", "experiment", "stage")] == [0, 1, 2]
-    grpo = tracker._client.get_run(sent_grpo(tracker, name).run_id)
-    assert points(tracker, grpo.info.run_id, VAL) == 3
-    assert points(tracker, runs["experiment"][0].run_id, TEST) == 1
+    grpo = tracker._client.get_run(grpo_run(tracker, name).run_id)
+    assert count_points(tracker, grpo.info.run_id, VAL) == 3
+    assert count_points(tracker, runs["experiment"][0].run_id, TEST) == 1
     assert grpo.inputs is not None
     (read,) = grpo.inputs.dataset_inputs
     assert (read.dataset.name, len(read.dataset.digest)) == ("countdown", 12)
@@ -134,7 +134,7 @@ def test_sending_twice_leaves_nothing_twice(tracker: Tracker, outputs: Any, memo
     assert json.loads(read.dataset.profile or "") == {"files": {"problems.jsonl": "0a1b2c"}}
 
 
-def test_only_new_lines_are_sent_however_many_and_of_a_step_logged_again_the_later_value_counts(
+def test_sync_sends_only_new_lines_and_keeps_later_value_of_step(
     tracker: Tracker, outputs: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     send(folder := outputs.run("increments", seed=0, final=0.4), tracker)
@@ -144,11 +144,11 @@ def test_only_new_lines_are_sent_however_many_and_of_a_step_logged_again_the_lat
     monkeypatch.setattr(tracker, "log_metrics", lambda i, m: (sent.extend(x.step for x in m), log_metrics(i, m)))
     send(folder, tracker)
     assert [step for step in sent if step] == [10, *later]
-    history = tracker.history(sent_grpo(tracker, "increments").run_id, VAL)
+    history = tracker.history(grpo_run(tracker, "increments").run_id, VAL)
     assert history == [(0, 0.2), (10, 0.9), (20, 0.4), *later.items()]
 
 
-def test_a_reused_stage_is_a_child_of_every_experiment_that_used_it(tracker: Tracker, outputs: Any) -> None:
+def test_reused_stage_is_child_of_every_experiment_that_used_it(tracker: Tracker, outputs: Any) -> None:
     first = outputs.run("reuse", seed=0, final=0.4)
     second = outputs.run("reuse", seed=0, final=0.4, time="2026-01-02T00-00-00")
     assert [run.folder for run in describe(first)][1:] == [run.folder for run in describe(second)][1:]
@@ -159,10 +159,8 @@ def test_a_reused_stage_is_a_child_of_every_experiment_that_used_it(tracker: Tra
     assert [run.metrics[VAL] for run in stages if run.tags["stage"] == "grpo"] == [0.4, 0.4]
 
 
-def test_the_jobs_of_a_sweep_hang_below_one_parent_which_has_its_table_and_pictures(
-    tracker: Tracker, outputs: Any, tmp_path: Path
-) -> None:
-    """Wherever ``hydra.sweep.dir`` is; what is drawn anew is sent again, what is not is not."""
+def test_sweep_run_is_parent_of_jobs_and_has_table_and_plots(tracker: Tracker, outputs: Any, tmp_path: Path) -> None:
+    """``hydra.sweep.dir`` can be anywhere. A plot is sent again only if its file changed."""
     (sweep := tmp_path / "mine").mkdir()
     entry = {"sweep": "mine", "overrides": "seed=0,1", "folder": str(sweep)}
     for name in (names := ["heat_map.png", "reward.temperature.png", "summary.csv", "summary.md"]):
@@ -171,7 +169,7 @@ def test_the_jobs_of_a_sweep_hang_below_one_parent_which_has_its_table_and_pictu
         job = outputs.run("swept", seed=seed, final=0.4)
         write_json(job / "sweep.json", entry)
         send(job, tracker)
-    runs = everything(tracker, "swept")
+    runs = runs_by_kind(tracker, "swept")
     (parent,) = runs["sweep"]
     assert [run.tags["mlflow.parentRunId"] for run in runs["experiment"]] == [parent.run_id] * 2
     assert (parent.status, parent.params) == ("FINISHED", {"overrides": "seed=0,1"})
@@ -187,7 +185,7 @@ def test_the_jobs_of_a_sweep_hang_below_one_parent_which_has_its_table_and_pictu
     assert note == f"{''.join(pictures)}drawn", "what the run's page begins with"
 
 
-def test_a_note_that_is_too_long_ends_at_a_whole_line(tracker: Tracker, outputs: Any) -> None:
+def test_write_note_cuts_long_text_at_end_of_line(tracker: Tracker, outputs: Any) -> None:
     send(outputs.run("noted", seed=0, final=0.4), tracker)
     (run,) = tracker.runs(["noted"], kind="experiment")
     tracker.write_note(run.run_id, "\n".join(line := "| a row |" for _ in range(1000)), pictures=[])
@@ -196,8 +194,8 @@ def test_a_note_that_is_too_long_ends_at_a_whole_line(tracker: Tracker, outputs:
     assert 4900 < len(note) <= 5000
 
 
-def test_status_follows_the_folder(tracker: Tracker, outputs: Any) -> None:
-    """Of a run that failed the stages before the one that it failed in have finished."""
+def test_sync_sets_status_from_run_folder(tracker: Tracker, outputs: Any) -> None:
+    """In a failed run, the stages before the one that failed are finished."""
     folder = outputs.run("status", seed=0, final=0.4)
     evaluate = next(run.folder for run in describe(folder) if run.tags.get("stage") == "evaluate")
     for path in (folder / "summary.json", evaluate / "result.json"):
@@ -218,10 +216,8 @@ def test_status_follows_the_folder(tracker: Tracker, outputs: Any) -> None:
     assert after_sending() == ("FINISHED", {"grpo": "FINISHED", "evaluate": "FINISHED"})
 
 
-def test_what_a_person_deleted_stays_deleted_and_what_lies_below_is_sent_all_the_same(
-    tracker: Tracker, outputs: Any
-) -> None:
-    """Also by a sync that never saw the deleted one, as that of a sweep's next job."""
+def test_deleted_run_stays_deleted_and_its_stages_are_sent(tracker: Tracker, outputs: Any) -> None:
+    """This includes a sync that never saw the deleted run, such as that of a sweep's next job."""
     send(folder := outputs.run("deleted", seed=0, final=0.4), tracker)
     (experiment,), stages = (tracker.runs(["deleted"], kind=kind) for kind in ("experiment", "stage"))
     tracker._client.delete_run(experiment.run_id)
@@ -234,10 +230,10 @@ def test_what_a_person_deleted_stays_deleted_and_what_lies_below_is_sent_all_the
     assert tracker.runs(["deleted"], kind="experiment") == []
 
 
-def test_a_deleted_experiment_stays_deleted_and_a_new_run_says_how_to_restore_it(
+def test_deleted_experiment_stays_deleted_until_it_is_restored(
     outputs: Any, tmp_path: Path, capsys: pytest.CaptureFixture
 ) -> None:
-    """By the very command that it is told by; what was sent before is missed by nobody."""
+    """The command in the message restores it. A run sent before the deletion does not count as missing."""
     tracker = Tracker(f"sqlite:///{tmp_path / 'mlflow.db'}")
     old = outputs.run("gone", seed=0, final=0.4)
     send(old, tracker)
@@ -246,18 +242,18 @@ def test_a_deleted_experiment_stays_deleted_and_a_new_run_says_how_to_restore_it
     new = outputs.run("gone", seed=1, final=0.5)
     capsys.readouterr()
     assert not sync([new], lambda: tracker)
-    told = capsys.readouterr().out
-    assert told.count("MLflow's experiment 'gone' was deleted, and takes no run until: ") == 1
+    output = capsys.readouterr().out
+    assert output.count("MLflow's experiment 'gone' was deleted, and takes no run until: ") == 1
     assert "gone" not in tracker.experiments()
-    variable, program, *words = told.partition(" until: ")[2].partition(")")[0].split()
+    variable, program, *arguments = output.partition(" until: ")[2].partition(")")[0].split()
     assert (variable, program) == (f"MLFLOW_TRACKING_URI={tracker.address}", "mlflow")
     environment = os.environ | dict([variable.split("=", 1)])
-    subprocess.run([sys.executable, "-m", "mlflow", *words], env=environment, check=True)
+    subprocess.run([sys.executable, "-m", "mlflow", *arguments], env=environment, check=True)
     assert sync([old, new], lambda: tracker)
     assert [run.tags["seed"] for run in tracker.runs(["gone"], kind="experiment")] == ["0", "1"]
 
 
-def test_sync_sends_every_run_below_a_folder_also_beside_one_with_a_damaged_file(
+def test_sync_sends_every_run_in_folder_despite_damaged_file(
     tracker: Tracker, outputs: Any, capsys: pytest.CaptureFixture
 ) -> None:
     folders = [outputs.run("synced", seed=seed, final=0.4) for seed in range(2)]
@@ -268,27 +264,27 @@ def test_sync_sends_every_run_below_a_folder_also_beside_one_with_a_damaged_file
     assert "there is nothing to send" in capsys.readouterr().out
     (folders[0] / "stages.json").write_text("{")
     assert not sync([outputs.root], lambda: tracker)
-    said = capsys.readouterr().out
-    assert "not all was sent (JSONDecodeError" in said
-    assert "1 of 2 run folders are in MLflow" in said
+    output = capsys.readouterr().out
+    assert "not all was sent (JSONDecodeError" in output
+    assert "1 of 2 run folders are in MLflow" in output
 
 
 @pytest.mark.parametrize("name", ["it's", "100%20 a#b;c 名前"])
-def test_an_experiment_of_any_name_is_found_again(tracker: Tracker, outputs: Any, name: str) -> None:
-    """By the jobs of its sweep as well."""
+def test_experiment_of_any_name_is_found_again(tracker: Tracker, outputs: Any, name: str) -> None:
+    """The run of its sweep is found again as well."""
     folder = outputs.run(name, seed=0, final=0.4, sweep=f"{name} swept")
     outputs.log(grpo_of(folder), "val/точность 😀", {0: 0.25, 1: 0.5})
     for _ in range(2):
         send(folder, tracker)
         (folder / MEMORY_FILE).unlink()
-    assert [len(runs) for runs in everything(tracker, name).values()] == [1, 1, 2]
-    grpo = sent_grpo(tracker, name)
+    assert [len(runs) for runs in runs_by_kind(tracker, name).values()] == [1, 1, 2]
+    grpo = grpo_run(tracker, name)
     assert tracker.history(grpo.run_id, "val/точность 😀") == [(0, 0.25), (1, 0.5)]
     assert "config.yaml" in tracker.artifacts.files(grpo.run_id)
 
 
-def with_a_policy(outputs: Any, name: str, *, megabytes: float = 100.0, reused: bool = False) -> Path:
-    """An experiment whose GRPO stage read a file of problems and left a policy."""
+def run_with_policy(outputs: Any, name: str, *, megabytes: float = 100.0, reused: bool = False) -> Path:
+    """Creates an experiment whose GRPO stage read a file of problems and saved a policy."""
     folder = outputs.run(name, seed=0, final=0.4)
     with (folder / "config.yaml").open("a") as config:
         config.write(f"logger:\n  model_megabytes: {megabytes}\n")
@@ -304,9 +300,9 @@ def with_a_policy(outputs: Any, name: str, *, megabytes: float = 100.0, reused: 
     return folder
 
 
-def test_a_policy_is_there_in_a_form_that_transformers_reads(tracker: Tracker, outputs: Any, tmp_path: Path) -> None:
-    send(with_a_policy(outputs, "model"), tracker)
-    run = sent_grpo(tracker, "model")
+def test_sent_policy_loads_in_transformers(tracker: Tracker, outputs: Any, tmp_path: Path) -> None:
+    send(run_with_policy(outputs, "model"), tracker)
+    run = grpo_run(tracker, "model")
     assert run.tags["model"] == "policy/"
     fetched = tracker._client.download_artifacts(run.run_id, "policy", str(tmp_path))
     ours, model = policy(), AutoModelForCausalLM.from_pretrained(fetched)
@@ -316,21 +312,19 @@ def test_a_policy_is_there_in_a_form_that_transformers_reads(tracker: Tracker, o
 
 
 @pytest.mark.parametrize("state", ["large", "reused", "unfinished"])
-def test_a_policy_goes_if_it_is_small_and_whole_with_the_run_that_made_it(
-    tracker: Tracker, outputs: Any, state: str
-) -> None:
+def test_policy_is_not_sent_if_large_reused_or_unfinished(tracker: Tracker, outputs: Any, state: str) -> None:
     name = f"model_{state}"
-    folder = with_a_policy(outputs, name, megabytes=0.01 if state == "large" else 100.0, reused=state == "reused")
+    folder = run_with_policy(outputs, name, megabytes=0.01 if state == "large" else 100.0, reused=state == "reused")
     if state == "unfinished":
         (grpo_of(folder) / "result.json").unlink()
     send(folder, tracker)
-    run = sent_grpo(tracker, name)
+    run = grpo_run(tracker, name)
     large = rf"\d\.\d MB are more than logger\.model_megabytes=0\.01: {grpo_of(folder)}/policy"
     assert re.fullmatch(large if state == "large" else "", run.tags.get("model", ""))
     assert not tracker.artifacts.files(run.run_id, "policy")
 
 
-def test_a_sync_process_sends_everything_before_it_is_stopped(tracker: Tracker, outputs: Any) -> None:
+def test_stop_sync_sends_everything_before_process_ends(tracker: Tracker, outputs: Any) -> None:
     folder = outputs.run("followed", seed=0, final=0.4)
     assert stop_sync(start_sync(folder), timeout=120), (folder / "mirror.log").read_text()
     (run,) = tracker.runs(["followed"], kind="experiment")

@@ -1,4 +1,4 @@
-"""Reading runs back from MLflow: their files, also of a database that was copied, and through a server."""
+"""``Tracker`` reads the artifacts of runs: from a database, also a copied one, and through a server."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ from experiments.mlflow_sync import Tracker
 from tests.unit.experiments.mlflow_sync.server_kit import Server
 
 
-def test_files_are_found_beside_a_database_that_was_copied(tmp_path: Path) -> None:
-    made, copied = tmp_path / "made", tmp_path / "copied"
-    tracker = Tracker(f"sqlite:///{made / 'mlflow.db'}")
+def test_tracker_reads_artifacts_beside_copied_database(tmp_path: Path) -> None:
+    original, copied = tmp_path / "made", tmp_path / "copied"
+    tracker = Tracker(f"sqlite:///{original / 'mlflow.db'}")
     run = tracker.create_run("100% far #away", name="r", start=0.0, tags={}, parent=None)
     picture = tmp_path / "a.png"
     picture.write_bytes(b"picture")
     tracker.log_file(run, picture, "figures/critic")
     tracker.log_table(run, "test/completions", [{"problem": "p", "status": "ok"}])
-    shutil.copytree(made, copied)
-    shutil.rmtree(made)
-    there = Tracker(f"sqlite:///{copied / 'mlflow.db'}")
-    assert there.artifacts.files(run) == ["figures/critic/a.png", "tables/test/completions.json"]
-    assert there.artifacts.files(run, "figures") == ["figures/critic/a.png"]
-    assert there.artifacts.files(run, "nothing") == []
-    assert there.artifacts.read(run, "figures/critic/a.png") == b"picture"
-    assert there.table(run, "test/completions") == [{"problem": "p", "status": "ok"}]
+    shutil.copytree(original, copied)
+    shutil.rmtree(original)
+    reader = Tracker(f"sqlite:///{copied / 'mlflow.db'}")
+    assert reader.artifacts.files(run) == ["figures/critic/a.png", "tables/test/completions.json"]
+    assert reader.artifacts.files(run, "figures") == ["figures/critic/a.png"]
+    assert reader.artifacts.files(run, "nothing") == []
+    assert reader.artifacts.read(run, "figures/critic/a.png") == b"picture"
+    assert reader.table(run, "test/completions") == [{"problem": "p", "status": "ok"}]
     with pytest.raises(FileNotFoundError):
-        there.artifacts.read(run, "figures/critic/b.png")
+        reader.artifacts.read(run, "figures/critic/b.png")
 
 
 @pytest.mark.slow
-def test_files_of_a_server_are_read_through_it(tmp_path: Path) -> None:
+def test_tracker_reads_artifacts_through_server(tmp_path: Path) -> None:
     server = Server(tmp_path)
     server.start()
     try:

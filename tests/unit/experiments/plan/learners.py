@@ -1,4 +1,4 @@
-"""The learner that most tests of the plan look at."""
+"""The learner of most tests of the plan."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from experiments.plan.learner import Learner
 
 
 def whole_on_cpu(shape: ModelShape) -> Learner:
-    """All of it is trained, weights and passes in fp32, on a CPU."""
+    """Returns a learner on a CPU with fp32 weights and computation, all weights trained."""
     return Learner(
         shape=shape,
         weight_bytes=4,

@@ -1,7 +1,7 @@
-"""What small models really take, by torch's own allocator, in a process of its own:  python measuring.py CASES
+"""Measures the memory of small models by torch's allocator, in a separate process:  python measuring.py CASES
 
-Every allocation and every release of the CPU allocator is in a profile, so the largest sum of what is alive is the
-peak, to the byte, whatever else the machine does. Prints one JSON object per case.
+The profile has every allocation and every release of the CPU allocator. So the largest sum of live bytes is the exact
+peak, whatever else runs on the machine. Prints one JSON object per case.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ MARK = "forward is over"
 def policy_of(case: Mapping[str, Any]) -> CausalLMPolicy:
     torch.manual_seed(0)
     config, model = (Qwen2Config, Qwen2ForCausalLM) if case["kind"] == "qwen2" else (LlamaConfig, LlamaForCausalLM)
-    made = model(config(**case["sizes"])).to(getattr(torch, case["weights"]))
+    built = model(config(**case["sizes"])).to(getattr(torch, case["weights"]))
     if case["checkpointing"]:
-        checkpoint_layers(made)
+        checkpoint_layers(built)
     lora = LoRA(rank=case["rank"], alpha=1.0, dropout=0.0, target_modules="all-linear") if case["rank"] else None
     return CausalLMPolicy(
-        model=made if lora is None else lora.attach(made, seed=0),
+        model=built if lora is None else lora.attach(built, seed=0),
         tokenizer=train_tokenizer(["1 2 3"], vocab_size=270),
         compute_dtype=getattr(torch, case["compute"]),
         chat_template=False,
@@ -45,13 +45,13 @@ def policy_of(case: Mapping[str, Any]) -> CausalLMPolicy:
     )
 
 
-def ledger(act: Callable[[], object]) -> tuple[int, int]:
-    """Bytes alive above those before: when the mark is passed (0 without one), and at most."""
-    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as seen:
-        act()
-    found = sorted(seen.profiler.kineto_results.events(), key=lambda event: event.start_ns())  # pyright: ignore
+def allocated_bytes(call: Callable[[], object]) -> tuple[int, int]:
+    """Returns the bytes allocated and not released since the start: at the mark (0 without one), and at the peak."""
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
+        call()
+    events = sorted(profiler.profiler.kineto_results.events(), key=lambda event: event.start_ns())  # pyright: ignore
     alive = peak = marked = 0
-    for event in found:
+    for event in events:
         if event.name() == "[memory]":
             alive += event.nbytes()
             peak = max(peak, alive)
@@ -65,7 +65,7 @@ def size(tensors: Any) -> int:
 
 
 def rows(policy: CausalLMPolicy, case: Mapping[str, Any]) -> tuple[torch.Tensor, ...]:
-    """The arguments of ``completion_states`` for a micro-batch of the case."""
+    """Returns the arguments of ``completion_states`` for a micro-batch of the case."""
     vocabulary = policy.model.config.vocab_size
     prompt_ids = torch.randint(3, vocabulary, (case["prompts"], case["prompt"]))
     ids = torch.randint(3, vocabulary, (case["prompts"] * case["group"], case["completion"]))
@@ -74,7 +74,7 @@ def rows(policy: CausalLMPolicy, case: Mapping[str, Any]) -> tuple[torch.Tensor,
 
 
 def update(policy: CausalLMPolicy, case: Mapping[str, Any]) -> dict[str, int]:
-    """A micro-batch when another one has left its gradients, and the states after an optimizer's step."""
+    """Measures a micro-batch while gradients of an earlier one exist, and the states after an optimizer step."""
     batch = rows(policy, case)
     _, _, ids, mask, _ = batch
 
@@ -98,7 +98,7 @@ def update(policy: CausalLMPolicy, case: Mapping[str, Any]) -> dict[str, int]:
     )
     optimizer = adamw(policy.parameters())
     optimizer.step()
-    kept, peak = ledger(learn)
+    kept, peak = allocated_bytes(learn)
     moments = [part for state in optimizer.state.values() for part in state.values() if part.ndim]
     return {
         "weights": size(policy.parameters()),
@@ -110,7 +110,7 @@ def update(policy: CausalLMPolicy, case: Mapping[str, Any]) -> dict[str, int]:
 
 
 def loss(policy: CausalLMPolicy, case: Mapping[str, Any]) -> int:
-    """The peak of the log-probs alone, forward and backward."""
+    """Returns the peak of the log-probs alone, forward and backward."""
     weight, bias = policy.head
     tokens = case["prompts"] * case["group"] * case["completion"]
     targets = torch.randint(0, len(weight), (tokens,))
@@ -121,11 +121,11 @@ def loss(policy: CausalLMPolicy, case: Mapping[str, Any]) -> int:
             found = policy.score(hidden, weight, targets, temperature=1.0, chunk=policy.chunk, bias=bias)
         found.sum().backward()
 
-    return ledger(learn)[1]
+    return allocated_bytes(learn)[1]
 
 
 def scoring(policy: CausalLMPolicy, case: Mapping[str, Any]) -> int:
-    """The peak of a frozen policy that reads the same rows, as a reference does."""
+    """Returns the peak of a frozen policy that scores the same rows, as a reference does."""
     policy.requires_grad_(False)
     prompt_ids, prompt_mask, ids, mask, owner = rows(policy, case)
 
@@ -133,11 +133,11 @@ def scoring(policy: CausalLMPolicy, case: Mapping[str, Any]) -> int:
     def score() -> None:
         policy.log_probs(prompt_ids, prompt_mask, ids, mask, owner=owner)
 
-    return ledger(score)[1]
+    return allocated_bytes(score)[1]
 
 
 def rollouts(policy: CausalLMPolicy, case: Mapping[str, Any]) -> dict[str, int]:
-    """Keys and values when the first rows have sat down, and the peak of all of it."""
+    """Measures keys and values once the first rows have joined, and the peak of the whole generation."""
     problems = [Problem(id=str(i), prompt="1" * case["prompt"], answer="", fields={}) for i in range(case["problems"])]
     sampling = Sampling(temperature=1.0, top_k=None, top_p=1.0, max_tokens=case["completion"], stop=())
     requests = encode(policy, problems, case["group"], sampling, None)
@@ -156,14 +156,16 @@ def rollouts(policy: CausalLMPolicy, case: Mapping[str, Any]) -> dict[str, int]:
         assert decode.cache.shared is not None
         assert decode.cache.own is not None
         cache = size([decode.cache.shared, decode.cache.own])
-    seated, width = len(decode.running), int(requests.prompt_mask.sum(1).max())
+    joined, width = len(decode.running), int(requests.prompt_mask.sum(1).max())
     del decode, completions
     engine = Engine(max_batch_tokens=case["max_batch_tokens"])
-    _, peak = ledger(lambda: engine.generate(policy, problems, group_size=case["group"], sampling=sampling, seed=(0,)))
-    return {"cache": cache, "peak": peak, "rows": seated, "prompt": width}
+    _, peak = allocated_bytes(
+        lambda: engine.generate(policy, problems, group_size=case["group"], sampling=sampling, seed=(0,))
+    )
+    return {"cache": cache, "peak": peak, "rows": joined, "prompt": width}
 
 
-def measured(case: Mapping[str, Any]) -> dict[str, Any]:
+def measure(case: Mapping[str, Any]) -> dict[str, Any]:
     policy = policy_of(case)
     found: dict[str, Any] = {"shape": policy.model.config.to_dict()}
     if "rollouts" in case:
@@ -173,4 +175,4 @@ def measured(case: Mapping[str, Any]) -> dict[str, Any]:
 
 if __name__ == "__main__":
     for one in json.loads(sys.argv[1]):
-        print(json.dumps(measured(one)), flush=True)
+        print(json.dumps(measure(one)), flush=True)

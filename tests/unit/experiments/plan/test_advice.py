@@ -1,4 +1,4 @@
-"""Every experiment at ``scale=paper`` fits under its stated trainer, and what a CPU cannot do is refused."""
+"""Every experiment at ``scale=paper`` fits with its documented trainer, and a CPU that is too slow is rejected."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from experiments.schema import register
 ROOT = Path(__file__).resolve().parents[4]
 EXPERIMENTS = sorted(path.stem for path in (ROOT / "conf" / "experiment").glob("*.yaml"))
 ROW = re.compile(r"^\| (?:[^`|]*: )?(`\w+`[^|]*) \| `(trainer=[^`]+)` \| ([\d, ]+) \|$", re.MULTILINE)
-"""Of the table in docs/plan.md: experiments, trainer, GiB on each device, of all experiments or of each."""
+"""Rows of the table in docs/plan.md: experiments, trainer, GiB on each device (one number for all, or one each)."""
 TRAINERS = [
     (name, trainer, float(memory))
     for names, trainer, numbers in ROW.findall((ROOT / "docs" / "plan.md").read_text(encoding="utf-8"))
@@ -32,7 +32,7 @@ register()
 
 
 def config_of(*overrides: str) -> tuple[Any, dict[str, Any], str]:
-    """The configuration, the trainer's node and its name."""
+    """Returns the configuration, the trainer's node and its name."""
     with initialize_config_module("conf", version_base="1.3"):
         config = compose("config", list(overrides), return_hydra_config=True)
     node: Any = OmegaConf.to_container(config.trainer, resolve=True)
@@ -40,7 +40,7 @@ def config_of(*overrides: str) -> tuple[Any, dict[str, Any], str]:
 
 
 def planned(*overrides: str) -> float:
-    """GiB of the fullest moment on each device, as ``make plan`` has it of the same overrides."""
+    """Returns the GiB of the fullest moment on each device, as ``make plan`` computes it for these overrides."""
     config, node, name = config_of(*overrides)
     sharding = sharding_of(name, node, gpus=None)
     plan = experiment_of(config, on_cpu=False, devices=sharding.devices, prompt_tokens=None, completion_tokens=None)
@@ -48,7 +48,7 @@ def planned(*overrides: str) -> float:
 
 
 @pytest.mark.parametrize("name", ["clipo_math", "grpo_math"])
-def test_track_ii_fits_on_eight_gpus_by_the_command_that_a_refusal_names(name: str) -> None:
+def test_trainer_named_by_refusal_fits_track_ii_on_eight_gpus(name: str) -> None:
     config, node, trainer = config_of(f"experiment={name}", "scale=paper")
     sentence = refusal(config, trainer, node)
     assert sentence is not None
@@ -67,7 +67,7 @@ def test_track_ii_fits_on_eight_gpus_by_the_command_that_a_refusal_names(name: s
 
 @pytest.mark.whole
 @pytest.mark.parametrize("name", EXPERIMENTS)
-def test_every_experiment_fits_at_the_papers_scale_under_its_stated_trainer(name: str) -> None:
+def test_advised_trainer_fits_every_experiment_at_paper_scale(name: str) -> None:
     found = advice(config_of(f"experiment={name}", "scale=paper")[0])
     assert found is not None
     memory = planned(f"experiment={name}", "scale=paper", *found.overrides.split())
@@ -77,7 +77,7 @@ def test_every_experiment_fits_at_the_papers_scale_under_its_stated_trainer(name
     assert f"| `{found.overrides}` |" in documented
 
 
-def test_one_gpu_is_advised_where_a_run_fits_and_ends_within_a_day_on_it() -> None:
+def test_advice_is_one_gpu_if_run_fits_and_ends_within_a_day() -> None:
     countdown, track = (
         advice(config_of(f"experiment={name}", "scale=paper")[0]) for name in ("llama_oracle", "grpo_gsm8k")
     )
@@ -97,13 +97,13 @@ def test_one_gpu_is_advised_where_a_run_fits_and_ends_within_a_day_on_it() -> No
     ],
     ids=["laptop", "laptop on ranks", "of unknown shape", "without GRPO"],
 )
-def test_what_may_come_to_an_end_is_not_refused(overrides: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("experiments.plan.advice.host_memory", lambda: 1000.0)  # whatever this machine has
+def test_refusal_is_none_for_feasible_or_unknown_cost(overrides: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("experiments.plan.advice.host_memory", lambda: 1000.0)  # independent of this machine
     config, node, trainer = config_of(*overrides)
     assert refusal(config, trainer, node) is None
 
 
-def test_the_command_ends_with_the_sentence(tmp_path: Path) -> None:
+def test_run_exits_with_refusal_and_writes_nothing(tmp_path: Path) -> None:
     command = [
         sys.executable,
         "-m",
@@ -120,7 +120,7 @@ def test_the_command_ends_with_the_sentence(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("name", "trainer", "memory"), TRAINERS)
-def test_the_page_names_the_trainer_that_each_experiment_takes(name: str, trainer: str, memory: float) -> None:
+def test_documented_trainer_and_memory_match_plan(name: str, trainer: str, memory: float) -> None:
     chosen = (f"experiment={name}", "scale=paper")
     assert planned(*chosen, *trainer.split()) == pytest.approx(memory, abs=0.51)
     config, node, on_cpu = config_of(*chosen)
@@ -128,5 +128,5 @@ def test_the_page_names_the_trainer_that_each_experiment_takes(name: str, traine
         assert f"use {trainer}, " in (refusal(config, on_cpu, node) or "")
 
 
-def test_the_page_lists_both_tracks_countdown_and_critics() -> None:
+def test_documented_table_lists_tracks_countdown_and_critics() -> None:
     assert {"clipo_math", "clipo_gsm8k", "llama_critic", "critic_text"} <= {name for name, *_ in TRAINERS}

@@ -1,4 +1,4 @@
-"""How training is spread, and the bytes of the states on one of four devices, for a learner of one layer by hand."""
+"""Sharding of training: bytes of the states on one of four devices, computed by hand for a learner of one layer."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SHAPE = ModelShape(
 )
 N = 2 * 8 * 8 + 2 * 8 * 4 + 3 * 8 * 16 + 2 * 8 + 20 * 8 + 8  # attention, product, norms, vocabulary, last norm
 SECOND = 64 + 32 + 32 + 64 + 128
-"""From q_proj to gate_proj: the second of four shares of 190, which has part of both, has most."""
+"""From q_proj to gate_proj: the second of four shares of 190 parameters contains a part of both, and has the most."""
 FULL = replace(whole_on_cpu(SHAPE), compute_bytes=2, on_cpu=False)
 HALF = replace(FULL, weight_bytes=2)
 R = 2 * (8 + 8)  # of A and B at q_proj
@@ -46,23 +46,21 @@ ADAPTED = replace(HALF, rank=2, targets=("q_proj",))
         (HALF, "zero2", (2 * N, 2 * SECOND, 12 * N // 4)),
         (HALF, "zero3", (2 * N // 4, 2 * N // 4, 12 * N // 4)),
         (ADAPTED, "gpu", (2 * N + 4 * R, 4 * R, 8 * R)),
-        (replace(FULL, frozen=True), "zero3", (4 * N, 0, 0)),  # what is not trained is not spread
+        (replace(FULL, frozen=True), "zero3", (4 * N, 0, 0)),  # only trained weights are sharded
     ],
 )
-def test_weights_gradients_and_optimizer_by_hand(
-    learner: Learner, trainer: str, expected: tuple[int, int, int]
-) -> None:
+def test_states_equal_values_computed_by_hand(learner: Learner, trainer: str, expected: tuple[int, int, int]) -> None:
     found = states(learner, by_name(trainer, 4))
     assert (found.weights, found.gradients, found.optimizer) == expected
 
 
-def test_stage_3_makes_the_policy_whole_while_it_draws() -> None:
+def test_zero3_gathers_whole_policy_for_sampling() -> None:
     found = states(FULL, by_name("zero3", 4))
     assert found.weights + found.all_gathered == 4 * N
     assert states(FULL, by_name("zero2", 4)).all_gathered == 0
 
 
-def test_of_a_frozen_model_the_layers_are_cut_into_shares_and_what_is_at_its_ends_is_whole() -> None:
+def test_sharded_layers_shards_layers_but_not_embeddings() -> None:
     frozen = replace(FULL, frozen=True)
     ends = 4 * (20 * 8 + 8)
     layer = 4 * N - ends
@@ -72,7 +70,7 @@ def test_of_a_frozen_model_the_layers_are_cut_into_shares_and_what_is_at_its_end
     assert sharded_layers(replace(frozen, shape=deep), 4) == (ends + 4 * 20 * 8 + 2 * layer, 3 * layer)
 
 
-def test_what_is_exchanged_lies_in_buffers() -> None:
+def test_exchange_buffer_size_depends_on_trainer() -> None:
     assert states(FULL, by_name("gpu", 1)).exchange == 0
     assert states(replace(FULL, frozen=True), by_name("zero3", 4)).exchange == 0
     assert states(FULL, by_name("ddp", 2)).exchange == 4 * N
@@ -80,7 +78,7 @@ def test_what_is_exchanged_lies_in_buffers() -> None:
     assert states(FULL, by_name("zero2", 2)).exchange == 2 * N * 4, "never larger than the gradients"
 
 
-def test_the_choice_of_the_trainer_says_the_stage() -> None:
+def test_by_name_reads_stage_and_offload_from_trainer_name() -> None:
     found = [by_name(name, 8) for name in ("cpu", "gpu", *MILD_TO_STRONG)]
     assert [sharding.stage for sharding in found] == [0, 0, 0, 1, 2, 3, 3]
     assert [sharding.offload_optimizer and sharding.offload_parameters for sharding in found] == [False] * 6 + [True]
@@ -88,7 +86,7 @@ def test_the_choice_of_the_trainer_says_the_stage() -> None:
         by_name("zero4", 2)
 
 
-def test_a_strategy_that_says_its_stage_is_believed_before_the_name() -> None:
+def test_sharding_of_prefers_strategy_settings_over_name() -> None:
     strategy = {"stage": 2, "offload_optimizer": True, "offload_parameters": False, "bucket_elements": 5}
     found = sharding_of("mine", {"devices": 4, "num_nodes": 2, "strategy": strategy}, gpus=None)
     assert (found.devices, found.stage, found.offload_optimizer, found.offload_parameters) == (8, 2, True, False)
@@ -107,11 +105,13 @@ def test_a_strategy_that_says_its_stage_is_believed_before_the_name() -> None:
         ({"devices": 4, "num_nodes": 2}, 16, 16),
     ],
 )
-def test_devices_are_the_trainers_or_those_asked_for(node: dict[str, object], gpus: int | None, devices: int) -> None:
+def test_sharding_of_counts_devices_of_trainer_or_gpus_argument(
+    node: dict[str, object], gpus: int | None, devices: int
+) -> None:
     assert sharding_of("gpu", node, gpus=gpus).devices == devices
 
 
-def test_of_adapters_only_they_are_trained() -> None:
+def test_decoder_size_trains_only_adapters() -> None:
     layer, adapters = 2 * 8 * 8 + 2 * 8 * 4 + 3 * 8 * 16, R
     assert ADAPTED.decoder_size == DecoderSize(
         layers=Weights(total=layer + adapters, trained=adapters),

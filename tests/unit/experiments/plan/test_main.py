@@ -1,4 +1,4 @@
-"""The command as a person runs it: whole pages, and the answer to a mistake."""
+"""``python -m experiments.plan``: whole pages, and errors for invalid arguments."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ register()
 
 @pytest.fixture
 def plan(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Plan:
-    """The page of these arguments."""
+    """Returns a function that returns the page for its arguments."""
     monkeypatch.setenv("COLUMNS", "200")
 
     def run(*arguments: str) -> str:
@@ -36,13 +36,13 @@ def plan(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) ->
     return run
 
 
-def found(text: str, pattern: str) -> float:
+def number_in(text: str, pattern: str) -> float:
     match = re.search(pattern, text)
     assert match is not None, text
     return float(match[1].replace(",", ""))
 
 
-def test_the_page_is_the_one_in_the_documentation_and_nothing_heavy_is_imported() -> None:
+def test_page_equals_documentation_without_heavy_imports() -> None:
     script = (
         "import sys; from experiments.plan.__main__ import main\n"
         "main(['experiment=grpo_gsm8k', 'scale=paper', 'gpus=8'])\n"
@@ -75,7 +75,7 @@ def test_the_page_is_the_one_in_the_documentation_and_nothing_heavy_is_imported(
         (["completion_tokens=0"], "completion_tokens must be at least 1, got 0"),
     ],
 )
-def test_a_mistake_gets_its_one_sentence(
+def test_invalid_argument_prints_one_sentence(
     arguments: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["experiment=grpo_gsm8k", *arguments]) == 2
@@ -85,7 +85,7 @@ def test_a_mistake_gets_its_one_sentence(
     assert err.count("\n") == 1
 
 
-def test_own_arguments_are_taken_out_and_no_key_of_the_configuration_is() -> None:
+def test_parse_arguments_takes_own_options_and_keeps_overrides() -> None:
     options, left = parse_arguments([*PAPER, "gpus=8", "mfu=0.3", "trainer=zero2", "budget.grpo.steps=3"])
     assert options == Options(gpus=8, mfu=0.3)
     assert left == [*PAPER, "trainer=zero2", "budget.grpo.steps=3"]
@@ -93,7 +93,7 @@ def test_own_arguments_are_taken_out_and_no_key_of_the_configuration_is() -> Non
     assert parse_arguments(names)[1] == names
 
 
-def test_what_does_not_fit_is_said_with_the_mildest_trainer_that_does(plan: Plan) -> None:
+def test_plan_that_does_not_fit_names_mildest_fitting_trainer(plan: Plan) -> None:
     tight = plan(*PAPER, "gpus=8", "gpu_memory=40")
     assert re.search(
         r"does not fit: needs [\d.]+ of 40 GiB, in grpo \w+; the mildest that fits of ddp, .*trainer=zero\d, ", tight
@@ -102,24 +102,24 @@ def test_what_does_not_fit_is_said_with_the_mildest_trainer_that_does(plan: Plan
     assert "none of ddp, zero1, zero2, zero3, zero3_offload fits on 8; what to lower: " in nothing
 
 
-def test_more_gpus_take_fewer_hours_and_smaller_micro_batches_less_memory(plan: Plan) -> None:
+def test_gpus_lengths_and_microbatches_change_hours_and_memory(plan: Plan) -> None:
     hours, memory = r"take ([\d.]+) h", r"needs ([\d,.]+) of"
     eight = plan(*PAPER, "gpus=8")
-    assert found(plan(*PAPER, "gpus=4"), hours) == pytest.approx(2 * found(eight, hours), rel=0.01)
-    assert found(plan(*PAPER, "gpus=8", "budget.grpo.microbatch_tokens=4096"), memory) < found(eight, memory)
+    assert number_in(plan(*PAPER, "gpus=4"), hours) == pytest.approx(2 * number_in(eight, hours), rel=0.01)
+    assert number_in(plan(*PAPER, "gpus=8", "budget.grpo.microbatch_tokens=4096"), memory) < number_in(eight, memory)
     shorter = plan(*PAPER, "gpus=8", "completion_tokens=512")
-    assert found(shorter, hours) < found(eight, hours) / 2
-    assert found(shorter, memory) == found(eight, memory)  # which is planned for the longest
-    stays = found(plan(*PAPER, "gpus=8", "module.offload_reference=false"), memory)
+    assert number_in(shorter, hours) < number_in(eight, hours) / 2
+    assert number_in(shorter, memory) == number_in(eight, memory)  # memory is planned for the longest completion
+    without_offload = number_in(plan(*PAPER, "gpus=8", "module.offload_reference=false"), memory)
     weights = 3_085_938_688 * 4 / 2**30
-    assert stays - found(eight, memory) == pytest.approx(weights * 1.05, abs=0.2)  # and the slack
+    assert without_offload - number_in(eight, memory) == pytest.approx(weights * 1.05, abs=0.2)  # 1.05: the slack
 
 
-def test_what_is_assumed_or_left_out_is_said(plan: Plan) -> None:
-    said = plan("experiment=llama_critic")
-    assert "note: prompts of 208 tokens are an assumption: set prompt_tokens=NUMBER" in said
-    assert "note: the critic is a small network and not counted" in said
-    assert "tflops=NUMBER" in said  # on a CPU
+def test_page_notes_assumptions_and_omissions(plan: Plan) -> None:
+    page = plan("experiment=llama_critic")
+    assert "note: prompts of 208 tokens are an assumption: set prompt_tokens=NUMBER" in page
+    assert "note: the critic is a small network and not counted" in page
+    assert "tflops=NUMBER" in page  # on a CPU
     assert "assumption" not in plan("experiment=llama_critic", "prompt_tokens=30")
     assert "note: the vLLM server: the least it can do with" in plan(*PAPER, "rollout=vllm", "gpus=8")
 
@@ -132,19 +132,19 @@ def test_every_kind_of_experiment_has_a_plan(name: str, scale: str, plan: Plan) 
     assert "GiB on one device" in plan(f"experiment={name}", f"scale={scale}", "gpus=2")
 
 
-def test_a_text_critic_is_planned_with_the_batch_of_its_data(plan: Plan) -> None:
+def test_text_critic_memory_depends_on_data_batch_size(plan: Plan) -> None:
     memory = r"needs ([\d,.]+) of"
     small, large = (
-        found(plan("experiment=critic_text", "scale=paper", "gpus=1", f"datamodule.batch_size={size}"), memory)
+        number_in(plan("experiment=critic_text", "scale=paper", "gpus=1", f"datamodule.batch_size={size}"), memory)
         for size in (16, 32)
     )
-    assert found(plan("experiment=critic_text", "scale=paper", "gpus=1"), memory) == small < large
+    assert number_in(plan("experiment=critic_text", "scale=paper", "gpus=1"), memory) == small < large
     assert "what to lower: datamodule.batch_size" in plan(
         "experiment=critic_text", "scale=paper", "gpus=1", "gpu_memory=20"
     )
 
 
-def test_every_part_has_its_row_in_the_table() -> None:
+def test_table_has_row_for_every_part() -> None:
     for name, overrides in (("clipo_gsm8k", []), ("llama_critic", ["critic=text"]), ("grpo_gsm8k", ["rollout=vllm"])):
         with initialize_config_module("conf", version_base="1.3"):
             config = compose("config", [f"experiment={name}", "scale=paper", "trainer=gpu", *overrides])

@@ -1,4 +1,4 @@
-"""The plan's formulas against what small models really take, measured in a fresh process: the peak within 15 %."""
+"""The plan's formulas against the memory of small models, measured in a fresh process: the peak within 15 %."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from experiments.plan.stages import update_moments
 ROOT = Path(__file__).resolve().parents[4]
 WITHIN = 0.15
 CLOSER = 0.08
-"""Of single parts, where 15 % would let a forgotten tensor pass."""
+"""Tolerance for single parts, where 15 % would not detect a forgotten tensor."""
 ALONE = by_name("cpu", 1)
 
 LLAMA = {
@@ -90,8 +90,8 @@ def case(
     **others: Any,
 ) -> dict[str, Any]:
     sizes = QWEN if kind == "qwen2" else LLAMA
-    kept = {"weights": weights, "compute": compute, "rank": rank, "checkpointing": checkpointing, "chunk": 128}
-    return {"kind": kind, "sizes": sizes, **kept, **batch, **others}
+    settings = {"weights": weights, "compute": compute, "rank": rank, "checkpointing": checkpointing, "chunk": 128}
+    return {"kind": kind, "sizes": sizes, **settings, **batch, **others}
 
 
 F, B = "float32", "bfloat16"
@@ -118,13 +118,13 @@ OTHERS = [
         (LONG_PROMPT, MANY),
     )
 ]
-"""Shapes that no constant of the formulas was taken from."""
+"""Shapes from which no constant of the formulas was derived."""
 DRAWN = {"problems": 3, "group": 4, "prompt": 60, "completion": 12, "max_batch_tokens": 10_000, "rollouts": True}
 WAITING = {**DRAWN, "problems": 4, "max_batch_tokens": 250}
 
 
-def measured(cases: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Each case in one fresh process after the other."""
+def measure(cases: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Measures the cases one after the other in one fresh process."""
     done = subprocess.run(
         [sys.executable, str(Path(__file__).parent / "measuring.py"), json.dumps(cases)],
         capture_output=True,
@@ -137,8 +137,8 @@ def measured(cases: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 @pytest.fixture(scope="module")
-def found() -> list[dict[str, Any]]:
-    return measured([*EVERY_DAY, case("llama", F, B, None, False, DRAWN), case("llama", B, B, 8, False, WAITING)])
+def measurements() -> list[dict[str, Any]]:
+    return measure([*EVERY_DAY, case("llama", F, B, None, False, DRAWN), case("llama", B, B, 8, False, WAITING)])
 
 
 def learner(case: Mapping[str, Any], config: Mapping[str, Any]) -> Learner:
@@ -164,30 +164,33 @@ def check_update(case: Mapping[str, Any], real: Mapping[str, Any]) -> None:
         assert moments[0].parts[part] == real[part], part
     assert activations(model, lengths).kept == pytest.approx(real["kept"], rel=CLOSER)
     assert loss_workspace(model, sum(lengths.completions)) == pytest.approx(real["loss"], rel=CLOSER)
-    passing, left = reading(replace(model, frozen=True), lengths)
-    scoring = max(passing, left + scoring_workspace(replace(model, frozen=True), sum(lengths.completions)))
+    forward, remaining = reading(replace(model, frozen=True), lengths)
+    scoring = max(forward, remaining + scoring_workspace(replace(model, frozen=True), sum(lengths.completions)))
     assert scoring == pytest.approx(real["scoring"], rel=WITHIN)
     states = real["weights"] + real["gradients"] + real["optimizer"]
     fullest = max(moment.total(on_cpu=True) for moment in moments)
     assert fullest == pytest.approx(states + real["peak"], rel=WITHIN)
-    # without the states, which are exact, so that they cannot hide what is wrong with the rest
+    # without the states: they are exact, and could hide an error in the rest
     assert fullest - states == pytest.approx(real["peak"], rel=WITHIN)
 
 
 @pytest.mark.whole
 @pytest.mark.parametrize("number", range(len(EVERY_DAY)))
-def test_an_update_takes_what_was_planned(number: int, found: list[dict[str, Any]]) -> None:
-    check_update(EVERY_DAY[number], found[number])
+def test_planned_update_memory_matches_measurement(number: int, measurements: list[dict[str, Any]]) -> None:
+    check_update(EVERY_DAY[number], measurements[number])
 
 
 @pytest.mark.whole
-def test_rollouts_take_what_was_planned(found: list[dict[str, Any]]) -> None:
-    for drawn, real, given, waiting in ((DRAWN, found[-2], (F, B, None), False), (WAITING, found[-1], (B, B, 8), True)):
-        model = learner(case("llama", *given, False, drawn), real["shape"])
+def test_planned_rollout_memory_matches_measurement(measurements: list[dict[str, Any]]) -> None:
+    for drawn, real, learning, waiting in (
+        (DRAWN, measurements[-2], (F, B, None), False),
+        (WAITING, measurements[-1], (B, B, 8), True),
+    ):
+        model = learner(case("llama", *learning, False, drawn), real["shape"])
         rows = _rows(drawn, real)
         assert (rows.rows, rows.waiting) == (real["rows"], waiting)
         assert sum(cache_blocks(model, rows)) == real["cache"]
-    real = found[-2]
+    real = measurements[-2]
     model, rows = learner(case("llama", F, B, None, False, DRAWN), real["shape"]), _rows(DRAWN, real)
     planned = cache_bytes(model, rows) + drawing_bytes(model, rows) + decoder_copies(model)
     assert planned == pytest.approx(real["peak"], rel=WITHIN)
@@ -208,9 +211,9 @@ def _rows(drawn: Mapping[str, Any], real: Mapping[str, Any]) -> Rows:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("cases", [ALL, OTHERS], ids=["all", "others"])
-def test_every_kind_of_update_takes_what_was_planned(cases: list[dict[str, Any]]) -> None:
+def test_planned_memory_of_all_update_kinds_matches_measurement(cases: list[dict[str, Any]]) -> None:
     wrong = []
-    for one, real in zip(cases, measured(cases), strict=True):
+    for one, real in zip(cases, measure(cases), strict=True):
         try:
             check_update(one, real)
         except AssertionError as error:

@@ -1,4 +1,4 @@
-"""Operations of a step against what torch counts while a small policy draws and learns."""
+"""The plan's operations of a step against torch's count while a small policy samples and trains."""
 
 from __future__ import annotations
 
@@ -59,8 +59,8 @@ def planned(policy: CausalLMPolicy, prompt: int, **others: bool | int) -> StepWo
     return step_work(learner.decoder_size, rollouts, **chosen)  # pyright: ignore[reportArgumentType]
 
 
-def test_an_update_takes_as_many_operations_as_torch_counts(policy: CausalLMPolicy) -> None:
-    """To the last one, attention left out: on a CPU torch does not count the kernel that computes it."""
+def test_planned_update_operations_equal_torch_count(policy: CausalLMPolicy) -> None:
+    """They are exactly equal without attention, whose kernel torch does not count on a CPU."""
     rows, prompt = PROBLEMS * GROUP, 24
     prompts = torch.randint(3, 270, (PROBLEMS, prompt))
     ids = torch.randint(3, 270, (rows, COMPLETION))
@@ -73,13 +73,13 @@ def test_an_update_takes_as_many_operations_as_torch_counts(policy: CausalLMPoli
     of_prompts = PROBLEMS * sum(range(1, prompt + 1))
     pairs = of_prompts + rows * sum(range(prompt + 1, prompt + COMPLETION + 1))
     attention = 12 * 3 * 128 * pairs
-    again = (
+    recomputed = (
         2 * policy.head[0].numel() * ids.numel()
     )  # logits are recomputed in the backward pass; the plan does not count that
-    assert planned(policy, prompt).update - attention + again == counter.get_total_flops()
+    assert planned(policy, prompt).update - attention + recomputed == counter.get_total_flops()
 
 
-def test_rollouts_take_as_many_operations_as_torch_counts(policy: CausalLMPolicy) -> None:
+def test_planned_rollout_operations_match_torch_count(policy: CausalLMPolicy) -> None:
     problems = [Problem(id=str(i), prompt="1" * 24, answer="", fields={}) for i in range(PROBLEMS)]
     sampling = Sampling(temperature=1.0, top_k=None, top_p=1.0, max_tokens=COMPLETION, stop=())
     with FlopCounterMode(display=False) as counter:
@@ -92,7 +92,7 @@ def test_rollouts_take_as_many_operations_as_torch_counts(policy: CausalLMPolicy
     assert expected * share == pytest.approx(counter.get_total_flops(), rel=WITHIN)
 
 
-def test_scoring_is_reading_again(policy: CausalLMPolicy) -> None:
+def test_scoring_work_is_proportional_to_rollout_work(policy: CausalLMPolicy) -> None:
     plain = planned(policy, 24)
     assert plain.scoring == 0
     assert planned(policy, 24, reference=True).scoring == plain.rollout

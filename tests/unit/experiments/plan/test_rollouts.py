@@ -1,4 +1,4 @@
-"""The plan's micro-batches and seats against those that the code which runs would make."""
+"""The plan's micro-batches and first rows against those of the code that trains and samples."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ def tokens(lengths: Lengths) -> int:
     return lengths.packed if packing_pays(lengths, Sizes.of(QWEN_3B)) else lengths.padded
 
 
-def real(rollouts: Rollouts, completions: list[int]) -> int:
-    """Tokens of the largest micro-batch that training would make of completions of these lengths."""
+def largest_microbatch(rollouts: Rollouts, completions: list[int]) -> int:
+    """Returns the tokens of the largest micro-batch that training makes of completions of these lengths."""
     size = rollouts.group_size
 
-    def passing(rows: list[int]) -> int:
+    def tokens_of(rows: list[int]) -> int:
         owners = list(dict.fromkeys(row // size for row in rows))
         lengths = Lengths(
             prompts=[rollouts.prompt_tokens] * len(owners),
@@ -44,24 +44,24 @@ def real(rollouts: Rollouts, completions: list[int]) -> int:
         return tokens(lengths)
 
     groups = [list(range(start, start + size)) for start in range(0, len(completions), size)]
-    return max(map(passing, rows_by_budget(groups, tokens=passing, budget=rollouts.microbatch_tokens)))
+    return max(map(tokens_of, rows_by_budget(groups, tokens=tokens_of, budget=rollouts.microbatch_tokens)))
 
 
 @pytest.mark.parametrize("completion", [30, 100, 700, 2048])
 @pytest.mark.parametrize("budget", [500, 4096, 16384])
-def test_no_micro_batch_of_any_lengths_is_fuller_than_the_planned_one(completion: int, budget: int) -> None:
+def test_fullest_microbatch_bounds_real_microbatches(completion: int, budget: int) -> None:
     rollouts = replace(PAPER, problems=6, completion_tokens=completion, microbatch_tokens=budget)
     planned = tokens(fullest_microbatch(rollouts, QWEN_3B, problems=6))
     longest = [completion] * 96
-    assert real(rollouts, longest) <= planned <= max(budget, rollouts.prompt_tokens + completion)
+    assert largest_microbatch(rollouts, longest) <= planned <= max(budget, rollouts.prompt_tokens + completion)
     rounding = 96  # a token of each row
     for seed in range(5):
         drawn = Random(seed)
         some = [drawn.randint(completion // 2, completion) for _ in longest]
-        assert real(rollouts, some) <= planned + rounding
+        assert largest_microbatch(rollouts, some) <= planned + rounding
 
 
-def test_a_group_that_is_too_large_is_split_into_rows_that_share_the_prompt() -> None:
+def test_fullest_microbatch_splits_large_group_into_rows() -> None:
     lengths = fullest_microbatch(PAPER, QWEN_3B, problems=64)
     assert len(lengths.prompts) == 1
     assert (len(lengths.completions), lengths.completions[0]) == (8, 1984)  # (16384 − 512) / 8
@@ -71,9 +71,7 @@ def test_a_group_that_is_too_large_is_split_into_rows_that_share_the_prompt() ->
     ("prompts", "group", "prompt", "completion", "budget"),
     [(64, 16, 512, 2048, 65536), (3, 4, 10, 20, 100), (2, 8, 100, 1, 150), (1, 2, 50, 50, 10), (4, 4, 5, 5, 10_000)],
 )
-def test_as_many_rows_sit_down_first_as_the_schedule_lets_in(
-    prompts: int, group: int, prompt: int, completion: int, budget: int
-) -> None:
+def test_first_rows_match_schedule(prompts: int, group: int, prompt: int, completion: int, budget: int) -> None:
     schedule = Schedule([prompt] * prompts, limit=completion, group_size=group, budget=budget)
     joined = schedule.join([])
     rollouts = replace(PAPER, group_size=group, prompt_tokens=prompt, completion_tokens=completion)
@@ -83,7 +81,7 @@ def test_as_many_rows_sit_down_first_as_the_schedule_lets_in(
     assert rows.prompts == held
 
 
-def test_the_larger_block_is_there_twice_while_rows_come_and_go() -> None:
+def test_cache_bytes_counts_larger_block_twice() -> None:
     learner, token = whole_on_cpu(QWEN_3B), 2 * 36 * 2 * 128 * 4  # keys and values, layers, heads, width, fp32
     rows = Rows(prompts=2, rows=4, prompt_tokens=9, completion_tokens=3, waiting=False)
     assert cache_bytes(learner, rows) == (20 + 20) * token

@@ -1,4 +1,4 @@
-"""The scales between a laptop and the papers: what each chooses, and that what it chooses fits the machine it names."""
+"""The scales between a laptop and the papers: the options that each selects, and whether these fit its machine."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ ROOT = Path(__file__).resolve().parents[4]
 SMALL_CARD, LARGE_CARD, WORKSTATION = 24.0, 80.0, 16.0
 """GiB."""
 LARGER = {"critic_preference", "llama_"}
-"""Beginnings of experiments whose default model takes more than the small card at ``scale=gpu``."""
+"""Prefixes of experiments whose default model needs more than the small card at ``scale=gpu``."""
 ROW = re.compile(r"^\| .*\| `(experiment=[^`]+)` \| [^|]*\| ([\d.]+) \| ([\d.]+|—) \|$", re.MULTILINE)
-"""Of the table in docs/scales.md: command line, GiB, hours of GRPO."""
+"""Rows of the table in docs/scales.md: command line, GiB, hours of GRPO."""
 DOCUMENTED = [row.groups() for row in ROW.finditer((ROOT / "docs" / "scales.md").read_text(encoding="utf-8"))]
 UTILISATION = 0.1
-"""Of an H100's peak, as the table says."""
+"""Share of an H100's peak, as in the table."""
 
 
 def planned(*overrides: str) -> tuple[Experiment, Moment, float]:
-    """The plan on one device of the scale's trainer, its fullest moment and that moment's GiB."""
+    """Returns the plan on one device of the scale's trainer, its fullest moment and that moment's GiB."""
     config = composed(*overrides)
     on_cpu = config.trainer.accelerator == "cpu"
     plan = experiment_of(config, on_cpu=on_cpu, devices=1, prompt_tokens=None, completion_tokens=None)
     moments = plan.moments(by_name("cpu" if on_cpu else "gpu", 1))
-    if not moments:  # a small critic alone
+    if not moments:  # only a small critic
         return plan, Moment(stage="critic", name="", parts={}), 0.0
     worst = max(moments, key=lambda moment: moment.tensors)
     return plan, worst, worst.total(on_cpu=on_cpu) / GIB + (PYTHON if on_cpu else 0)
@@ -50,14 +50,14 @@ def planned(*overrides: str) -> tuple[Experiment, Moment, float]:
         ("experiment=llama_critic scale=gpu trainer=zero2", "meta-llama/Llama-3.2-1B-Instruct", "auto"),
     ],
 )
-def test_a_scale_selects_a_model_for_each_family_and_its_trainer(line: str, model: str, accelerator: str) -> None:
+def test_scale_selects_model_of_family_and_trainer(line: str, model: str, accelerator: str) -> None:
     config = composed(*line.split())
     assert (config.policy.pretrained, config.trainer.accelerator) == (model, accelerator)
     assert config.policy.chat_template is True
 
 
 @pytest.mark.parametrize("scale", ["gpu", "workstation"])
-def test_real_problems_are_read_and_plays_of_countdown_are_taught_first(scale: str) -> None:
+def test_scale_reads_real_problems_and_warm_starts_countdown(scale: str) -> None:
     answers, countdown, stories = (
         composed("name=any", f"task={task}", f"scale={scale}") for task in ("gsm8k", "countdown", "arithmetic")
     )
@@ -69,14 +69,14 @@ def test_real_problems_are_read_and_plays_of_countdown_are_taught_first(scale: s
 
 @pytest.mark.parametrize("scale", ["gpu", "workstation"])
 @pytest.mark.parametrize("task", ["gsm8k", "countdown"])
-def test_adapters_take_a_larger_learning_rate(scale: str, task: str) -> None:
+def test_adapters_have_larger_learning_rate(scale: str, task: str) -> None:
     line = ("name=any", f"task={task}", f"scale={scale}")
     whole, adapters = composed(*line), composed(*line, "adapter=lora")
     assert (whole.policy.lora, adapters.policy.lora.rank) == (None, 16)
     assert whole.optimizer.learning_rate < adapters.optimizer.learning_rate == 1e-5
 
 
-def test_a_critics_size_is_that_of_the_scale_where_it_has_no_other() -> None:
+def test_critic_steps_follow_scale_unless_own_budget_sets_them() -> None:
     steps = {
         scale: [
             composed(f"experiment={name}", f"scale={scale}").budget.critic.steps
@@ -92,7 +92,7 @@ def test_a_critics_size_is_that_of_the_scale_where_it_has_no_other() -> None:
     }
 
 
-def test_the_table_lists_each_family_at_each_scale() -> None:
+def test_documented_table_lists_each_family_at_each_scale() -> None:
     lines = {line for line, _, _ in DOCUMENTED}
     for family in ("llama", "qwen"):
         for scale in ("workstation", "gpu"):
@@ -100,8 +100,8 @@ def test_the_table_lists_each_family_at_each_scale() -> None:
 
 
 @pytest.mark.parametrize(("line", "memory", "hours"), DOCUMENTED, ids=lambda value: value.replace(" ", ","))
-def test_the_table_says_what_the_plan_says(line: str, memory: str, hours: str) -> None:
-    bfloat16 = ["policy.compute_dtype=bfloat16"] if "workstation" in line else []  # auto: what this machine has
+def test_documented_memory_and_hours_match_plan(line: str, memory: str, hours: str) -> None:
+    bfloat16 = ["policy.compute_dtype=bfloat16"] if "workstation" in line else []  # auto depends on this machine
     plan, _, needs = planned(*line.split(), *bfloat16)
     assert needs == pytest.approx(float(memory), abs=0.51)
     assert needs <= (WORKSTATION if "workstation" in line else LARGE_CARD)
@@ -118,13 +118,13 @@ def test_the_table_says_what_the_plan_says(line: str, memory: str, hours: str) -
         "experiment=llama_critic adapter=lora",
     ],
 )
-def test_what_a_card_of_24_gb_takes(line: str) -> None:
+def test_small_models_and_adapters_fit_24_gb_card(line: str) -> None:
     assert planned(*line.split(), "scale=gpu")[2] <= SMALL_CARD
 
 
 @pytest.mark.parametrize("adapter", ["none", "lora"])
 @pytest.mark.parametrize("name", ["clipo_math", "qwen_critic"])
-def test_what_a_card_of_80_gb_takes(name: str, adapter: str) -> None:
+def test_qwen_3b_fits_80_gb_card(name: str, adapter: str) -> None:
     assert planned(f"experiment={name}", "scale=gpu", "policy=qwen_3b", f"adapter={adapter}")[2] <= LARGE_CARD
 
 
@@ -143,14 +143,14 @@ def test_every_experiment_fits_one_gpu(name: str) -> None:
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")
-def test_a_gpu_that_is_not_there_is_said() -> None:
+def test_refusal_reports_missing_gpu() -> None:
     config = composed("experiment=clipo_gsm8k", "scale=gpu")
     node: Any = OmegaConf.to_container(config.trainer, resolve=True)
-    said = "trainer=gpu: torch finds no GPU on this machine; scale=workstation or trainer=cpu takes its CPU"
-    assert advice.refusal(config, "gpu", node) == said
+    expected = "trainer=gpu: torch finds no GPU on this machine; scale=workstation or trainer=cpu takes its CPU"
+    assert advice.refusal(config, "gpu", node) == expected
 
 
-def test_too_little_memory_is_said_with_what_to_lower(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_refusal_reports_too_little_memory_and_what_to_lower(monkeypatch: pytest.MonkeyPatch) -> None:
     config = composed("experiment=grpo_gsm8k", "family=llama", "scale=workstation")
     node: Any = OmegaConf.to_container(config.trainer, resolve=True)
     monkeypatch.setattr(advice, "host_memory", lambda: 4.0)

@@ -1,4 +1,4 @@
-"""What the logger writes into a run folder is what readers read."""
+"""Files that the logger writes into a run folder, and the functions that read them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def values(folder: Path) -> list[tuple[int, str, float]]:
     return [(metric.step, metric.name, metric.value) for metric in read_metrics(folder)]
 
 
-def test_a_line_a_number_which_is_there_at_once(tmp_path: Path) -> None:
+def test_log_metrics_writes_a_line_per_metric_at_once(tmp_path: Path) -> None:
     assert (read_metrics(tmp_path), last_values(tmp_path)) == ([], {})
     logger = RunFolderLogger(folder=tmp_path / "new" / "stage")
     logger.log_metrics({"train/loss": 0.5, "epoch": 0}, step=3)
@@ -43,7 +43,7 @@ def test_a_line_a_number_which_is_there_at_once(tmp_path: Path) -> None:
     }
 
 
-def test_what_json_does_not_know_is_readable_and_comes_back() -> None:
+def test_non_finite_values_are_valid_json_and_round_trip() -> None:
     for value in (math.inf, -math.inf, 1e-300, 0.1):
         metric = Metric(1, "a", value, 2.0)
         assert parse_line(format_line(metric)) == metric
@@ -54,7 +54,7 @@ def test_what_json_does_not_know_is_readable_and_comes_back() -> None:
     assert math.isnan(nan.value)
 
 
-def test_a_torn_last_line_is_passed_over_and_then_removed(tmp_path: Path) -> None:
+def test_incomplete_last_line_is_skipped_and_later_removed(tmp_path: Path) -> None:
     RunFolderLogger(folder=tmp_path).log_metrics({"a": 1.0}, step=0)
     with (tmp_path / METRICS_FILE).open("a") as file:
         file.write('{"step": 1, "name": "a", "val')
@@ -64,7 +64,7 @@ def test_a_torn_last_line_is_passed_over_and_then_removed(tmp_path: Path) -> Non
     assert len((tmp_path / METRICS_FILE).read_text().splitlines()) == 2
 
 
-def test_after_a_resumption_the_last_value_of_a_step_counts(tmp_path: Path) -> None:
+def test_read_metrics_returns_last_value_of_repeated_steps(tmp_path: Path) -> None:
     killed = RunFolderLogger(folder=tmp_path)
     for step in range(4):
         killed.log_metrics({"a": float(step)}, step=step)
@@ -75,7 +75,7 @@ def test_after_a_resumption_the_last_value_of_a_step_counts(tmp_path: Path) -> N
     assert last_values(tmp_path) == {"a": 40.0}
 
 
-def test_reading_goes_on_where_it_ended(tmp_path: Path) -> None:
+def test_complete_lines_continues_from_byte_offset(tmp_path: Path) -> None:
     logger = RunFolderLogger(folder=tmp_path)
     logger.log_metrics({"a": 1.0, "b": 2.0}, step=0)
     *_, (_, end) = complete_lines(tmp_path)
@@ -83,7 +83,7 @@ def test_reading_goes_on_where_it_ended(tmp_path: Path) -> None:
     assert [metric.value for metric, _ in complete_lines(tmp_path, start=end)] == [3.0]
 
 
-def test_pictures_and_tables_by_name_and_step(tmp_path: Path) -> None:
+def test_figures_and_tables_are_written_by_name_and_step(tmp_path: Path) -> None:
     logger = RunFolderLogger(folder=tmp_path)
     logger.log_figure("critic/similarity", Figure(), step=20)
     logger.log_table("val/completions", [{"text": "7·6=42 ✓", "ok": True, "steps": (1, 2)}], step=20)
@@ -95,7 +95,7 @@ def test_pictures_and_tables_by_name_and_step(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["../x", "/tmp/x", "val/../../x", "val//x", "a\\x", "a\x00"])
-def test_nothing_is_written_outside_of_the_folder(tmp_path: Path, name: str) -> None:
+def test_unsafe_names_are_rejected_and_nothing_is_written(tmp_path: Path, name: str) -> None:
     logger = RunFolderLogger(folder=tmp_path / "run")
     with pytest.raises(ValueError, match=r"^table='"):
         logger.log_table(name, [{"a": 1}], step=0)
@@ -105,7 +105,7 @@ def test_nothing_is_written_outside_of_the_folder(tmp_path: Path, name: str) -> 
 
 
 class Counting(L.LightningModule):
-    """Names its own x-axis, as modules with several optimizer steps a batch do."""
+    """Logs its own x-axis, like modules with several optimizer steps per batch."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -119,7 +119,7 @@ class Counting(L.LightningModule):
         return torch.optim.SGD(self.parameters(), lr=0.1)
 
 
-def test_lightning_logs_through_it(tmp_path: Path) -> None:
+def test_lightning_trainer_logs_through_logger(tmp_path: Path) -> None:
     trainer = L.Trainer(
         accelerator="cpu",
         max_steps=3,
@@ -134,7 +134,7 @@ def test_lightning_logs_through_it(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == [METRICS_FILE]
 
 
-def test_a_configuration_is_read_again_once_it_has_changed(tmp_path: Path) -> None:
+def test_read_config_is_cached_until_file_changes(tmp_path: Path) -> None:
     assert read_config(tmp_path) == {}
     for name in ("first", "second"):
         (tmp_path / "config.yaml").write_text(f"name: {name}\nsame: ${{name}}\n")

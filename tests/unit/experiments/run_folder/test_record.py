@@ -1,4 +1,4 @@
-"""What a run writes down of itself: its command line, its machine and packages, and why it failed."""
+"""Records of a run: its command line, machine and packages, and the cause of a failure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from experiments.schema import register
 OVERRIDES = ["experiment=llama_critic", "reward.weight=0.25", "seed=3", "policy.corpus.plays=50"]
 
 
-def test_a_run_remembers_its_command_line_and_its_software(tmp_path: Path) -> None:
+def test_new_run_folder_records_command_line_and_packages(tmp_path: Path) -> None:
     register()
     overrides = [*OVERRIDES, f"output_dir={tmp_path}"]
     with initialize_config_module("conf", version_base="1.3"):
@@ -39,7 +39,7 @@ def test_a_run_remembers_its_command_line_and_its_software(tmp_path: Path) -> No
     assert json.loads((folder / "environment.json").read_text()) == environment()
 
 
-def test_every_package_is_there_with_its_version_and_nothing_else() -> None:
+def test_installed_packages_lists_each_package_with_its_version() -> None:
     lines = [line.partition("  # ") for line in installed_packages().splitlines()]
     locked = {Requirement(line): remark for line, _, remark in lines}
     assert len({one.name.lower() for one in locked}) == len(lines)
@@ -53,7 +53,7 @@ def test_every_package_is_there_with_its_version_and_nothing_else() -> None:
     assert [one.name.lower() for one in locked] == sorted(one.name.lower() for one in locked)
 
 
-def test_the_machine_is_described_without_its_name() -> None:
+def test_environment_describes_machine_without_hostname() -> None:
     described = environment()
     assert described["python"].endswith(platform.python_version())
     assert len(described["accelerators"]) == torch.cuda.device_count()
@@ -61,7 +61,7 @@ def test_the_machine_is_described_without_its_name() -> None:
     assert platform.node() not in described["system"]
 
 
-def test_the_first_cause_of_a_failure_stays(tmp_path: Path) -> None:
+def test_write_failure_keeps_first_cause(tmp_path: Path) -> None:
     write_failure(tmp_path, ValueError("no number\nat all"))
     write_failure(tmp_path, ConnectionError("what the other ranks raise then"))
     assert read_json(tmp_path / "failure.json")["cause"] == "ValueError: no number"

@@ -1,4 +1,4 @@
-"""Completions as they are judged, valued by a trained critic, and printed."""
+"""Completions: their verdicts, their values by a trained critic, and how they are printed."""
 
 from __future__ import annotations
 
@@ -66,11 +66,11 @@ def page(*found: Reading, problem: Problem = PROBLEM, start: float | None = None
 
 
 def rows(text: str) -> list[list[str]]:
-    """The rows of the tables of steps, their cells."""
+    """Returns the cells of each row in the tables of steps."""
     return [re.split(r"  +", line.strip()) for line in text.splitlines() if re.match(r" +\d+  ", line)]
 
 
-def test_each_step_stands_with_what_is_said_of_it() -> None:
+def test_show_prints_legality_reach_and_value_of_each_step() -> None:
     text = page(reading(RIGHT, values=[0.81, 0.9]), reading(AIMLESS, values=[0.2]), reading(ILLEGAL), start=0.7)
     assert text.startswith("Problem countdown:3,5,8=23 · the target is within reach · critic 0.70\n")
     assert rows(text) == [
@@ -86,13 +86,13 @@ def test_each_step_stands_with_what_is_said_of_it() -> None:
     assert verdicts == ["Verdict: ok", "Verdict: wrong, ends at 37 instead of 23", f"Verdict: wrong, {reason}"]
 
 
-def coloured(text: str) -> dict[str, str]:
-    """Words → the codes before them."""
+def colour_codes(text: str) -> dict[str, str]:
+    """Returns text → the colour codes before it."""
     return {words: codes for codes, words in re.findall(r"\x1b\[([0-9;]+)m([^\x1b]+)\x1b\[0m", text)}
 
 
-def test_a_terminal_sees_three_kinds_of_steps_in_the_colours_of_the_legend() -> None:
-    found = coloured(page(reading(RIGHT), reading(AIMLESS), reading(ILLEGAL), terminal=True))
+def test_show_colours_three_kinds_of_steps_as_in_legend() -> None:
+    found = colour_codes(page(reading(RIGHT), reading(AIMLESS), reading(ILLEGAL), terminal=True))
     kinds = ["legal", "legal, the target out of reach", "illegal"]
     assert [found[step] for step in ("3*5=15", "8*5=40", "3*5=16")] == [found[kind] for kind in kinds]
     assert len({found[kind] for kind in kinds}) == 3
@@ -100,13 +100,13 @@ def test_a_terminal_sees_three_kinds_of_steps_in_the_colours_of_the_legend() -> 
 
 @pytest.mark.parametrize("terminal", [False, True])
 @pytest.mark.parametrize("text", [HOSTILE, f"3*5=15;{HOSTILE}=1;15+8=23", f"{HOSTILE}\n3*5=15;15+8=23"])
-def test_nothing_a_model_wrote_is_obeyed(text: str, terminal: bool) -> None:
+def test_show_escapes_control_characters_and_markup(text: str, terminal: bool) -> None:
     problem = Problem(id=HOSTILE, prompt=HOSTILE, answer="", fields=PROBLEM.fields)
     step = Judged(step=Step(start=0, end=len(text), state=(1,), legal=True), reachable=True, value=0.5)
-    said = Reading(
+    hostile = Reading(
         text=text, tokens=1, finished=False, steps=[step], verdict=Verdict(status="wrong", reason=f"wrote {text}")
     )
-    shown = page(said, reading(text), problem=problem, terminal=terminal)
+    shown = page(hostile, reading(text), problem=problem, terminal=terminal)
     assert terminal or "\x1b" not in shown
     plain = COLOUR.sub("", shown)
     assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202e]", plain)
@@ -115,11 +115,11 @@ def test_nothing_a_model_wrote_is_obeyed(text: str, terminal: bool) -> None:
     assert joined.count(r"[red]markup[/red][/][bold\[x]:smile:") >= 5  # id, prompt, completion, step, reason
 
 
-def test_a_long_completion_is_cut_and_says_so() -> None:
+def test_show_cuts_long_completion_with_note() -> None:
     assert "5 characters more" in " ".join(page(reading("x" * (MOST_CHARACTERS + 5))).split())
 
 
-def test_where_no_answer_is_known_there_is_no_verdict() -> None:
+def test_show_prints_no_verdict_without_answer() -> None:
     problem = Problem(id="given", prompt="Hello", answer="")
     shown = page(Reading(text="World", tokens=1, finished=False, steps=[], verdict=None), problem=problem)
     assert shown == (
@@ -132,7 +132,7 @@ TEXTS = ["3*5=15;15+8=23", "3*5=16;8*5=40;40-3=37", "nothing"]
 
 
 class FirstNumber:
-    """A critic by which the value of a step is a hundredth of the first number left."""
+    """A critic whose value of a step is a hundredth of the first number left."""
 
     def step_values(self, rollouts: RolloutBatch, steps: list[list[Step]]) -> list[list[StepValue]]:
         return [[(step, step.state[0] / 100) for step in row] for row in steps]
@@ -152,13 +152,13 @@ ROLLOUTS = RolloutBatch(
     finish_reasons=["stop", "length", "stop"],
     group_size=3,
 )
-ASKED = Question(
+QUESTION = Question(
     problem=PROBLEM, steps=lambda text: parse_steps(PROBLEM, text), verify=lambda text: verify(PROBLEM, text)
 )
 
 
-def test_each_completion_keeps_its_own_verdict_and_steps_of_which_legal_ones_are_valued() -> None:
-    found = readings(ASKED, ROLLOUTS, None)
+def test_readings_have_verdict_steps_and_values_of_legal_steps() -> None:
+    found = readings(QUESTION, ROLLOUTS, None)
     assert [(reading.text, reading.tokens, reading.finished) for reading in found] == [
         (TEXTS[0], 5, True),
         (TEXTS[1], 9, False),
@@ -167,13 +167,13 @@ def test_each_completion_keeps_its_own_verdict_and_steps_of_which_legal_ones_are
     assert [reading.verdict and reading.verdict.status for reading in found] == ["ok", "unparsed", "unparsed"]
     judged = [[(step.step.legal, step.reachable, step.value) for step in reading.steps] for reading in found]
     assert judged == [[(True, True, None)] * 2, [(False, None, None), *[(True, False, None)] * 2], []]
-    valued = readings(ASKED, ROLLOUTS, cast(CriticReward, FirstNumber()))
+    valued = readings(QUESTION, ROLLOUTS, cast(CriticReward, FirstNumber()))
     assert [[step.value for step in reading.steps] for reading in valued] == [[0.15, 0.23], [None, 0.4, 0.37], []]
 
 
 SIMILARITY = {"_target_": "contrastive_reasoning.losses.dot", "_partial_": True}
 SIZES = {"dimension": 4, "digit_dimension": 4, "hidden_dimension": 8, "hidden_layers": 1}
-MADE_OF = {"_target_": "contrastive_reasoning.critics.NumericV2", **SIZES, "seed": 0, "similarity": SIMILARITY}
+CRITIC_CONFIG = {"_target_": "contrastive_reasoning.critics.NumericV2", **SIZES, "seed": 0, "similarity": SIMILARITY}
 register()
 with initialize_config_module("conf", version_base="1.3"):
     CONFIG = compose("config", ["name=sample", "stages=[evaluate]", "loss.temperature=0.5"])
@@ -181,9 +181,9 @@ with initialize_config_module("conf", version_base="1.3"):
 
 @pytest.fixture
 def stage(tmp_path: Path) -> Path:
-    """A finished critic stage."""
+    """Returns the folder of a finished critic stage."""
     folder = tmp_path / "stages" / "critic" / "abc"
-    save_critic(NumericV2(**SIZES, seed=3, similarity=partial(dot)), folder / "critic", MADE_OF)
+    save_critic(NumericV2(**SIZES, seed=3, similarity=partial(dot)), folder / "critic", CRITIC_CONFIG)
     return folder
 
 
@@ -191,22 +191,20 @@ def weights(critic: Any) -> torch.Tensor:
     return torch.cat([value.flatten() for value in critic.state_dict().values()])
 
 
-def test_the_folder_of_a_critic_a_stage_or_a_run_leads_to_its_weights_and_temperature(
-    stage: Path, tmp_path: Path
-) -> None:
+def test_trained_critic_loads_from_critic_stage_or_run_folder(stage: Path, tmp_path: Path) -> None:
     run = tmp_path / "runs" / "critic" / "now-0"
     run.mkdir(parents=True)
     entries = {name: {"folder": f"stages/{name}/abc", "reused": False} for name in ("warm_start", "critic")}
     (run / "stages.json").write_text(json.dumps(entries))
-    wanted = weights(NumericV2(**SIZES, seed=3, similarity=partial(dot)))
+    expected = weights(NumericV2(**SIZES, seed=3, similarity=partial(dot)))
     for folder in (stage / "critic", stage, run):
-        assert_close(weights(trained_critic(folder, CONFIG).critic), wanted, rtol=0, atol=0)
+        assert_close(weights(trained_critic(folder, CONFIG).critic), expected, rtol=0, atol=0)
     assert trained_critic(stage, CONFIG).temperature == 0.5
     (stage / "config.yaml").write_text("loss:\n  temperature: 0.1\n")
     assert trained_critic(stage, CONFIG).temperature == 0.1
 
 
-def test_a_critic_that_is_missing_or_damaged_gets_one_sentence(stage: Path, tmp_path: Path) -> None:
+def test_trained_critic_raises_for_missing_or_damaged_critic(stage: Path, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"no critic there \(critic\.json is missing\)$"):
         trained_critic(tmp_path, CONFIG)
     for damaged in (WEIGHTS, DESCRIPTION):
@@ -228,18 +226,18 @@ def test_a_critic_that_is_missing_or_damaged_gets_one_sentence(stage: Path, tmp_
         {"trust_remote_code": True},
     ],
 )
-def test_a_file_that_names_other_parts_calls_none_of_them(
+def test_trained_critic_rejects_foreign_parts_before_building(
     stage: Path, part: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (stage / "critic" / DESCRIPTION).write_text(
-        json.dumps({"class": "x", "frozen": [], "config": {**MADE_OF, "similarity": [part]}})
+        json.dumps({"class": "x", "frozen": [], "config": {**CRITIC_CONFIG, "similarity": [part]}})
     )
     monkeypatch.setattr("experiments.sample.completions.build", lambda *_: pytest.fail("something was built"))
     with pytest.raises(ValueError, match=r"which is not part of a critic$"):
         trained_critic(stage, CONFIG)
 
 
-def test_every_critic_of_the_configuration_is_made_of_parts_that_pass() -> None:
+def test_foreign_parts_is_empty_for_every_critic_in_conf() -> None:
     root = Path(__file__).resolve().parents[4] / "conf"
     for path in (root / "critic").glob("*.yaml"):
         config = OmegaConf.load(path)
@@ -248,7 +246,7 @@ def test_every_critic_of_the_configuration_is_made_of_parts_that_pass() -> None:
 
 
 @pytest.mark.parametrize(
-    ("written", "seen"),
+    ("text", "expected"),
     [
         ("3 × 5 = 15 → é 漢 🙂\n\tnext", "3 × 5 = 15 → é 漢 🙂\n\tnext"),
         ("\x1b[31mred\x1b[0m", r"\x1b[31mred\x1b[0m"),
@@ -261,5 +259,5 @@ def test_every_critic_of_the_configuration_is_made_of_parts_that_pass() -> None:
         ("[bold]markup[/bold]", "[bold]markup[/bold]"),
     ],
 )
-def test_what_cannot_be_seen_is_spelled(written: str, seen: str) -> None:
-    assert visible(written) == seen
+def test_visible_escapes_invisible_characters(text: str, expected: str) -> None:
+    assert visible(text) == expected

@@ -1,4 +1,4 @@
-"""Whole samples by the policies of the package; the arguments, and the question that they ask."""
+"""``python -m experiments.sample``: whole pages by the embedded policies, arguments, and the question of a prompt."""
 
 from __future__ import annotations
 
@@ -33,15 +33,13 @@ def critic(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def said(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+def printed_page(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     assert main(arguments) == 0
     return capsys.readouterr().out
 
 
-def test_completions_stand_with_steps_oracle_critic_and_verdict(
-    capsys: pytest.CaptureFixture[str], critic: Path
-) -> None:
-    page = said(capsys, PROMPT, "n=4", f"critic={critic}")
+def test_page_shows_steps_reach_critic_value_and_verdict(capsys: pytest.CaptureFixture[str], critic: Path) -> None:
+    page = printed_page(capsys, PROMPT, "n=4", f"critic={critic}")
     assert page.startswith("Problem countdown:3,5,8=23 · the target is within reach · critic 0.")
     assert re.findall(r"Completion (\d) of 4", page) == ["1", "2", "3", "4"]
     assert len(re.findall("^Verdict: ", page, re.M)) == 4
@@ -51,19 +49,19 @@ def test_completions_stand_with_steps_oracle_critic_and_verdict(
         assert reachable(tuple(map(int, state.split(","))), 23) == (within == "within")
 
 
-def test_seed_model_temperature_and_length_are_used(capsys: pytest.CaptureFixture[str]) -> None:
-    warm, greedy = said(capsys, PROMPT, "n=3"), said(capsys, PROMPT, "n=3", "temperature=0.0")
-    assert said(capsys, PROMPT, "n=3") == warm != greedy
+def test_page_is_repeatable_and_depends_on_model_and_sampling(capsys: pytest.CaptureFixture[str]) -> None:
+    sampled, greedy = printed_page(capsys, PROMPT, "n=3"), printed_page(capsys, PROMPT, "n=3", "temperature=0.0")
+    assert printed_page(capsys, PROMPT, "n=3") == sampled != greedy
     assert len(set(re.findall(r"Completion . of 3 .*\n(.*)", greedy))) == 1
-    assert said(capsys, PROMPT, "n=3", "temperature=0.0", "model=embedded:qwen_countdown") != greedy
-    assert "Completion 1 of 1 3 tokens, cut off at its longest" in said(capsys, PROMPT, "max_tokens=3")
+    assert printed_page(capsys, PROMPT, "n=3", "temperature=0.0", "model=embedded:qwen_countdown") != greedy
+    assert "Completion 1 of 1 3 tokens, cut off at its longest" in printed_page(capsys, PROMPT, "max_tokens=3")
 
 
-def test_a_text_is_judged_where_its_answer_is_given(capsys: pytest.CaptureFixture[str]) -> None:
+def test_text_prompt_has_verdict_only_with_answer(capsys: pytest.CaptureFixture[str]) -> None:
     text = "prompt=Ben has 6 toys. Mia gives Ben 2. How many has Ben?"
-    assert "Verdict: none, the answer is not known" in said(capsys, text, "task=arithmetic")
-    judged = said(capsys, text, "answer=8", "task=arithmetic", "temperature=0.0")
-    assert re.search(r"^Verdict: (ok|wrong|unparsed)", judged, re.M)
+    assert "Verdict: none, the answer is not known" in printed_page(capsys, text, "task=arithmetic")
+    page = printed_page(capsys, text, "answer=8", "task=arithmetic", "temperature=0.0")
+    assert re.search(r"^Verdict: (ok|wrong|unparsed)", page, re.M)
 
 
 @pytest.mark.parametrize(
@@ -90,21 +88,21 @@ def test_a_text_is_judged_where_its_answer_is_given(capsys: pytest.CaptureFixtur
     ],
     ids=lambda value: value[0][:20] if isinstance(value, list) else "",
 )
-def test_a_mistake_gets_its_one_sentence(
+def test_invalid_argument_prints_one_sentence(
     capsys: pytest.CaptureFixture[str], arguments: list[str], sentence: str
 ) -> None:
     assert main(arguments) == 2
     out, err = capsys.readouterr()
     assert out == ""
-    assert err.splitlines()[-1].startswith(sentence)  # behind the bar of loading weights, where one is shown
+    assert err.splitlines()[-1].startswith(sentence)  # a progress bar of loading weights may come first
 
 
-def test_a_critic_that_cannot_read_the_task_says_so(capsys: pytest.CaptureFixture[str], critic: Path) -> None:
+def test_critic_that_cannot_read_task_prints_one_sentence(capsys: pytest.CaptureFixture[str], critic: Path) -> None:
     assert main(["task=arithmetic", "max_tokens=30", "temperature=0.0", f"critic={critic}"]) == 2
     assert capsys.readouterr().err.splitlines()[-1].startswith("numeric critics read Countdown problems; ")
 
 
-def test_mistakes_are_answered_before_anything_heavy_is_imported() -> None:
+def test_invalid_argument_is_rejected_before_heavy_imports() -> None:
     script = (
         "import sys; from experiments.sample.__main__ import main\n"
         "codes = [main([word]) for word in ('sed=1', 'prompt=numbers=x target=1', 'model=embedded:x', 'seed=1,2')]\n"
@@ -115,7 +113,7 @@ def test_mistakes_are_answered_before_anything_heavy_is_imported() -> None:
     assert done.stderr.count("\n") == 4
 
 
-def test_own_arguments_are_kept_apart_and_short_names_stand_before_overrides_which_win() -> None:
+def test_parse_arguments_puts_short_names_before_overrides() -> None:
     own = ["n=3", "prompt=a=b c", "critic=/a/b", "answer=4"]
     overrides = ["policy.chat_template=true", "temperature=0", "model=a/b", "max_tokens=7", "task=arithmetic"]
     assert parse_arguments([*own, *overrides]) == (
@@ -133,7 +131,7 @@ def test_own_arguments_are_kept_apart_and_short_names_stand_before_overrides_whi
 
 
 @pytest.mark.parametrize("model", ["my models/a, b", "it's", "a=b", r"c:\a", "[x]", "7"])
-def test_a_model_may_have_any_name(model: str) -> None:
+def test_parse_arguments_quotes_model_of_any_name(model: str) -> None:
     override, _ = parse_arguments([f"model={model}"])[1]
     assert OverridesParser.create().parse_override(override).value() == model
 
@@ -154,28 +152,28 @@ TASK = CountdownTask(
 )
 
 
-def asked(
+def question_of(
     prompt: str | None = None, *, task: CountdownTask = TASK, answer: str | None = None, seed: int = 0
 ) -> Question:
     return question(task, prompt=prompt, answer=answer, seed=seed)
 
 
-@pytest.mark.parametrize("words", ["numbers=3,5,8 target=23", "target=23 numbers=[3,5,8]"])
-def test_words_of_countdown_pose_a_problem_as_the_task_does(words: str) -> None:
-    found = asked(words)
+@pytest.mark.parametrize("prompt", ["numbers=3,5,8 target=23", "target=23 numbers=[3,5,8]"])
+def test_numbers_and_target_make_countdown_question(prompt: str) -> None:
+    found = question_of(prompt)
     assert found.problem == CountdownProblem((3, 5, 8), 23, style="direct")
     assert found.verify is not None
     assert [found.verify(text).status for text in ("3*5=15;15+8=23", "3+5=8;8+8=16")] == ["ok", "wrong"]
     assert [step.state for step in found.steps("3*5=15;15+8=23")] == [(15, 8), (23,)]
 
 
-def test_a_text_is_judged_by_its_answer_alone() -> None:
-    found = asked("What is 6 times 7?", answer="42")
+def test_text_question_is_verified_by_answer_only() -> None:
+    found = question_of("What is 6 times 7?", answer="42")
     assert found.problem.prompt == "What is 6 times 7?"
     assert found.verify is not None
     assert [found.verify(text).status for text in (r"\boxed{42}", r"\boxed{41}")] == ["ok", "wrong"]
-    assert found.steps("3*5=15") == []  # from no numbers
-    assert asked("What is 6 times 7?").verify is None
+    assert found.steps("3*5=15") == []  # the problem has no numbers
+    assert question_of("What is 6 times 7?").verify is None
 
 
 @pytest.mark.parametrize(
@@ -192,17 +190,17 @@ def test_a_text_is_judged_by_its_answer_alone() -> None:
         ("numbers=3,5 target=8 targte=9", "prompt=numbers=3,5 target=8 targte=9: a problem has numbers and a target"),
     ],
 )
-def test_a_problem_that_is_none_gets_its_one_sentence(prompt: str, sentence: str) -> None:
+def test_invalid_countdown_prompt_raises(prompt: str, sentence: str) -> None:
     with pytest.raises(ValueError, match=f"^{re.escape(sentence)}"):
-        asked(prompt)
+        question_of(prompt)
 
 
-def test_without_a_prompt_the_seed_chooses_a_validation_problem(tmp_path: Path) -> None:
+def test_seed_selects_validation_problem_without_prompt(tmp_path: Path) -> None:
     problems = TASK.problems("validation")
-    assert [asked(seed=seed).problem for seed in (0, 1, 2, 3)] == [*problems, problems[0]]
+    assert [question_of(seed=seed).problem for seed in (0, 1, 2, 3)] == [*problems, problems[0]]
     with pytest.raises(ValueError, match=r"^countdown has no validation problems: give a prompt$"):
-        asked(task=replace(TASK, validation_problems=0))
+        question_of(task=replace(TASK, validation_problems=0))
     with pytest.raises(ValueError, match=r"^countdown: "):
-        asked(task=replace(TASK, longproc_dir=str(tmp_path / "nowhere")))
+        question_of(task=replace(TASK, longproc_dir=str(tmp_path / "nowhere")))
     with pytest.raises(ValueError, match=r"^answer=3: a problem of the task has its own"):
-        asked("numbers=3,5,8 target=23", answer="3")
+        question_of("numbers=3,5,8 target=23", answer="3")

@@ -1,4 +1,4 @@
-"""Which checkpoint is gone on from: real files, cut off, flipped, removed and half written."""
+"""Which checkpoint a run resumes from, with real files: truncated, altered, removed or incomplete."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from experiments.stages.checkpoints import (
 from tests.two_ranks import on_ranks
 
 
-def written(folder: Path, step: int, metric: Metric | None = None) -> Path:
+def write_checkpoint(folder: Path, step: int, metric: Metric | None = None) -> Path:
     path = path_of(folder, step)
     path.write_bytes(b"weights" * 100)
     seal(path, step=step, metric=metric)
     return path
 
 
-def shards(folder: Path, step: int) -> Path:
+def write_shards(folder: Path, step: int) -> Path:
     path = path_of(folder, step)
     (path / "checkpoint").mkdir(parents=True)
     for rank in range(2):
@@ -54,8 +54,8 @@ def seal_of(path: Path) -> Path:
     return path.with_name(f"{path.name}.seal")
 
 
-def looked_at(folder: Path) -> list[Any]:
-    """What each rank finds, and whether it read a checkpoint for it."""
+def newest_sound_and_reads(folder: Path) -> list[Any]:
+    """Returns what this rank finds, or the error message, and how many checkpoints it read."""
     read: list[Path] = []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(checkpoints, "damage", lambda path: read.append(path) or damage(path))
@@ -66,20 +66,20 @@ def looked_at(folder: Path) -> list[Any]:
     return [*found, len(read)]
 
 
-def test_of_ranks_the_first_alone_reads_a_checkpoint(tmp_path: Path) -> None:
-    path = written(tmp_path, 3)
-    first, second = on_ranks(looked_at, tmp_path, tmp_path)
+def test_newest_sound_of_first_reads_checkpoint_on_rank_0_only(tmp_path: Path) -> None:
+    path = write_checkpoint(tmp_path, 3)
+    first, second = on_ranks(newest_sound_and_reads, tmp_path, tmp_path)
     assert (first, second) == ([str(path), 1], [str(path), 0])
     flip(path)
-    first, second = on_ranks(looked_at, tmp_path, tmp_path)
+    first, second = on_ranks(newest_sound_and_reads, tmp_path, tmp_path)
     assert first[0] == second[0]
     assert "none is left to go on from" in second[0]
 
 
-def test_the_newest_by_step_is_gone_on_from_and_steps_are_numbers(tmp_path: Path) -> None:
+def test_newest_sound_returns_numerically_highest_step(tmp_path: Path) -> None:
     assert newest_sound(tmp_path) == newest_sound(tmp_path / "none") == (None, [])
     for step in (100, 9, 20, 1_200_000, 900_000):
-        written(tmp_path, step, Metric(name="val/loss", value=0.25) if step == 9 else None)
+        write_checkpoint(tmp_path, step, Metric(name="val/loss", value=0.25) if step == 9 else None)
     assert newest_sound(tmp_path) == (path_of(tmp_path, 1_200_000), [])
     assert steps(tmp_path) == [9, 20, 100, 900_000, 1_200_000]
     assert [one.metric for one in kept_checkpoints(tmp_path)[:2]] == [Metric(name="val/loss", value=0.25), None]
@@ -109,17 +109,17 @@ BROKEN_SEALS = ["", "{", "[]", '{"step": 1}', '{"step": 1, "files": {}, "metric"
         ),
     ],
 )
-def test_damage_is_named_and_the_one_before_is_used(
+def test_newest_sound_skips_damaged_checkpoint_and_describes_damage(
     tmp_path: Path, harm: Callable[[Path], object], sentence: str, sealed: bool
 ) -> None:
-    first, second = written(tmp_path, 1), written(tmp_path, 2)
+    first, second = write_checkpoint(tmp_path, 1), write_checkpoint(tmp_path, 2)
     harm(second)
     assert newest_sound(tmp_path) == (first, [sentence.format(path=second)])
     assert steps(tmp_path) == ([1, 2] if sealed else [1])
 
 
-def test_those_that_were_passed_over_are_neither_the_best_nor_the_last(tmp_path: Path) -> None:
-    paths = [written(tmp_path, step) for step in (4, 5, 6)]
+def test_forget_removes_seals_of_damaged_newer_checkpoints(tmp_path: Path) -> None:
+    paths = [write_checkpoint(tmp_path, step) for step in (4, 5, 6)]
     for path in paths[1:]:
         flip(path)
     last, passed_over = newest_sound(tmp_path)
@@ -129,12 +129,12 @@ def test_those_that_were_passed_over_are_neither_the_best_nor_the_last(tmp_path:
     assert newest_sound(tmp_path)[0] == last
 
 
-@pytest.mark.parametrize("written_by", [written, shards])
-def test_where_all_are_damaged_nothing_is_begun_anew_in_silence(
-    written_by: Callable[[Path, int], Path], tmp_path: Path
+@pytest.mark.parametrize("write", [write_checkpoint, write_shards])
+def test_newest_sound_raises_if_all_sealed_checkpoints_are_missing(
+    write: Callable[[Path, int], Path], tmp_path: Path
 ) -> None:
     for step in (1, 2):
-        path = written_by(tmp_path, step)
+        path = write(tmp_path, step)
         path.rename(tmp_path / f"elsewhere {step}")
     with pytest.raises(CheckpointError, match=rf"step=000002.*step=000001.*none is left .* remove {tmp_path} to begin"):
         newest_sound(tmp_path)
@@ -142,13 +142,13 @@ def test_where_all_are_damaged_nothing_is_begun_anew_in_silence(
     assert newest_sound(tmp_path) == (None, [])
 
 
-def test_a_first_one_that_was_not_finished_leaves_nothing_to_lose(tmp_path: Path) -> None:
+def test_newest_sound_skips_unsealed_first_checkpoint(tmp_path: Path) -> None:
     path_of(tmp_path, 5).write_bytes(b"half")
     assert newest_sound(tmp_path) == (None, [f"checkpoint {path_of(tmp_path, 5)} was not written to its end"])
 
 
-def test_shards_are_sealed_file_by_file(tmp_path: Path) -> None:
-    path = shards(tmp_path, 3)
+def test_damage_names_altered_or_missing_shard(tmp_path: Path) -> None:
+    path = write_shards(tmp_path, 3)
     assert damage(path) is None
     flip(path / "checkpoint" / "rank_1.pt")
     assert damage(path) == (
@@ -158,10 +158,10 @@ def test_shards_are_sealed_file_by_file(tmp_path: Path) -> None:
     assert damage(path) == f"checkpoint {path} lacks checkpoint/rank_0.pt"
 
 
-def test_what_is_not_kept_goes_seal_and_all(tmp_path: Path) -> None:
-    stay = written(tmp_path, 2)
-    written(tmp_path, 1)
-    shards(tmp_path, 3)
+def test_clear_removes_other_checkpoints_seals_and_partial_files(tmp_path: Path) -> None:
+    keep_path = write_checkpoint(tmp_path, 2)
+    write_checkpoint(tmp_path, 1)
+    write_shards(tmp_path, 3)
     path_of(tmp_path, 4).with_suffix(".new").write_bytes(b"half")
-    clear(tmp_path, keep=[stay])
-    assert sorted(path.name for path in tmp_path.iterdir()) == [stay.name, seal_of(stay).name]
+    clear(tmp_path, keep=[keep_path])
+    assert sorted(path.name for path in tmp_path.iterdir()) == [keep_path.name, seal_of(keep_path).name]

@@ -1,4 +1,4 @@
-"""Which modules decide a result, and which edits of them another hash notices: real packages in a folder."""
+"""Which modules affect a result, and which edits change their hashes, with real packages in a folder."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(content)
     monkeypatch.syspath_prepend(tmp_path)
-    forget()
+    clear_cache()
     yield tmp_path
-    forget()
+    clear_cache()
     assert not [name for name in sys.modules if name.partition(".")[0] in ("own_code", "own_alone")]
 
 
-def forget() -> None:
-    """What one process has read of modules that a test writes anew."""
+def clear_cache() -> None:
+    """Clears cached module locations, because every test writes the modules again."""
     code_hash._root.cache_clear()
 
 
@@ -70,7 +70,7 @@ def hashes(*targets: str) -> dict[str, str]:
         ("own_code.lazy.one.ONE", {"lazy.one"}),
     ],
 )
-def test_a_name_leads_to_what_defines_it_and_to_what_that_imports(folder: Path, target: str, modules: set[str]) -> None:
+def test_target_leads_to_defining_module_and_its_imports(folder: Path, target: str, modules: set[str]) -> None:
     assert set(hashes(target)) == {f"own_code.{module}" for module in modules}
 
 
@@ -86,12 +86,12 @@ def test_a_name_leads_to_what_defines_it_and_to_what_that_imports(folder: Path, 
         ("import torch, numpy.linalg\nfrom lightning import Trainer", set()),
     ],
 )
-def test_every_way_to_import_counts(folder: Path, code: str, modules: set[str]) -> None:
+def test_every_form_of_import_is_followed(folder: Path, code: str, modules: set[str]) -> None:
     (folder / "own_alone.py").write_text(code)
     assert set(hashes("own_alone.f")) == {"own_alone", *modules}
 
 
-def test_a_name_that_is_computed_counts_the_whole_package(folder: Path) -> None:
+def test_computed_module_name_includes_whole_package(folder: Path) -> None:
     (folder / "own_code/late.py").write_text("import importlib\nshift = importlib.import_module(f'own_code.{1}')\n")
     assert {"own_code.other", "own_code.types_only", "own_code.lazy.two"} <= set(hashes("own_code.late.shift"))
 
@@ -111,7 +111,9 @@ def test_a_name_that_is_computed_counts_the_whole_package(folder: Path) -> None:
         ("late", "shift = 1.0", "shift = None", True),
     ],
 )
-def test_what_computes_otherwise_has_another_hash(folder: Path, file: str, old: str, new: str, changes: bool) -> None:
+def test_hash_changes_with_code_but_not_with_comments_or_docstrings(
+    folder: Path, file: str, old: str, new: str, changes: bool
+) -> None:
     before, path = hashes("own_alone.brevity"), folder / "own_code" / f"{file}.py"
     assert old in path.read_text()
     path.write_text(path.read_text().replace(old, new))
@@ -127,15 +129,13 @@ def test_what_computes_otherwise_has_another_hash(folder: Path, file: str, old: 
         ("__init__", "from own_code.types_only import Shape as loss\n", "own_code.types_only"),
     ],
 )
-def test_an_import_that_was_added_since_the_first_look_is_followed(
-    folder: Path, file: str, code: str, module: str
-) -> None:
+def test_import_added_after_first_hash_is_followed(folder: Path, file: str, code: str, module: str) -> None:
     assert module not in hashes("own_alone.brevity")
     (folder / "own_code" / f"{file}.py").write_text(code)
     assert module in hashes("own_alone.brevity")
 
 
-def test_code_that_cannot_be_parsed_is_known_by_its_bytes(folder: Path) -> None:
+def test_unparsable_module_is_hashed_by_its_bytes(folder: Path) -> None:
     (folder / "own_alone.py").write_text("def f(:\n")
     before = hashes("own_alone.f")
     (folder / "own_alone.py").write_text("def f(::\n")
@@ -143,11 +143,11 @@ def test_code_that_cannot_be_parsed_is_known_by_its_bytes(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("target", ["torch.optim.AdamW", "collections.OrderedDict", "builtins.dict", "no_such.f", "f"])
-def test_libraries_and_what_is_not_there_are_not_looked_at(target: str) -> None:
+def test_libraries_and_missing_modules_are_not_hashed(target: str) -> None:
     assert hashes(target) == {}
 
 
-def test_of_ours_a_loss_is_its_module_and_what_only_watches_is_none() -> None:
+def test_loss_is_hashed_as_its_module_and_progress_code_is_not_hashed() -> None:
     used = set(hashes("contrastive_reasoning.losses.InfoNCE"))
     assert "contrastive_reasoning.losses.info_nce" in used
     assert not used & {"contrastive_reasoning.losses", "contrastive_reasoning.losses.penalty"}

@@ -1,4 +1,4 @@
-"""What is on the disk when something says that it is: each fsync and each rename, in the order of real ones."""
+"""Files are synced before a seal or result declares them complete: the recorded order of real fsyncs and renames."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ from tests.unit.experiments.stages.test_stage_checkpoint import Line, fit, savin
 
 
 class Disk:
-    """What was brought to the disk and what was renamed, one after the other."""
+    """Records syncs and renames in their order."""
 
     def __init__(self) -> None:
         self.done: list[tuple[str, Path]] = []
 
     def synced(self, path: Path, *, after: int = -1, before: int | None = None) -> bool:
-        """Whether that happened between two places of the order."""
+        """Whether the path was synced between two positions of the record."""
         return ("sync", path.resolve()) in self.done[after + 1 : before]
 
     def named(self, path: Path) -> int:
-        """The one place at which the file got its name."""
+        """Returns the position of the only rename to this path."""
         (place,) = (place for place, done in enumerate(self.done) if done == ("name", path.resolve()))
         return place
 
     def assert_lasting(self, path: Path) -> int:
-        """A file was on the disk before it got its name, and then the name was; the place of its naming."""
+        """Asserts that a file is synced before its rename and its folder afterwards; returns the rename's position."""
         place = self.named(path)
         (partial,) = (old for what, old in self.done[place - 1 : place] if what == "was")
         assert self.synced(partial, before=place), f"{path.name} before it is named"
@@ -59,25 +59,25 @@ def disk(monkeypatch: pytest.MonkeyPatch) -> Disk:
     return disk
 
 
-def test_a_small_file_and_a_picture(tmp_path: Path, disk: Disk) -> None:
+def test_text_file_and_figure_are_synced_before_and_after_renaming(tmp_path: Path, disk: Disk) -> None:
     write_text(tmp_path / "a" / "x.json", "{}")
     disk.assert_lasting(tmp_path / "a" / "x.json")
     RunFolderLogger(folder=tmp_path).log_figure("curves", Figure(), 1)
     disk.assert_lasting(tmp_path / "figures" / "curves" / "1.png")
 
 
-def test_all_of_a_checkpoint_and_the_numbers_until_then_come_before_its_seal(tmp_path: Path, disk: Disk) -> None:
+def test_seal_is_written_after_checkpoint_and_metrics_are_synced(tmp_path: Path, disk: Disk) -> None:
     fit(Line(), saving(tmp_path / "checkpoints", every=8), logger=RunFolderLogger(folder=tmp_path))
     path = path_of(tmp_path / "checkpoints", 8)
-    put, sealed = disk.named(path), disk.assert_lasting(path.with_name(path.name + ".seal"))
-    assert put < sealed
+    renamed, sealed = disk.named(path), disk.assert_lasting(path.with_name(path.name + ".seal"))
+    assert renamed < sealed
     assert disk.synced(path, before=sealed)
-    assert disk.synced(path.parent, after=put, before=sealed), "its name"
+    assert disk.synced(path.parent, after=renamed, before=sealed), "its name"
     assert disk.synced(tmp_path, before=sealed), "the folder's name"
     assert disk.synced(tmp_path / METRICS_FILE, before=sealed)
 
 
-def test_each_shard_and_its_name_comes_before_the_seal(tmp_path: Path, disk: Disk) -> None:
+def test_seal_is_written_after_every_shard_is_synced(tmp_path: Path, disk: Disk) -> None:
     path = path_of(tmp_path / "checkpoints", 3)
     (path / "checkpoint").mkdir(parents=True)
     shards = [path / "checkpoint" / f"rank_{rank}.pt" for rank in range(2)]
@@ -89,7 +89,7 @@ def test_each_shard_and_its_name_comes_before_the_seal(tmp_path: Path, disk: Dis
         assert disk.synced(part, before=sealed), part
 
 
-def test_all_that_a_stage_leaves_comes_before_its_result(tmp_path: Path, disk: Disk) -> None:
+def test_result_is_written_after_all_stage_files_are_synced(tmp_path: Path, disk: Disk) -> None:
     left = [tmp_path / "policy" / "model.safetensors", tmp_path / "critic" / "critic.json", tmp_path / METRICS_FILE]
     for path in left:
         path.parent.mkdir(exist_ok=True)

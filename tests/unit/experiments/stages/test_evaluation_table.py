@@ -1,4 +1,4 @@
-"""The table at the end of an evaluation: published rows, ours, differences; the same in the folder and the terminal."""
+"""The table at the end of an evaluation: published rows, our rows and differences, in folder and terminal."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ TRACK = SimpleNamespace(
 SUITE = SimpleNamespace(columns={"main": "verifier/accuracy", "other": "other/verifier/accuracy"})
 
 
-def found(one: float, avg: float) -> Mapping[str, float]:
+def metrics(one: float, avg: float) -> Mapping[str, float]:
     return {"one/verifier/accuracy": one, "average/avg": avg, "one/verdict/ok": one}
 
 
-def test_the_rows_of_a_training() -> None:
-    rows = summary_rows(TRACK, {"start": found(0.495, 0.6), "test": found(0.53, 0.625)}, model=MODEL)
+def test_summary_rows_list_published_own_and_difference_rows() -> None:
+    rows = summary_rows(TRACK, {"start": metrics(0.495, 0.6), "test": metrics(0.53, 0.625)}, model=MODEL)
     assert [row["model"] for row in rows] == [
         "Base Model (published)",
         "GRPO (published)",
@@ -68,14 +68,14 @@ def test_the_rows_of_a_training() -> None:
     ("model", "same"),
     [(f"/data/{MODEL}/", True), ("Qwen/Qwen2.5-7B-Instruct", False), ("outputs/policy", False), (None, False)],
 )
-def test_another_model_has_no_difference_to_what_was_published(model: str | None, same: bool) -> None:
-    rows = summary_rows(TRACK, {"test": found(0.53, 0.625)}, model=model)
+def test_summary_rows_have_published_differences_only_for_same_model(model: str | None, same: bool) -> None:
+    rows = summary_rows(TRACK, {"test": metrics(0.53, 0.625)}, model=model)
     ours = ["ours", "Δ to Base Model", "Δ to GRPO+CLIPO"] if same else ["ours"]
     assert [row["model"] for row in rows if "published" not in row["model"]] == ours
     assert "Base Model (published)" in {row["model"] for row in rows}, "the caption says of which"
 
 
-def test_a_model_that_the_paper_has_elsewhere_stands_beside_its_own_figures() -> None:
+def test_summary_rows_use_published_figures_of_other_model() -> None:
     other = "meta-llama/Llama-3.1-8B-Instruct"
     arm = PublishedArm(
         source="A paper, Table 9",
@@ -87,7 +87,7 @@ def test_a_model_that_the_paper_has_elsewhere_stands_beside_its_own_figures() ->
         plain="GRPO",
     )
     track = SimpleNamespace(**{**vars(TRACK), "published_table": replace(PUBLISHED, arms=[arm])})
-    rows = summary_rows(track, {"test": found(0.53, 0.625)}, model=f"/data/{other}")
+    rows = summary_rows(track, {"test": metrics(0.53, 0.625)}, model=f"/data/{other}")
     assert rows == [
         {"model": "GRPO+CLIPO (published)", "ONE": 40.0, "Avg.": 45.0},
         {"model": "Δ (published)", "ONE": 1.5, "Avg.": None},
@@ -98,7 +98,7 @@ def test_a_model_that_the_paper_has_elsewhere_stands_beside_its_own_figures() ->
     assert caption(track, model=MODEL).endswith(f"A paper, Table 1, of {MODEL}")
 
 
-def test_a_suite_of_ones_own_has_ours_alone_and_the_caption_says_what_was_evaluated() -> None:
+def test_custom_suite_has_only_own_row_and_caption_names_problem_limit() -> None:
     rows = summary_rows(SUITE, {"test": {"verifier/accuracy": 0.25, "other/verifier/accuracy": 1.0}}, model=MODEL)
     assert rows == [{"model": "ours", "main": 25.0, "other": 100.0}]
     assert caption(SUITE, model=MODEL) == "verifier/accuracy in %"
@@ -107,7 +107,7 @@ def test_a_suite_of_ones_own_has_ours_alone_and_the_caption_says_what_was_evalua
     assert caption(some, model=MODEL) == f"{ours}; published: A paper, Table 1, of {MODEL}"
 
 
-def test_as_markdown_where_what_is_missing_stays_empty() -> None:
+def test_markdown_table_leaves_missing_values_empty() -> None:
     rows = summary_rows(TRACK, {"test": {"one/verifier/accuracy": 0.53}}, model=MODEL)[2:5]
     assert table_of(rows, caption(TRACK, model=MODEL)).as_markdown().splitlines() == [
         "| model | ONE | Avg. |",
@@ -120,15 +120,15 @@ def test_as_markdown_where_what_is_missing_stays_empty() -> None:
     ]
 
 
-def test_no_figure_is_a_negative_zero_or_a_signed_nan() -> None:
+def test_table_has_no_negative_zero_or_signed_nan() -> None:
     rows = [{"model": "ours", "main": -0.001, "other": nan}, {"model": "Δ to start", "main": -0.001, "other": nan}]
     assert table_of(rows, "").rows == [["ours", "0.00", "nan"], ["Δ to start", "+0.00", "nan"]]
 
 
-def test_a_finished_stage_shows_its_table_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_show_prints_table_of_finished_stage(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     show(tmp_path)
     assert capsys.readouterr().out == ""
-    rows = summary_rows(TRACK, {"test": found(0.53, 0.625)}, model=MODEL)
+    rows = summary_rows(TRACK, {"test": metrics(0.53, 0.625)}, model=MODEL)
     RunFolderLogger(folder=tmp_path).log_table("summary", rows, step=0)
     write(tmp_path, rows, caption(TRACK, model=MODEL))
     show(tmp_path)

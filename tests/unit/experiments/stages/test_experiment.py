@@ -1,4 +1,4 @@
-"""What is refused before the first stage runs, in a sentence, and ranks that wait for another run of a stage."""
+"""Errors raised before the first stage runs, and ranks that wait for another run of a stage."""
 
 from __future__ import annotations
 
@@ -46,28 +46,28 @@ def check(*overrides: str) -> None:
         (["task.number_range=[20,20]"], r"^task: .* holds"),
     ],
 )
-def test_what_a_later_stage_would_refuse_is_refused_first(overrides: list[str], sentence: str) -> None:
+def test_check_parts_rejects_invalid_setting_of_any_stage(overrides: list[str], sentence: str) -> None:
     with pytest.raises(AssemblyError, match=sentence):
         check("stages=[warm_start,grpo,evaluate]", *overrides)
 
 
-def test_a_refusal_names_the_keys_that_its_values_come_from() -> None:
-    """A person set the budget's steps and has never heard of the optimizer's."""
+def test_error_names_configuration_keys_that_values_come_from() -> None:
+    """The user sets the steps of the budget, and the optimizer's steps are derived from them."""
     few = "budget.critic.steps=20", "budget.critic.warmup_steps=20"
     with pytest.raises(AssemblyError, match=r"got 20 \(.*\bbudget\.critic\.warmup_steps.*\bbudget\.critic\.steps\b"):
         check("experiment=llama_critic", *few)
 
 
-def test_what_a_stage_would_train_with_is_not_looked_at_where_it_trains_nothing(tmp_path: Path) -> None:
+def test_check_parts_ignores_settings_of_skipped_training(tmp_path: Path) -> None:
     check()
     check("warm_start=none")
-    refused = ("experiment=llama_critic", "pretraining.optimizer.betas=[0.9,2.0]")
+    invalid = ("experiment=llama_critic", "pretraining.optimizer.betas=[0.9,2.0]")
     with pytest.raises(AssemblyError, match=r"pretraining\.optimizer: Invalid beta"):
-        check(*refused)
-    check(*refused, f"reward.source.checkpoint={tmp_path}")
+        check(*invalid)
+    check(*invalid, f"reward.source.checkpoint={tmp_path}")
 
 
-def test_a_policy_whose_tokenizer_ends_no_text_is_refused_by_name(tmp_path: Path) -> None:
+def test_policy_without_eos_token_raises_assembly_error(tmp_path: Path) -> None:
     folder = tmp_path / "policy"
     shutil.copytree(EMBEDDED_FOLDER / "llama_countdown", folder)
     for path in folder.glob("*.json"):
@@ -79,7 +79,7 @@ def test_a_policy_whose_tokenizer_ends_no_text_is_refused_by_name(tmp_path: Path
         check(f"policy.pretrained={folder}")
 
 
-def test_an_output_folder_that_cannot_be_written_is_one_sentence(tmp_path: Path) -> None:
+def test_unwritable_output_folder_raises_assembly_error(tmp_path: Path) -> None:
     outputs = tmp_path / "outputs"
     outputs.mkdir()
     config = composed("experiment=llama_baseline", "debug=fast", f"output_dir={outputs}")
@@ -91,7 +91,7 @@ ARRIVED, RELEASED = "arrived", "released"
 
 
 def inside(folder: Path) -> bool:
-    """Whether the other run had ended when this rank was let in."""
+    """Whether the other run had ended when this rank got the lock."""
     experiment.LOCK_POLL_SECONDS = 0.05
     (folder / f"{ARRIVED}{this_rank()}").touch()
     with experiment.held_by_first(folder / "stage" / "lock", waiting="waiting"):

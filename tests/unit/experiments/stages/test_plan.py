@@ -1,4 +1,4 @@
-"""A stage is known by its settings, by what its files hold, and by its code."""
+"""Plans of stages: settings, files and code determine the fingerprint; parents give values to later stages."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def on_problems(path: Path) -> list[str]:
     return ["task.train=file", f"task.train_file={path}"]
 
 
-def test_one_letter_in_the_midst_of_a_large_problem_file_makes_another_stage(tmp_path: Path) -> None:
+def test_edit_inside_large_problem_file_changes_fingerprint_and_settings(tmp_path: Path) -> None:
     problems = tmp_path / "problems.jsonl"
     config = composed(*on_problems(problems))
     lines = ['{"nums": [1, 2, 3], "target": 6}\n'] * 100_000
@@ -38,7 +38,7 @@ def test_one_letter_in_the_midst_of_a_large_problem_file_makes_another_stage(tmp
     assert (after.fingerprint == before.fingerprint, after.settings == before.settings) == (False, False)
 
 
-def test_a_text_critic_is_known_by_the_weights_it_reads_with(tmp_path: Path) -> None:
+def test_fingerprint_of_text_critic_includes_encoder_files(tmp_path: Path) -> None:
     encoder = tmp_path / "encoder"
     encoder.mkdir()
     (encoder / "config.json").write_text("{}")
@@ -48,7 +48,7 @@ def test_a_text_critic_is_known_by_the_weights_it_reads_with(tmp_path: Path) -> 
     assert plan_stage("critic", config, {}).fingerprint != before
 
 
-def test_a_stage_is_known_by_the_dtype_that_this_machine_computes_in() -> None:
+def test_auto_compute_dtype_is_planned_as_native_dtype() -> None:
     automatic = plan_stage("grpo", composed("policy.compute_dtype=auto"), {})
     assert automatic.config["policy"]["compute_dtype"] == native_dtype()
     assert automatic.config["module"]["reference"]["compute_dtype"] == native_dtype()
@@ -56,7 +56,7 @@ def test_a_stage_is_known_by_the_dtype_that_this_machine_computes_in() -> None:
     assert [dtype for dtype in DTYPES if named[dtype] == automatic] == [native_dtype()]
 
 
-def test_other_code_makes_another_stage_of_the_same_settings_and_so_of_what_builds_on_it(
+def test_code_edit_changes_fingerprints_of_all_stages_but_not_settings(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     config = composed("policy.pretrained=null")
@@ -71,23 +71,23 @@ def test_other_code_makes_another_stage_of_the_same_settings_and_so_of_what_buil
 
 
 def edit_code(monkeypatch: pytest.MonkeyPatch, module: str, content: str = "edited") -> None:
-    """Have a module another hash wherever it is used."""
-    hashed = planning.code_hashes
+    """Changes the hash of one module in all later plans."""
+    original = planning.code_hashes
 
     def edited(*arguments: object) -> dict[str, str]:
-        found = hashed(*arguments)  # pyright: ignore[reportArgumentType]
-        return {name: content if name == module else mark for name, mark in found.items()}
+        hashes = original(*arguments)  # pyright: ignore[reportArgumentType]
+        return {name: content if name == module else digest for name, digest in hashes.items()}
 
     monkeypatch.setattr(planning, "code_hashes", edited)
 
 
-def test_what_a_pretrained_policy_was_made_by_decides_nothing() -> None:
-    """It is known by what it holds: the warm start that is not run is no parent."""
+def test_grpo_with_pretrained_policy_has_no_parents() -> None:
+    """The content of the policy identifies it. A warm start that does not run is no parent."""
     assert plan_stages(composed())["grpo"].parents == {}
 
 
 @pytest.mark.parametrize(
-    ("overrides", "taught"),
+    ("overrides", "trained"),
     [
         ((), False),
         (("policy.pretrained=null",), True),
@@ -97,20 +97,20 @@ def test_what_a_pretrained_policy_was_made_by_decides_nothing() -> None:
         (("warm_start.train=false", "policy.pretrained=null"), False),
     ],
 )
-def test_what_builds_on_a_warm_start_begins_from_the_policy_that_it_taught(
-    overrides: tuple[str, ...], taught: bool, tmp_path: Path
+def test_later_stages_load_policy_of_trained_warm_start(
+    overrides: tuple[str, ...], trained: bool, tmp_path: Path
 ) -> None:
     config = composed(*overrides)
     planned = plan_stages(config)
     folders = {"warm_start": tmp_path}
-    begun = {"policy.pretrained": str(tmp_path / "policy")}
+    loaded = {"policy.pretrained": str(tmp_path / "policy")}
     for stage in ("grpo", "evaluate"):
-        assert ("warm_start" in planned[stage].parents) == taught
-        assert values_from_parents(stage, config, folders) == (begun if taught else {})
+        assert ("warm_start" in planned[stage].parents) == trained
+        assert values_from_parents(stage, config, folders) == (loaded if trained else {})
     assert values_from_parents("warm_start", config, folders) == {}
 
 
-def test_a_taught_policy_is_known_by_what_it_was_before(tmp_path: Path) -> None:
+def test_settings_of_all_stages_include_policy_before_warm_start(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text("{}")
     config = composed("warm_start.train=true", f"policy.pretrained={tmp_path}")
     before = plan_stages(config)
@@ -120,7 +120,7 @@ def test_a_taught_policy_is_known_by_what_it_was_before(tmp_path: Path) -> None:
         assert plan.settings != after[stage].settings, stage
 
 
-def test_settings_know_a_policy_by_what_it_holds_wherever_it_lies(tmp_path: Path) -> None:
+def test_settings_depend_on_policy_content_but_not_its_path(tmp_path: Path) -> None:
     plans = []
     for name in ("here", "there"):
         (tmp_path / name).mkdir()
@@ -135,7 +135,9 @@ def test_settings_know_a_policy_by_what_it_holds_wherever_it_lies(tmp_path: Path
     assert plan_stage("grpo", gone, {}).settings != here.settings
 
 
-def test_an_edited_file_of_ones_own_is_other_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_edit_of_user_module_changes_fingerprint_but_not_settings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     own = tmp_path / "own_rewards_of_a_plan.py"
     monkeypatch.syspath_prepend(tmp_path)
     own.write_text("def brevity(*_: object) -> float:\n    return 1.0\n")
@@ -147,7 +149,7 @@ def test_an_edited_file_of_ones_own_is_other_code(tmp_path: Path, monkeypatch: p
     assert (after.settings, after.fingerprint != plan.fingerprint) == (plan.settings, True)
 
 
-def test_a_file_that_changes_after_it_was_planned_with_is_named_before_the_stage_reads_it(tmp_path: Path) -> None:
+def test_run_stage_rejects_data_file_changed_since_planning(tmp_path: Path) -> None:
     problems = tmp_path / "problems.jsonl"
     config = composed(*on_problems(problems), f"output_dir={tmp_path}")
     plan = plan_stage("grpo", config, {})
@@ -158,6 +160,6 @@ def test_a_file_that_changes_after_it_was_planned_with_is_named_before_the_stage
     assert not plan.folder.exists()
 
 
-def test_an_embedded_policy_that_does_not_exist_is_one_sentence() -> None:
+def test_missing_embedded_policy_raises_assembly_error() -> None:
     with pytest.raises(AssemblyError, match="no embedded policy 'nothing'"):
         plan_stage("grpo", composed("policy.pretrained=embedded:nothing"), {})

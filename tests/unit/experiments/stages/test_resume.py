@@ -1,4 +1,4 @@
-"""Stages that go on, are taken, or begin beside others: real plans and folders, nothing trained."""
+"""Stages that are resumed, reused or started next to others, with real plans and folders but no training."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def finish(plan: StagePlan) -> None:
 
 
 def stop(chain: Sequence[StagePlan], step: int = 6, overrides: Sequence[str] | None = None) -> None:
-    """The warm start has finished, GRPO was stopped after a checkpoint."""
+    """Leaves a finished warm start, and GRPO stopped after a checkpoint."""
     finish(chain[0])
     begin(chain[1], overrides=overrides)
     path = path_of(chain[1].folder / CHECKPOINTS, step)
@@ -55,7 +55,7 @@ def check(
     check_unfinished(plans, anew=anew, compared=compared, overrides=overrides)
 
 
-def test_under_other_code_it_goes_on_only_where_that_was_asked_for(
+def test_unfinished_stage_of_changed_code_resumes_only_if_accepted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     stop(before := chain(tmp_path), overrides=BASE)
@@ -75,35 +75,37 @@ def test_under_other_code_it_goes_on_only_where_that_was_asked_for(
     manifest = read_manifest(accepted[1].folder)
     assert (manifest["code"], manifest["earlier_code"]) == (accepted[1].code, [before[1].code])
     assert manifest["overrides"] == BASE
-    check(chain(tmp_path))  # it is the stage's own code now
+    check(chain(tmp_path))  # the manifest has the new code now
     monkeypatch.undo()
     with pytest.raises(CheckpointError, match="code changed since"):
         check(chain(tmp_path))
 
 
-def meanwhile(monkeypatch: pytest.MonkeyPatch, looks: str, at: object, happens: Callable[[], object]) -> None:
-    """Something happens once, after a run has looked ``at`` what another one left, and before it does anything."""
-    look = getattr(resume, looks)
+def meanwhile(
+    monkeypatch: pytest.MonkeyPatch, function_name: str, argument: object, action: Callable[[], object]
+) -> None:
+    """Calls ``action`` once, after ``resume.<function_name>`` has inspected ``argument``: another run in between."""
+    original = getattr(resume, function_name)
 
-    def looking(what: object, *further: object) -> object:
-        found = look(what, *further)
-        if what == at:
-            monkeypatch.setattr(resume, looks, look)
-            happens()
+    def patched(what: object, *further: object) -> object:
+        found = original(what, *further)
+        if what == argument:
+            monkeypatch.setattr(resume, function_name, original)
+            action()
         return found
 
-    monkeypatch.setattr(resume, looks, looking)
+    monkeypatch.setattr(resume, function_name, patched)
 
 
-@pytest.mark.parametrize("looks", ["left_by_others", "kept_checkpoints"])
-def test_of_two_runs_that_find_a_stage_at_the_same_time_one_renames_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], looks: str
+@pytest.mark.parametrize("function_name", ["left_by_others", "kept_checkpoints"])
+def test_only_one_of_two_concurrent_runs_renames_a_stage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], function_name: str
 ) -> None:
     stop(before := chain(tmp_path), overrides=BASE)
     edit_code(monkeypatch, "contrastive_reasoning.objectives.grpo")
     now = chain(tmp_path)[1]
-    at = now if looks == "left_by_others" else now.folder / CHECKPOINTS
-    meanwhile(monkeypatch, looks, at, lambda: chain(tmp_path, ACCEPT))
+    at = now if function_name == "left_by_others" else now.folder / CHECKPOINTS
+    meanwhile(monkeypatch, function_name, at, lambda: chain(tmp_path, ACCEPT))
     assert chain(tmp_path, ACCEPT)[1] == now
     assert [one.step for one in kept_checkpoints(now.folder / CHECKPOINTS)] == [6]
     assert read_manifest(now.folder)["earlier_code"] == [before[1].code]
@@ -111,7 +113,7 @@ def test_of_two_runs_that_find_a_stage_at_the_same_time_one_renames_it(
 
 
 @pytest.mark.parametrize("whose", ["of other code", "of today's code"])
-def test_a_stage_that_another_run_has_begun_to_work_in_is_left_alone(
+def test_stage_in_use_by_another_run_is_not_renamed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, whose: str
 ) -> None:
     def other_run() -> None:
@@ -130,7 +132,7 @@ def test_a_stage_that_another_run_has_begun_to_work_in_is_left_alone(
     assert [one.step for one in kept_checkpoints(before[1].folder / CHECKPOINTS)] == [6]
 
 
-def test_the_code_of_a_stage_below_counts_too(
+def test_changed_code_of_parent_stage_raises_unless_accepted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     stop(before := chain(tmp_path, FRESH))
@@ -148,7 +150,7 @@ def test_the_code_of_a_stage_below_counts_too(
     assert accepted[1].folder == before[1].folder, "and GRPO goes on from it"
 
 
-def test_a_finished_stage_of_other_code_is_taken_only_where_that_was_asked_for(
+def test_finished_stage_of_changed_code_is_reused_only_if_accepted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for plan in (before := chain(tmp_path, FRESH)):
@@ -160,7 +162,7 @@ def test_a_finished_stage_of_other_code_is_taken_only_where_that_was_asked_for(
 
 
 def earlier_version(folder: Path) -> None:
-    """Rewrite a manifest as versions of before modules were hashed wrote it."""
+    """Rewrites a manifest in the form of earlier versions, which did not hash modules."""
     manifest = json.loads((folder / MANIFEST).read_text())
     for name in ("settings", "overrides", "earlier_code"):
         del manifest[name]
@@ -170,7 +172,7 @@ def earlier_version(folder: Path) -> None:
     (folder / MANIFEST).write_text(json.dumps(manifest | further))
 
 
-def test_what_an_earlier_version_left_is_of_unknown_code(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_stage_of_earlier_version_counts_as_changed_code(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     stop(before := chain(tmp_path, FRESH))
     moved = [one.folder.rename(one.folder.with_name("0" * 12)) for one in before]
     for folder in moved:
@@ -190,7 +192,7 @@ def test_what_an_earlier_version_left_is_of_unknown_code(tmp_path: Path, capsys:
     assert other[0].folder != moved[0], "another value is another stage"
 
 
-def test_one_of_other_devices_is_left_only_where_that_was_asked_for(
+def test_unfinished_stage_of_other_devices_raises_unless_begun_anew(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before, now = chain(tmp_path, FRESH), chain(tmp_path, FRESH, "trainer=zero2")
@@ -211,7 +213,7 @@ def test_one_of_other_devices_is_left_only_where_that_was_asked_for(
     assert f"grpo: {before[1].folder} is unfinished and stays so, it was begun with {difference}\n" in out
 
 
-def test_so_is_one_of_other_data(tmp_path: Path) -> None:
+def test_unfinished_stage_of_other_data_raises(tmp_path: Path) -> None:
     problems = tmp_path / "problems.jsonl"
     settings = ("task.train=file", f"task.train_file={problems}")
     problems.write_text('{"nums": [1, 2, 3], "target": 6}')
@@ -233,7 +235,9 @@ def test_so_is_one_of_other_data(tmp_path: Path) -> None:
         (BASE, [*BASE, "progress=quiet", "output_dir=here", "checkpoints.keep=3", "+logger.more=1"]),
     ],
 )
-def test_so_is_one_of_settings_that_were_not_given(tmp_path: Path, then: list[str], now: list[str]) -> None:
+def test_unfinished_stage_of_unintended_settings_raises_unless_begun_anew(
+    tmp_path: Path, then: list[str], now: list[str]
+) -> None:
     stop(before := chain(tmp_path, "advantage.epsilon=0.5"), overrides=then)
     after = chain(tmp_path)
     shown = f"{before[1].folder} is unfinished at checkpoint 6, begun with advantage.epsilon 0.5 (now 1e-06);"
@@ -244,13 +248,13 @@ def test_so_is_one_of_settings_that_were_not_given(tmp_path: Path, then: list[st
 
 
 @pytest.mark.parametrize("which", ["debug=fast", "seed=1", "experiment=llama_critic", "+arm=x"])
-def test_without_what_said_which_run_it_was_another_one_is_meant(tmp_path: Path, which: str) -> None:
+def test_omitted_run_selection_means_a_different_run(tmp_path: Path, which: str) -> None:
     stop(chain(tmp_path, "advantage.epsilon=0.5"), overrides=[*WIDER, which])
     check(chain(tmp_path), BASE)
 
 
 @pytest.mark.parametrize("then", [BASE, None])
-def test_what_is_given_now_is_another_experiment(
+def test_new_settings_start_a_new_stage_and_print_the_difference(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], then: list[str] | None
 ) -> None:
     stop(chain(tmp_path), overrides=then)
@@ -261,7 +265,9 @@ def test_what_is_given_now_is_another_experiment(
     assert capsys.readouterr().out.endswith("advantage.epsilon 1e-06 (now 0.5), trainer.devices 1 (now 2)\n")
 
 
-def test_of_several_the_nearest_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_begin_names_unfinished_stage_with_fewest_differences(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     others = [f"rollout.sampling.{value}" for value in ("temperature=0.5", "top_k=2", "top_p=0.9")]
     two = ("advantage.epsilon=0.5", "seed=1")
     stop(chain(tmp_path, *others, *two))
@@ -273,7 +279,7 @@ def test_of_several_the_nearest_is_named(tmp_path: Path, capsys: pytest.CaptureF
     assert str(near[1].folder) in capsys.readouterr().out
 
 
-def test_a_nearer_one_that_was_meant_hides_none_that_was_not(tmp_path: Path) -> None:
+def test_intended_difference_does_not_hide_unintended_one(tmp_path: Path) -> None:
     before, nearer = chain(tmp_path, FRESH), chain(tmp_path, FRESH, "trainer=zero2", "seed=1")
     stop(before)
     stop(nearer)
@@ -282,7 +288,7 @@ def test_a_nearer_one_that_was_meant_hides_none_that_was_not(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("how", ["no checkpoint", "finished", "at work", "unknown parent"])
-def test_one_that_cannot_be_gone_on_with_is_never_mentioned(
+def test_stage_that_cannot_be_resumed_is_not_mentioned(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], how: str
 ) -> None:
     stop(before := chain(tmp_path, FRESH))
@@ -302,7 +308,7 @@ def test_one_that_cannot_be_gone_on_with_is_never_mentioned(
     assert capsys.readouterr().out == ""
 
 
-def test_settings_that_differ_late_or_by_their_kind_are_other_settings(
+def test_long_or_differently_typed_settings_count_as_changed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     long = "word " * 60
@@ -315,7 +321,7 @@ def test_settings_that_differ_late_or_by_their_kind_are_other_settings(
     assert "it was begun with values that read alike and are of another kind" in capsys.readouterr().out
 
 
-def test_jobs_of_a_sweep_and_arms_of_a_study_differ_on_purpose(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_is_compared_for_sweep_jobs_and_study_arms(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not is_compared(composed())
     assert is_compared(composed("+arm=oracle"))
     monkeypatch.setenv(SWEEP_VARIABLE, "{}")

@@ -1,4 +1,4 @@
-"""Checkpoints of a real Trainer: which stay, which is the best, a disk that is full, and a stop that was asked for."""
+"""Checkpoints of a real Trainer: which are kept, which is best, full disks, and runs that are stopped or resumed."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.unit.experiments.stages.unwritable import unwritable
 
 
 class Line(L.LightningModule):
-    """Its validation metric is read from a list."""
+    """Logs the validation scores of a mapping from step to score."""
 
     def __init__(self, scores: Mapping[int, float] | None = None, width: int = 4, length: int = 8) -> None:
         super().__init__()
@@ -50,7 +50,7 @@ VALIDATION = torch.zeros(1, 1)
 
 
 class Numbers:
-    """0, 1, … from the step on that the module is at: resumable, as the product's own loaders are."""
+    """Yields the numbers from the module's current step on. Resumable, like the product's own loaders."""
 
     def __init__(self, module: Line) -> None:
         self.module = module
@@ -65,11 +65,11 @@ class Numbers:
         return {}
 
     def load_state_dict(self, state: dict[str, int]) -> None:
-        """Nothing."""
+        """Does nothing."""
 
 
 class Ask(L.Callback):
-    """Sends the process a signal while a step runs."""
+    """Sends a signal to this process during step ``at``."""
 
     def __init__(self, at: int, number: int = signal.SIGTERM) -> None:
         self.at = at
@@ -117,38 +117,40 @@ def steps(folder: Path) -> list[int]:
 
 
 @pytest.mark.parametrize(
-    ("scores", "settings", "stay"),
+    ("scores", "settings", "expected"),
     [
-        pytest.param({2: 0.3, 4: 0.5, 6: 0.4, 8: 0.5}, {}, [4, 7, 8], id="of equals the first"),
+        pytest.param({2: 0.3, 4: 0.5, 6: 0.4, 8: 0.5}, {}, [4, 7, 8], id="first of equal scores"),
         pytest.param(
             {2: 0.3, 4: float("nan"), 6: 0.2, 8: 0.25}, {"keep": 1, "best": {"val/score": "min"}}, [6, 8], id="min"
         ),
-        pytest.param({2: 0.3, 4: 0.2}, {"every": 3, "keep": 1}, [2, 6], id="between the steps that are saved"),
+        pytest.param({2: 0.3, 4: 0.2}, {"every": 3, "keep": 1}, [2, 6], id="best between saved steps"),
         pytest.param({2: 0.3}, {"best": None}, [7, 8], id="no best"),
-        pytest.param({2: 0.3}, {"best": {"val/absent": "max"}}, [7, 8], id="no such metric"),
+        pytest.param({2: 0.3}, {"best": {"val/absent": "max"}}, [7, 8], id="metric not logged"),
     ],
 )
-def test_the_last_few_and_the_best_stay(
-    tmp_path: Path, scores: dict[int, float], settings: dict[str, Any], stay: list[int]
+def test_newest_and_best_checkpoints_are_kept(
+    tmp_path: Path, scores: dict[int, float], settings: dict[str, Any], expected: list[int]
 ) -> None:
     fit(Line(scores), saving(tmp_path, **settings))
-    assert steps(tmp_path) == stay
+    assert steps(tmp_path) == expected
     assert {path.suffix for path in tmp_path.iterdir()} == {".ckpt", ".seal"}
 
 
 @pytest.mark.parametrize(
     ("every", "step", "length"),
     [
-        pytest.param(1, 3, 8, id="a step"),
+        pytest.param(1, 3, 8, id="ordinary step"),
         pytest.param(1, 4, 8, id="validated"),
-        pytest.param(3, 4, 8, id="at validation"),
+        pytest.param(3, 4, 8, id="saved as best only"),
         pytest.param(1, 7, 8, id="before the last"),
         pytest.param(1, 6, 7, id="validated before the last"),
         pytest.param(1, 8, 8, id="the last"),
     ],
 )
-def test_any_of_them_is_gone_on_from(tmp_path: Path, every: int, step: int, length: int) -> None:
-    """Those saved at a validation, too: the weights are bitwise those of the run that was not stopped."""
+def test_run_resumed_from_any_checkpoint_equals_uninterrupted_run(
+    tmp_path: Path, every: int, step: int, length: int
+) -> None:
+    """This includes checkpoints saved at a validation. The final weights are bitwise equal."""
     whole, resumed = Line({2: 0.3, 4: 0.4}, length=length), Line(length=length)
     fit(whole, saving(tmp_path, every=every, keep=8))
     trainer = fit(resumed, saving(tmp_path / "on"), resume=path_of(tmp_path, step))
@@ -156,7 +158,7 @@ def test_any_of_them_is_gone_on_from(tmp_path: Path, every: int, step: int, leng
     assert torch.equal(resumed.weight, whole.weight)
 
 
-def test_a_resumed_run_knows_the_best_of_before(tmp_path: Path) -> None:
+def test_resume_keeps_best_checkpoint_of_earlier_run(tmp_path: Path) -> None:
     stop = StopRequest()
     with pytest.raises(Interrupted):
         fit(Line({2: 0.9}), saving(tmp_path, stop), Ask(5))
@@ -166,7 +168,7 @@ def test_a_resumed_run_knows_the_best_of_before(tmp_path: Path) -> None:
 
 @pytest.fixture
 def file_limit() -> Iterator[Callable[[int], None]]:
-    """Lets no file of this process grow beyond so many bytes: writing fails as on a full disk."""
+    """Returns a function that limits file sizes of this process in bytes, so that writing fails as on a full disk."""
     handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     yield lambda most: resource.setrlimit(resource.RLIMIT_FSIZE, (most, before[1]))
@@ -174,7 +176,7 @@ def file_limit() -> Iterator[Callable[[int], None]]:
     signal.signal(signal.SIGXFSZ, handler)
 
 
-def test_on_a_full_disk_the_one_before_is_intact_and_named(tmp_path: Path, file_limit: Callable[[int], None]) -> None:
+def test_full_disk_raises_and_keeps_previous_checkpoint(tmp_path: Path, file_limit: Callable[[int], None]) -> None:
     class Fill(L.Callback):
         def on_train_batch_start(self, trainer: L.Trainer, *_: Any) -> None:
             if trainer.global_step == 2:
@@ -191,11 +193,11 @@ def test_on_a_full_disk_the_one_before_is_intact_and_named(tmp_path: Path, file_
 
 
 class Killed(BaseException):
-    """As by SIGKILL: nothing is tidied up."""
+    """Stands for SIGKILL: no cleanup code handles it."""
 
 
 class Kill(L.Callback):
-    """When the step after ``at`` begins, behind the checkpoint."""
+    """Raises Killed when the step after ``at`` begins, after the checkpoint callback."""
 
     def __init__(self, at: int) -> None:
         self.at = at
@@ -206,7 +208,7 @@ class Kill(L.Callback):
 
 
 @pytest.mark.parametrize("at", [3, 4], ids=["between validations", "after one"])
-def test_all_that_was_said_of_a_step_is_on_the_disk_before_its_checkpoint(tmp_path: Path, at: int) -> None:
+def test_metrics_of_a_step_are_on_disk_before_its_checkpoint(tmp_path: Path, at: int) -> None:
     scores = {step: step / 10 for step in range(0, 9, 2)}
     fit(Line(scores), saving(tmp_path / "kept whole"), logger=RunFolderLogger(folder=tmp_path / "whole"))
     with pytest.raises(Killed):
@@ -219,7 +221,7 @@ def test_all_that_was_said_of_a_step_is_on_the_disk_before_its_checkpoint(tmp_pa
     assert {name for _, name, _ in whole} == {"train/number", "val/score"}
 
 
-def test_a_checkpoint_that_holds_code_is_refused_and_not_run(tmp_path: Path) -> None:
+def test_checkpoint_with_pickled_code_is_rejected_and_not_executed(tmp_path: Path) -> None:
     with pytest.raises(Interrupted):
         fit(Line(), saving(tmp_path, stop := StopRequest()), Ask(2))
     assert stop.asked == "SIGTERM"
@@ -234,7 +236,7 @@ def test_a_checkpoint_that_holds_code_is_refused_and_not_run(tmp_path: Path) -> 
     assert canary.exists(), "the trap works"
 
 
-def test_validations_of_nothing_shift_no_count(tmp_path: Path) -> None:
+def test_validation_without_batches_does_not_shift_step_count(tmp_path: Path) -> None:
     fit(Line(), saving(tmp_path / "whole", keep=8), validation=[])
     fit(Line(), saving(tmp_path / "on", keep=8), resume=path_of(tmp_path / "whole", 4), validation=[])
     for step in (5, 7):
@@ -245,21 +247,19 @@ def test_validations_of_nothing_shift_no_count(tmp_path: Path) -> None:
         assert whole == resumed == {"_batches_that_stepped": step}
 
 
-def test_nothing_may_act_before_it(tmp_path: Path) -> None:
+def test_stage_checkpoint_must_be_first_callback(tmp_path: Path) -> None:
     trainer = L.Trainer(accelerator="cpu", callbacks=[Ask(9), saving(tmp_path)], logger=False, max_epochs=1)
     with pytest.raises(RuntimeError, match="StageCheckpoint must stand before Ask, which may act"):
         trainer.fit(module := Line(), Numbers(module))  # pyright: ignore
 
 
-def test_it_is_written_beside_its_place_and_not_through_the_temporary_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "full"))  # which nothing can be written to
+def test_checkpoint_is_not_written_through_temporary_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "full"))  # does not exist, so that writing to it fails
     fit(Line(length=2), saving(tmp_path / "checkpoints"))
     assert steps(tmp_path / "checkpoints") == [1, 2]
 
 
-def test_where_it_may_not_be_written_the_systems_reason_is_given(tmp_path: Path) -> None:
+def test_unwritable_folder_error_includes_system_reason(tmp_path: Path) -> None:
     (tmp_path / "checkpoints").mkdir()
     with (
         unwritable(tmp_path / "checkpoints"),

@@ -1,4 +1,4 @@
-"""What a finished stage left, looked at before it is reused: real files, flipped, cut off and removed."""
+"""Checks of a finished stage's files before it is reused, with real files: altered, truncated or removed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ WEIGHTS = "policy/model.safetensors"
 
 @pytest.fixture
 def plan(tmp_path: Path) -> StagePlan:
-    """A stage that left a policy and a checkpoint."""
+    """A finished stage with a policy and a checkpoint."""
     folder = tmp_path / "grpo"
     (folder / "policy").mkdir(parents=True)
     (folder / WEIGHTS).write_bytes(b"weights" * 100)
@@ -36,10 +36,10 @@ def plan(tmp_path: Path) -> StagePlan:
     )
 
 
-def test_a_stage_that_left_what_it_wrote_is_reused(plan: StagePlan, capsys: pytest.CaptureFixture[str]) -> None:
-    told = read_json(plan.folder / RESULT)
-    assert told["stage"] == "grpo"
-    assert set(told["left"]["policy"]) == {"model.safetensors", "config.json"}
+def test_undamaged_finished_stage_is_reused(plan: StagePlan, capsys: pytest.CaptureFixture[str]) -> None:
+    result = read_json(plan.folder / RESULT)
+    assert result["stage"] == "grpo"
+    assert set(result["left"]["policy"]) == {"model.safetensors", "config.json"}
     (plan.folder / "policy" / "README.md").write_text("from somebody else")
     assert reusable(plan)
     assert is_finished(plan.folder)
@@ -54,17 +54,17 @@ def test_a_stage_that_left_what_it_wrote_is_reused(plan: StagePlan, capsys: pyte
         (Path.unlink, "file {path.parent} lacks model.safetensors"),
     ],
 )
-def test_what_is_damaged_is_named_and_the_stage_goes_on(
+def test_damaged_stage_is_not_reused_and_damage_is_printed(
     plan: StagePlan, harm: Callable[[Path], object], sentence: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     harm(path := plan.folder / WEIGHTS)
     assert not reusable(plan)
     assert not is_finished(plan.folder)
-    named = sentence.format(path=path)
-    assert capsys.readouterr().out == f"grpo: {named}; the stage's newest checkpoint makes it again\n"
+    message = sentence.format(path=path)
+    assert capsys.readouterr().out == f"grpo: {message}; the stage's newest checkpoint makes it again\n"
 
 
-def test_where_no_checkpoint_is_left_nothing_is_begun_anew(plan: StagePlan) -> None:
+def test_damaged_stage_without_checkpoint_raises(plan: StagePlan) -> None:
     for path in (plan.folder / CHECKPOINTS).iterdir():
         path.unlink()
     assert reusable(plan), "they may be removed to save room"
@@ -73,7 +73,7 @@ def test_where_no_checkpoint_is_left_nothing_is_begun_anew(plan: StagePlan) -> N
         reusable(plan)
 
 
-def test_a_result_without_hashes_is_taken_at_its_word_and_without_one_a_stage_has_not_finished(plan: StagePlan) -> None:
+def test_result_without_checksums_is_reused_but_missing_result_is_not(plan: StagePlan) -> None:
     write_json(plan.folder / RESULT, {"stage": "grpo"})
     flip(plan.folder / WEIGHTS)
     assert reusable(plan)

@@ -1,4 +1,4 @@
-"""A stage that somebody asks to stop: by signals, while a real Trainer steps, validates and writes a checkpoint."""
+"""Stop signals while a real Trainer steps, validates or writes a checkpoint."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.unit.experiments.stages.test_stage_checkpoint import VALIDATION, Ask,
 
 
 @pytest.mark.parametrize(("number", "name"), [(signal.SIGTERM, "SIGTERM"), (signal.SIGINT, "Ctrl-C")])
-def test_a_signal_ends_the_step_saves_and_stops(tmp_path: Path, number: int, name: str) -> None:
+def test_signal_finishes_step_saves_checkpoint_and_stops(tmp_path: Path, number: int, name: str) -> None:
     whole, stopped, resumed = Line(), Line(), Line()
     fit(whole, saving(tmp_path / "whole"))
     before = signal.getsignal(number)
@@ -32,18 +32,18 @@ def test_a_signal_ends_the_step_saves_and_stops(tmp_path: Path, number: int, nam
 
 
 @pytest.mark.parametrize("hook", ["on_validation_start", "on_validation_batch_end", "on_validation_end"])
-def test_before_the_first_step_there_is_nothing_to_wait_for(tmp_path: Path, hook: str) -> None:
-    asking, stop = L.Callback(), StopRequest()
-    setattr(asking, hook, lambda *_, **__: os.kill(os.getpid(), signal.SIGTERM))
-    trainer = L.Trainer(accelerator="cpu", callbacks=[saving(tmp_path, stop), asking], logger=False)
+def test_sigterm_before_first_step_stops_at_once(tmp_path: Path, hook: str) -> None:
+    sender, stop = L.Callback(), StopRequest()
+    setattr(sender, hook, lambda *_, **__: os.kill(os.getpid(), signal.SIGTERM))
+    trainer = L.Trainer(accelerator="cpu", callbacks=[saving(tmp_path, stop), sender], logger=False)
     before, rows = signal.getsignal(signal.SIGTERM), DataLoader(VALIDATION)  # pyright: ignore
-    said = r"stopped by SIGTERM before the first step \(no checkpoint yet\)"
-    with pytest.raises(Interrupted, match=said), stop.listening():
+    message = r"stopped by SIGTERM before the first step \(no checkpoint yet\)"
+    with pytest.raises(Interrupted, match=message), stop.listening():
         trainer.validate(Line(), rows, verbose=False)
     assert signal.getsignal(signal.SIGTERM) is before
 
 
-def test_the_second_signal_is_nobodys_wish_to_wait(tmp_path: Path) -> None:
+def test_second_signal_stops_without_saving(tmp_path: Path) -> None:
     stop = StopRequest()
 
     class Twice(Ask):
@@ -51,11 +51,11 @@ def test_the_second_signal_is_nobodys_wish_to_wait(tmp_path: Path) -> None:
             super().on_train_batch_start(trainer)
             if trainer.global_step == self.at - 1:
                 while stop.asked is None:
-                    time.sleep(0.01)  # two that arrive at once are one
+                    time.sleep(0.01)  # two signals that arrive together count as one
                 super().on_train_batch_start(trainer)
                 time.sleep(1)
 
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore SIGINT
     try:
         with pytest.raises((KeyboardInterrupt, SystemExit)):
             fit(Line(), saving(tmp_path, stop, every=100), Twice(5, signal.SIGINT))
@@ -64,7 +64,7 @@ def test_the_second_signal_is_nobodys_wish_to_wait(tmp_path: Path) -> None:
     assert steps(tmp_path) == []
 
 
-def test_one_that_comes_while_a_checkpoint_is_written_stops_after_it(tmp_path: Path) -> None:
+def test_signal_while_saving_stops_after_that_checkpoint(tmp_path: Path) -> None:
     class Slow(StageCheckpoint):
         def save(self, *arguments: Any) -> None:
             super().save(*arguments)

@@ -1,4 +1,4 @@
-"""Where a policy writes outside a fit, and a trainer that this machine cannot give."""
+"""The device of a policy outside a fit, and trainer settings that fail on this machine."""
 
 from __future__ import annotations
 
@@ -21,27 +21,27 @@ from tests.config_kit import composed
 BASE = "experiment=llama_baseline"
 
 
-class Looked(Exception):
-    """Raised by the suite below, with the device of what it was to evaluate."""
+class PolicyDevice(Exception):
+    """Raised by the suite below with the device of the policy."""
 
 
 class Suite:
-    """Looks at the policy only."""
+    """Raises the device of the policy instead of evaluating it."""
 
     size = 1
 
     def __call__(self, policy: CausalLMPolicy, **_: Any) -> Evaluation:
-        raise Looked(policy.device.type)
+        raise PolicyDevice(policy.device.type)
 
 
-def test_a_policy_is_evaluated_on_the_device_of_the_trainer(tmp_path: Path) -> None:
-    """A device without numbers stands for one that this machine lacks."""
+def test_evaluate_runs_policy_on_device_of_trainer(tmp_path: Path) -> None:
+    """The meta device, which holds no numbers, stands for one that this machine lacks."""
     config = deepcopy(composed(BASE))
     OmegaConf.update(
         config, "trainer.strategy", {"_target_": f"{__name__}.on_another_device"}, merge=False, force_add=True
     )
     config.suite = {"_target_": f"{__name__}.Suite"}
-    with pytest.raises(Looked, match="meta"):
+    with pytest.raises(PolicyDevice, match="meta"):
         evaluation.evaluate(config, tmp_path, {})
 
 
@@ -50,18 +50,18 @@ def on_another_device() -> SingleDeviceStrategy:
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
-def test_a_device_that_is_not_there_is_named() -> None:
+def test_missing_gpu_raises_assembly_error() -> None:
     with pytest.raises(AssemblyError, match=r"^trainer \(accelerator=gpu\): No supported gpu backend found!$"):
         device_of(composed(BASE, "trainer=gpu"))
 
 
-def test_gpus_that_stand_idle_are_named() -> None:
+def test_idle_reports_unused_gpus() -> None:
     cpu, gpu = torch.device("cpu"), torch.device("cuda", 0)
     assert [idle(cpu, 0, taken=2), idle(gpu, 1, taken=1), idle(gpu, 8, taken=8)] == [None, None, None]
     assert "stand idle: 8; the trainer's device is the CPU (trainer=gpu takes one)" in (idle(cpu, 8, taken=1) or "")
     assert "leaves alone: 6 of 8 (trainer.devices=8 takes all)" in (idle(gpu, 8, taken=2) or "")
 
 
-def test_arguments_that_lightning_refuses_are_a_sentence() -> None:
+def test_invalid_trainer_argument_raises_assembly_error() -> None:
     with pytest.raises(AssemblyError, match=r"^trainer \(accelerator=cpu\): .*val_check_interval"):
         make_trainer(composed(BASE), val_check_interval=-1.5)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 @contextmanager
 def unwritable(folder: Path) -> Iterator[None]:
-    """Within it nothing can be written into the folder, by the superuser neither, who becomes nobody for it."""
+    """Makes the folder read-only within the context. The superuser becomes user 65534, nobody, for that time."""
     above = [path for path in folder.parents if path.stat().st_uid == os.geteuid()]
     modes, user = {path: path.stat().st_mode for path in (folder, *above)}, os.geteuid()
     for path, mode in modes.items():

@@ -1,4 +1,4 @@
-"""Finished runs of a study's arms, as run folders carried to MLflow."""
+"""Finished runs of a study's arms, as run folders that are synced to MLflow."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ from experiments.studies.plan import Study, read_study
 SAMPLES, TOKENS_PER_STEP = 4, 100.0
 CURVE = "val/verifier/accuracy"
 TODAY = "today"
-"""A configuration's name."""
+"""Name of a configuration."""
 
 
 class StudyRuns:
-    """Writes runs as ``experiments.run`` leaves them and has them carried."""
+    """Writes run folders like those of ``experiments.run`` and syncs them to MLflow."""
 
     def __init__(self, name: str, outputs: Any, tracker: Tracker) -> None:
         self.name = name
         self.outputs = outputs
         self.tracker = tracker
         self.marks = set[Mark]()
-        """Of today's jobs."""
+        """Marks of today's jobs."""
 
     def study(self, *, seeds: int = 2, start: Mapping[str, Any] | None = None) -> Study:
         return read_study(self.name, self.content(seeds=seeds, start=start))
 
     def file(self, folder: Path, *, seeds: int = 2, start: Mapping[str, Any] | None = None) -> Path:
-        """The study's own."""
+        """Writes the file of the study."""
         path = folder / f"{self.name}.yaml"
         path.write_text(json.dumps(self.content(seeds=seeds, start=start)))
         return path
@@ -81,24 +81,28 @@ class StudyRuns:
         settings: str | None = None,
         made_by: Mapping[str, str] | None = None,
     ) -> None:
-        """A run that solved problems as ``solved`` says, one sample of four more each time it did.
+        """Adds a run, and syncs it.
 
-        ``siblings``: the AUROC among siblings by rollout batch; None: it values no steps. ``elsewhere``: success in
-        other settings, by name. ``unvalidated``: steps after the last validation. ``unsampled``: of so many problems
-        no samples were drawn. ``further``: keys of its configuration. ``made_by``: what its stage grpo says of itself.
-        ``settings``: hash of those of its evaluation; None: an earlier version recorded the run.
+        ``solved``: 1 for each solved problem, else 0; a solved one has two correct samples of four, others one.
+        ``siblings``: the AUROC among siblings by rollout batch; None: the run values no steps.
+        ``elsewhere``: success in other settings, by name.
+        ``unvalidated``: number of steps after the last validation.
+        ``unsampled``: number of problems without samples.
+        ``further``: further keys of its configuration.
+        ``made_by``: further keys of the configuration of its stage grpo.
+        ``settings``: hash of the settings of its evaluation; None: an earlier version recorded the run.
         """
         mark = fingerprint or f"{self.name}-{arm}-{seed}-{configuration}"
         if configuration == TODAY:
             self.marks.add(Mark(arm, str(seed), mark))
         steps = range(1, max(curve) + unvalidated + 1)
-        spent = {"train/spent/tokens": {step: step * TOKENS_PER_STEP for step in steps}}
-        spent |= {"train/spent/seconds": {step: step * step_seconds for step in steps}}
-        spent |= {} if siblings is None else {"train/steps/auroc_siblings": siblings}
-        stages = {"grpo": self.outputs.stage("grpo", mark, {CURVE: curve, **spent})}
-        said_by_stage = {**({} if threads is None else {"threads": threads}), **(made_by or {})}
-        if said_by_stage:
-            (stages["grpo"] / "config.yaml").write_text(json.dumps(said_by_stage))
+        costs = {"train/spent/tokens": {step: step * TOKENS_PER_STEP for step in steps}}
+        costs |= {"train/spent/seconds": {step: step * step_seconds for step in steps}}
+        costs |= {} if siblings is None else {"train/steps/auroc_siblings": siblings}
+        stages = {"grpo": self.outputs.stage("grpo", mark, {CURVE: curve, **costs})}
+        stage_config = {**({} if threads is None else {"threads": threads}), **(made_by or {})}
+        if stage_config:
+            (stages["grpo"] / "config.yaml").write_text(json.dumps(stage_config))
         success = {"test/verifier/accuracy": {0: sum(solved) / len(solved)}, "test/verifier/pass_at_4": {0: 0.75}}
         success |= {f"test/{name}/verifier/accuracy": {0: value} for name, value in (elsewhere or {}).items()}
         stages["evaluate"] = self.outputs.stage("evaluate", mark, success)
@@ -121,12 +125,12 @@ class StudyRuns:
         if critic_seconds is not None:
             name = "train/spent/seconds" if counted else "val/critic/loss"
             stages["critic"] = self.outputs.stage("critic", mark, {name: {9: critic_seconds}})
-        said = {"git_sha": git_sha, "task": {"counts": list(counts)}, "reward": {"checkpoint": checkpoint}}
-        said |= {"policy": {"pretrained": pretrained}, **(further or {})}
-        self._record(arm, seed, mark, stages, said, time=time, finished=finished)
+        config = {"git_sha": git_sha, "task": {"counts": list(counts)}, "reward": {"checkpoint": checkpoint}}
+        config |= {"policy": {"pretrained": pretrained}, **(further or {})}
+        self._record(arm, seed, mark, stages, config, time=time, finished=finished)
 
     def add_two_arms(self) -> None:
-        """The better arm spends ten seconds on a critic first, and half as long on each step."""
+        """The better arm first spends ten seconds on a critic; its steps take half as long."""
         for seed in (0, 1):
             self.add("plain", seed, solved=[0, 1, 0, seed], curve={0: 0.2, 10: 0.2}, step_seconds=2.0)
             self.add("better", seed, solved=[1, 1, 0, 1], curve={0: 0.2, 5: 0.4, 10: 0.4}, critic_seconds=10.0)
@@ -137,14 +141,14 @@ class StudyRuns:
         seed: int,
         mark: str,
         stages: Mapping[str, Path],
-        said: Mapping[str, Any],
+        config: Mapping[str, Any],
         *,
         time: str,
         finished: bool,
     ) -> None:
         run = self.outputs.root / "runs" / self.name / f"{time}-{arm}-{seed}"
         run.mkdir(parents=True)
-        (run / "config.yaml").write_text(json.dumps({"seed": seed, "arm": arm, **said}))
+        (run / "config.yaml").write_text(json.dumps({"seed": seed, "arm": arm, **config}))
         entries = {stage: {"folder": str(f), "fingerprint": mark, "reused": False} for stage, f in stages.items()}
         (run / "stages.json").write_text(json.dumps(entries))
         if finished:
@@ -154,5 +158,5 @@ class StudyRuns:
 
 @pytest.fixture
 def runs(request: pytest.FixtureRequest, outputs: Any, tracker: Tracker) -> StudyRuns:
-    """Of a study named after the test that asks."""
+    """Runs of a study that is named after the test."""
     return StudyRuns(request.node.name, outputs, tracker)

@@ -1,4 +1,4 @@
-"""Which runs of a study count and which are made again, also where its warm start lies on another machine."""
+"""Which runs of a study count and which run again, also if its warm start is on another machine."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ register()
 
 @pytest.fixture
 def study(runs: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Study:
-    """Of one arm beside the baseline, a seed each, in a folder of its own; what another test planned is forgotten."""
+    """A study of one arm and the baseline, with one seed each, in its own folder and with an empty cache of plans."""
     monkeypatch.chdir(tmp_path)
-    runs.name = re.sub(r"\W", "_", runs.name)  # it is typed as name=…
+    runs.name = re.sub(r"\W", "_", runs.name)  # it is given as the override name=…
     plan_job.cache_clear()
     content = runs.content(seeds=1, start={"overrides": ["experiment=llama_baseline"], "seed": 0})
     content["common"] = ["debug=fast"]
@@ -54,7 +54,7 @@ def study(runs: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Study:
 
 
 def leave_start(study: Study) -> Path:
-    """The stage's folder with a policy and its result, as the stage leaves it."""
+    """Writes the folder of the warm start with a policy and a result, like the stage does."""
     (job,) = set(start_jobs(study).values())
     folder = plan_job(job)[-1].folder
     (folder / POLICY).mkdir(parents=True)
@@ -75,7 +75,7 @@ def send_start(study: Study, folder: Path, tracker: Any, name: str) -> None:
 
 
 def add_arms(runs: Any, study: Study) -> set[Any]:
-    """A finished run of each arm with the fingerprint that its job has while the start is there."""
+    """Adds a finished run of each arm, with the fingerprint that its job has while the start is present."""
     marks = {mark_of(job) for job in todays_jobs(study)}
     plan_job.cache_clear()
     for mark in marks:
@@ -84,7 +84,7 @@ def add_arms(runs: Any, study: Study) -> set[Any]:
 
 
 @pytest.mark.parametrize("made_by", ["this study", "another"])
-def test_runs_count_without_the_start_where_mlflow_says_what_it_was(runs: Any, study: Study, made_by: str) -> None:
+def test_runs_count_if_mlflow_recorded_missing_start(runs: Any, study: Study, made_by: str) -> None:
     folder = leave_start(study)
     marks = add_arms(runs, study)
     assert len(marks) == 2
@@ -93,8 +93,10 @@ def test_runs_count_without_the_start_where_mlflow_says_what_it_was(runs: Any, s
     assert today(runs.tracker, study) == Today(marks=marks, missing={})
 
 
-def test_where_mlflow_does_not_say_it_a_sentence_names_what_lacks(runs: Any, study: Study, tmp_path: Path) -> None:
-    study = replace(study, start=Start(overrides=["experiment=llama_baseline"], seed=5))  # of no other test's
+def test_report_names_missing_start_that_mlflow_did_not_record(runs: Any, study: Study, tmp_path: Path) -> None:
+    study = replace(
+        study, start=Start(overrides=["experiment=llama_baseline"], seed=5)
+    )  # differs from the start of every other test
     folder = leave_start(study)
     add_arms(runs, study)
     result = json.loads((folder / "result.json").read_text())
@@ -104,20 +106,20 @@ def test_where_mlflow_does_not_say_it_a_sentence_names_what_lacks(runs: Any, stu
     shutil.rmtree(folder)
     found = today(runs.tracker, study)
     assert found.missing == {0: str(folder / POLICY)}
-    lacking = f"the warm start they began from is not on this machine ({folder / POLICY}), nor does MLflow say"
-    with pytest.raises(StudyError) as refused:
+    reason = f"the warm start they began from is not on this machine ({folder / POLICY}), nor does MLflow say"
+    with pytest.raises(StudyError) as error:
         report(runs.tracker, study, **found._asdict(), output=tmp_path)
-    assert "2 runs have finished, and it is unknown whether they have today's configuration: " in str(refused.value)
-    assert lacking in str(refused.value)
+    assert "2 runs have finished, and it is unknown whether they have today's configuration: " in str(error.value)
+    assert reason in str(error.value)
     others = [run for run in runs.tracker.runs([study.name], kind="experiment") if run.tags["arm"] != "start"]
     (note,) = notes_on_left_out(study, others, found.missing)
     assert note.startswith("2 runs left out, ")
-    assert f" 0: {lacking}" in note
+    assert f" 0: {reason}" in note
     assert notes_on_left_out(study, others, {1: "elsewhere"})[0].startswith("2 runs of another configuration left out")
 
 
-def test_runs_of_other_code_count_in_a_report_and_are_made_again(runs: Any, study: Study) -> None:
-    """The start was trained under other code, too, and holds something else."""
+def test_runs_of_other_code_count_in_report_and_run_again(runs: Any, study: Study) -> None:
+    """The start was also trained under other code, and its policy differs."""
     leave_start(study)
     jobs = todays_jobs(study)
     assert today(runs.tracker, study) == Today(marks=set(), missing={}), "nothing has run"
@@ -134,7 +136,7 @@ def test_runs_of_other_code_count_in_a_report_and_are_made_again(runs: Any, stud
     assert still_to_do(runs.tracker, study, jobs) == jobs[:1]
 
 
-def test_a_study_that_takes_other_code_sees_the_folders_that_its_runs_take(
+def test_study_with_resume_changed_code_plans_folders_of_its_runs(
     study: Study, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     study = replace(study, common=[*study.common, "checkpoints.resume_changed_code=true"])
@@ -153,7 +155,7 @@ def test_a_study_that_takes_other_code_sees_the_folders_that_its_runs_take(
         assert [plan.folder for plan in plan_job(job)] == [plan.folder for plan in earlier]
 
 
-def test_a_run_of_before_settings_had_a_hash_counts_where_its_parameters_are_todays(study: Study) -> None:
+def test_same_parameters_compares_runs_recorded_without_settings_hash(study: Study) -> None:
     config = plan_job(todays_jobs(study)[0])[-1].config
     recorded = flatten(config) | {"a key": "of then", "policy.pretrained": "another path"}
     assert same_parameters(recorded, config)
@@ -161,7 +163,7 @@ def test_a_run_of_before_settings_had_a_hash_counts_where_its_parameters_are_tod
     assert not same_parameters({"a key": "of then"}, config)
 
 
-def test_a_mark_knows_the_seed_and_what_is_trained_and_not_the_studys_name(runs: Any, study: Study) -> None:
+def test_mark_depends_on_seed_and_training_not_on_study_name(runs: Any, study: Study) -> None:
     study = replace(study, start=None, arms={name: replace(arm, seeds=2) for name, arm in study.arms.items()})
     marks = [mark_of(job).stage for job in todays_jobs(study)]
     assert len(set(marks)) == len(marks) == 4

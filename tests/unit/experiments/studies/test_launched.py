@@ -1,4 +1,4 @@
-"""What MLflow keeps of a study when it is launched: what decides, from the first time on, and the file of the last."""
+"""What MLflow stores of a launched study: the primary comparison of the first launch, and the file of the last."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def add_arms(runs: Any) -> None:
         runs.add(arm, 0, solved=[0, 1], curve={0: 0.2, 10: 0.2})
 
 
-def test_a_report_notes_another_primary_than_the_first(runs: Any, tmp_path: Path) -> None:
+def test_report_notes_changed_primary(runs: Any, tmp_path: Path) -> None:
     assert launched_studies(runs.tracker, [runs.name]) == notes_on_primary(runs.tracker, runs.study()) == []
     study = find_study(str(runs.file(tmp_path)))
     keep(runs.tracker, study)
@@ -42,10 +42,10 @@ def test_a_report_notes_another_primary_than_the_first(runs: Any, tmp_path: Path
     assert note in (tmp_path / "out" / runs.name / "study.md").read_text()
 
 
-def test_who_launches_a_study_keeps_it_before_its_first_job(
+def test_run_study_records_study_before_first_job(
     runs: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
-    """Nothing is run here: what would be is only counted."""
+    """The jobs are only counted, not run."""
     register()
     content = runs.content(seeds=1, start=None)
     content["common"] = ["debug=fast", f"output_dir={tmp_path / 'outputs'}"]
@@ -53,20 +53,20 @@ def test_who_launches_a_study_keeps_it_before_its_first_job(
         arm["overrides"] = ["experiment=llama_baseline"]
     file = tmp_path / f"{runs.name}.yaml"
     file.write_text(json.dumps(content))
-    begun: list[int] = []
+    job_counts: list[int] = []
 
     def run_jobs(jobs: Sequence[Job], *_: Any, **__: Any) -> list[Job]:
         assert launched_studies(runs.tracker, [runs.name])
-        begun.append(len(jobs))
+        job_counts.append(len(jobs))
         return []
 
     monkeypatch.setattr("experiments.jobs.runner.run_jobs", run_jobs)
     assert run_study(find_study(str(file)), only=[], seeds=None) == 0
-    assert begun == [2]
+    assert job_counts == [2]
     assert f"{runs.name}: no seed of the baseline plain has finished yet" in capsys.readouterr().out
 
 
-def test_the_file_of_the_last_launch_is_read_where_there_is_none(
+def test_compare_reads_study_of_last_launch_if_file_is_missing(
     runs: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
     keep(runs.tracker, find_study(str(runs.file(tmp_path, seeds=1))))

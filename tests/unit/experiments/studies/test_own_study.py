@@ -1,4 +1,4 @@
-"""A study of one's own: in the study/ of a folder of one's own, or a file anywhere, in every command that knows one."""
+"""Studies of users: in the folder study/ of a config folder, or in any file, for every command with studies."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ register()
 
 
 @pytest.fixture(autouse=True)
-def without_a_folder(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever a test remembers is put back."""
+def reset_config_dir(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Restores the config folder after each test."""
     monkeypatch.setenv(VARIABLE, "")
     monkeypatch.delenv(VARIABLE)
 
 
-def test_a_folder_of_ones_own_has_studies(capsys: pytest.CaptureFixture[str]) -> None:
+def test_config_dir_adds_its_studies(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(StudyError, match=f"no study '{NAME}'"):
         find_study(NAME)
     take_config_dir(["--config-dir", str(CONF)])
@@ -44,7 +44,7 @@ def test_a_folder_of_ones_own_has_studies(capsys: pytest.CaptureFixture[str]) ->
     check(study)
 
 
-def test_a_file_anywhere_is_a_study_under_its_own_name(tmp_path: Path) -> None:
+def test_study_file_outside_config_is_found_by_path(tmp_path: Path) -> None:
     file = tmp_path / "mine.yaml"
     file.write_text((CONF / "study" / f"{NAME}.yaml").read_text())
     names, (study,) = split([str(file)])
@@ -53,12 +53,12 @@ def test_a_file_anywhere_is_a_study_under_its_own_name(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("main", [run, compare, report])
-def test_every_command_takes_the_folder(main: object, tracker: object, capsys: pytest.CaptureFixture[str]) -> None:
-    """A name that only it has is looked for there: nothing has run, or no such job can."""
+def test_commands_accept_config_dir(main: object, tracker: object, capsys: pytest.CaptureFixture[str]) -> None:
+    """Only the folder has this study. The error is that no run exists, or that there is no such arm."""
     assert callable(main)
     option = "only=none" if main is run else "metric=test/verifier/accuracy"
     assert main([NAME, option, "--config-dir", str(CONF)]) == 2
-    said = capsys.readouterr().err
-    assert said.startswith(("only=none: no such arm; there are brevity, grpo", f"No run of {NAME} in MLflow at "))
+    error = capsys.readouterr().err
+    assert error.startswith(("only=none: no such arm; there are brevity, grpo", f"No run of {NAME} in MLflow at "))
     assert main([NAME, "--config-dir", "/nowhere"]) == 2
     assert capsys.readouterr().err == "--config-dir /nowhere: no such folder\n"

@@ -1,4 +1,4 @@
-"""What a study's file may say, which jobs it makes, and that each study of ours can be run and compared."""
+"""Rules for the file of a study, its jobs, and checks that each of our studies can be planned and compared."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ register()
 
 
 def changed(path: str, value: Any) -> Any:
-    """The content with one value replaced, or taken away by ``...``."""
+    """Returns the content with one value replaced, or removed by ``...``."""
     content = copy.deepcopy(CONTENT)
     *parents, last = path.split(".")
     node = content
@@ -49,21 +49,21 @@ def changed(path: str, value: Any) -> Any:
     return content
 
 
-def test_seeds_begin_with_the_first_that_the_study_names() -> None:
+def test_seeds_start_at_first_seed_of_study() -> None:
     study = read_study("s", changed("start.seed", "each") | {"first_seed": 10})
     jobs = jobs_of(study, {})
     assert [job.seed for job in jobs if job.arm == "plain"] == [10, 11, 12]
     assert [job.overrides[-3] for job in start_jobs(study).values()] == ["seed=10", "seed=11", "seed=12"]
 
 
-def test_jobs_come_row_by_row_and_seed_by_seed() -> None:
+def test_jobs_are_ordered_by_row_then_by_seed() -> None:
     jobs = jobs_of(read_study("s", CONTENT), {})
     first = [("plain", 0), ("better", 0), ("plain", 1), ("better", 1), ("plain", 2)]
     assert [(job.arm, job.seed) for job in jobs] == [*first, ("third", 0)]
     assert jobs[1].overrides == ("debug=fast", "experiment=llama_oracle", "seed=0", "name=s", "arm=better")
 
 
-def test_all_arms_begin_from_the_one_warm_start() -> None:
+def test_all_arms_start_from_same_warm_start() -> None:
     study = read_study("s", CONTENT)
     starts = start_jobs(study)
     assert list(starts) == [0, 1, 2]
@@ -74,17 +74,17 @@ def test_all_arms_begin_from_the_one_warm_start() -> None:
     assert start_jobs(read_study("s", changed("start", None))) == {}
 
 
-def test_each_seed_can_begin_from_a_warm_start_of_its_own() -> None:
+def test_each_seed_can_have_its_own_warm_start() -> None:
     study = read_study("s", changed("start.seed", "each"))
     assert {seed: compose_job(start).seed for seed, start in start_jobs(study).items()} == {0: 0, 1: 1, 2: 2}
     policies = start_policies(study)
     assert len(set(policies.values())) == 3
-    begun = {(job.arm, job.seed): compose_job(job).policy.pretrained for job in jobs_of(study, policies)}
-    assert begun == {(arm, seed): policies[seed] for arm, seed in begun}
-    assert len(begun) == 6
+    pretrained = {(job.arm, job.seed): compose_job(job).policy.pretrained for job in jobs_of(study, policies)}
+    assert pretrained == {(arm, seed): policies[seed] for arm, seed in pretrained}
+    assert len(pretrained) == 6
 
 
-def test_options_change_what_is_run_and_not_what_it_is(tmp_path: Path) -> None:
+def test_options_do_not_change_mark_of_job(tmp_path: Path) -> None:
     (file := tmp_path / "s.yaml").write_text(yaml.safe_dump(CONTENT))
     study, only = chosen_study(options([str(file)]))
     assert (study, only) == (find_study(str(file)), [])
@@ -101,7 +101,7 @@ def test_options_change_what_is_run_and_not_what_it_is(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("path", "value", "sentence"),
+    ("path", "value", "message"),
     [
         ("question", ..., "s.question is missing; there must be question, primary, curve"),
         ("quest", "x", "s.quest: no such key; did you mean 's.question'"),
@@ -125,19 +125,19 @@ def test_options_change_what_is_run_and_not_what_it_is(tmp_path: Path) -> None:
         ("primary.metric", "test/loss", "s.primary.metric must be test/verifier/accuracy or .*, got 'test/loss'"),
     ],
 )
-def test_each_fault_has_its_sentence(path: str, value: Any, sentence: str) -> None:
-    with pytest.raises(StudyError, match=sentence):
+def test_invalid_study_raises_with_specific_message(path: str, value: Any, message: str) -> None:
+    with pytest.raises(StudyError, match=message):
         read_study("s", changed(path, value))
 
 
 @pytest.mark.parametrize(("path", "value"), [("start", None), ("start.overrides", ["policy.pretrained=null"])])
-def test_a_policy_to_begin_from_is_named_where_nothing_overwrites_it(path: str, value: Any) -> None:
+def test_pretrained_policy_is_allowed_if_no_start_overrides_it(path: str, value: Any) -> None:
     content = changed(path, value)
     content["arms"]["plain"]["overrides"] = ["policy.pretrained=${a}"] if value is None else []
     assert read_study("s", content).arms["plain"].overrides == content["arms"]["plain"]["overrides"]
 
 
-def test_an_arm_that_the_command_line_would_refuse_is_named() -> None:
+def test_check_names_arm_with_invalid_override() -> None:
     study = read_study("s", changed("arms.third.overrides", ["experiment=llama_oracle", "reward.wight=0.1"]))
     with pytest.raises(StudyError, match=r"arm third: reward.wight: no such key; did you mean 'reward.weight'"):
         check(study)
@@ -147,7 +147,7 @@ SAMPLED = "accuracy_sampled"
 
 
 def comparable(*overrides: str, metric: str = "accuracy", curve: str = SAMPLED) -> Study:
-    """A study of two arms with these overrides."""
+    """Returns a study of two arms with these overrides."""
     arms = {arm: {"about": "", "overrides": ["experiment=llama_baseline"], "seeds": 1} for arm in ("plain", "better")}
     primary = {**CONTENT["primary"], "metric": f"test/verifier/{metric}"}
     fixed = {"primary": primary, "curve": f"val/verifier/{curve}", "common": [*overrides], "start": None}
@@ -158,7 +158,7 @@ NO_TEST = "suite.settings must hold 'main', on which a study compares; there are
 
 
 @pytest.mark.parametrize(
-    ("asked", "sentence"),
+    ("study", "message"),
     [
         (comparable("suite=countdown"), f"{NO_TEST} longproc_500"),
         (comparable("suite=track1"), f"{NO_TEST} none"),
@@ -176,23 +176,23 @@ NO_TEST = "suite.settings must hold 'main', on which a study compares; there are
         ),
     ],
 )
-def test_an_arm_that_leaves_nothing_to_compare_is_refused(asked: Study, sentence: str) -> None:
-    with pytest.raises(StudyError, match=f"arm plain: .*{sentence}"):
-        check(asked)
+def test_check_rejects_arm_with_nothing_to_compare(study: Study, message: str) -> None:
+    with pytest.raises(StudyError, match=f"arm plain: .*{message}"):
+        check(study)
 
 
 @pytest.mark.parametrize("curve", ["accuracy", SAMPLED, "pass_at_4"])
-def test_what_can_be_compared_passes(curve: str) -> None:
+def test_check_accepts_comparable_arms(curve: str) -> None:
     drawn = ("rollout.validation_samples=4", "budget.evaluate.samples=4", "policy.pretrained=null")
-    asked = comparable(*drawn, metric=SAMPLED, curve=curve)
-    check(replace(asked, start=Start(overrides=["experiment=llama_baseline"], seed=0)))
+    study = comparable(*drawn, metric=SAMPLED, curve=curve)
+    check(replace(study, start=Start(overrides=["experiment=llama_baseline"], seed=0)))
 
 
 @pytest.mark.parametrize("address", [None, "nowhere://at-all"])
-def test_failed_jobs_are_named_also_where_the_report_fails(
+def test_close_names_failed_jobs_even_if_report_fails(
     address: str | None, tracker: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The study has no runs; then there is not even an MLflow."""
+    """First the study has no runs, then MLflow is not reachable either."""
     if address is not None:
         monkeypatch.setenv("MLFLOW_TRACKING_URI", address)
     assert close(comparable(), {"better seed 0": Path("better-0.log")}, sent=None) == 1
@@ -201,7 +201,7 @@ def test_failed_jobs_are_named_also_where_the_report_fails(
 
 @pytest.mark.whole
 @pytest.mark.parametrize("name", study_names())
-def test_every_arm_of_every_study_can_be_run(name: str) -> None:
+def test_every_arm_of_every_study_can_be_planned(name: str) -> None:
     study = find_study(name)
     jobs = {job.arm: job for job in [*start_jobs(study).values(), *jobs_of(study, {})]}
     check(study)

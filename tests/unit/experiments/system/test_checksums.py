@@ -5,13 +5,13 @@ from pathlib import Path
 from experiments.system.checksums import BLOCK, STRIDE, content_hash, fingerprint
 
 
-def test_a_fingerprint_is_of_values_and_not_of_the_order_of_keys() -> None:
+def test_fingerprint_depends_on_values_not_on_key_order() -> None:
     assert fingerprint({"a": 1, "b": {"c": 2, "d": 3}}) == fingerprint({"b": {"d": 3, "c": 2}, "a": 1})
     assert fingerprint({"a": 1}) != fingerprint({"a": 2})
     assert fingerprint({"a": [1, 2]}) != fingerprint({"a": [2, 1]})
 
 
-def test_a_folder_is_its_names_and_contents(tmp_path: Path) -> None:
+def test_content_hash_of_folder_depends_on_names_and_contents(tmp_path: Path) -> None:
     hashes = []
     for folder, name, text in (("a", "x", "{}"), ("b", "x", "{}"), ("c", "x", "{ }"), ("d", "y", "{}")):
         (tmp_path / folder).mkdir()
@@ -21,7 +21,7 @@ def test_a_folder_is_its_names_and_contents(tmp_path: Path) -> None:
     assert len(set(hashes)) == 3
 
 
-def test_of_weights_a_few_blocks_are_read_and_of_a_data_set_every_letter(tmp_path: Path) -> None:
+def test_content_hash_samples_blocks_unless_stride_is_block(tmp_path: Path) -> None:
     path = tmp_path / "weights"
     hashes, whole = set(), set()
     for place in (None, 0, STRIDE + 5, BLOCK * 70 - 1, 3 * BLOCK):

@@ -1,4 +1,4 @@
-"""GPUs shared out by what CUDA is told: the names of devices, so no device is needed."""
+"""Assignment of GPUs to jobs by the device names in CUDA_VISIBLE_DEVICES; no device is needed."""
 
 from __future__ import annotations
 
@@ -33,21 +33,21 @@ def trainer(accelerator: str = "gpu", devices: object = 1) -> object:
         ("0,1", [[0, 1]], 2, []),
     ],
 )
-def test_each_job_sees_its_own(
+def test_gpu_groups_divides_visible_gpus(
     visible: str, devices: list[object], at_once: int, expected: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(VISIBLE, visible)
     assert gpu_groups([trainer(devices=each) for each in devices], at_once) == expected
 
 
-def test_jobs_on_cpus_need_none_and_do_not_ask(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gpu_groups_ignores_jobs_on_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(VISIBLE, "0,1,2,3")
     assert gpu_groups([trainer("cpu"), trainer("cpu", devices=2)], 2) == []
     assert gpu_groups([trainer("cpu", devices=4), trainer("auto")], 2) == ["0", "1"], "of those that use one"
     assert gpu_groups([], 2) == []
 
 
-def test_each_job_that_runs_has_a_group_that_no_other_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_running_jobs_have_different_gpu_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(GPU_GROUPS, SEPARATOR.join(["0,1", "2,3"]))
     with ExitStack() as running:
         first = ExitStack()
@@ -61,6 +61,6 @@ def test_each_job_that_runs_has_a_group_that_no_other_has(tmp_path: Path, monkey
         assert variables == {}
 
 
-def test_all_gpus_of_this_machine_are_seen_where_none_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_visible_gpus_defaults_to_all_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(VISIBLE, raising=False)
     assert visible_gpus() == [str(number) for number in range(torch.cuda.device_count())]

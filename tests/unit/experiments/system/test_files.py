@@ -24,24 +24,24 @@ OUTSIDE = ["..", "../x", "a/../../x", "/etc/x", "a/b", "a\\b", "C:x", "x\x00", "
 ODD = ["", " ", ".", ".hidden", " x", "x ", "x.", "a*b", "a?b", "a|b", "a<b", 'a"b', "\x7f", "\ud800", "x" * 101]
 
 
-def test_what_is_no_plain_name_is_refused_in_one_line() -> None:
+def test_invalid_names_raise_with_one_line_message() -> None:
     for name in OUTSIDE + ODD:
-        with pytest.raises(ValueError, match=r"^arm='") as refused:
+        with pytest.raises(ValueError, match=r"^arm='") as error:
             plain_name(name, what="arm")
-        assert str(refused.value).isprintable(), name
-        assert len(str(refused.value)) < 250
+        assert str(error.value).isprintable(), name
+        assert len(str(error.value)) < 250
     for name in [*OUTSIDE[:4], "a//b", "/a", "a/", "a/.b", "val/../../x", "val/\x00"]:
         with pytest.raises(ValueError, match=r"^table='"):
             plain_path(name, what="table")
 
 
-def test_ordinary_names_stay_as_they_are() -> None:
+def test_plain_names_are_returned_unchanged() -> None:
     for name in ("llama_critic", "a b", "größe", "κ-2", "2026-01-01T00-00-00", "a+b", "x" * 100, "a,b", "a=b"):
         assert plain_name(name, what="name") == name
     assert plain_path("val/completions", what="table") == "val/completions"
 
 
-def test_several_names_are_one_that_every_file_system_takes(tmp_path: Path) -> None:
+def test_join_names_returns_unique_valid_folder_name(tmp_path: Path) -> None:
     assert join_names(["llama_critic"]) == "llama_critic"
     assert join_names(["a", "b+c"]) == "a+b+c"
     many = [f"experiment_κ_{number}" for number in range(40)]
@@ -58,8 +58,8 @@ def test_several_names_are_one_that_every_file_system_takes(tmp_path: Path) -> N
 PIECES = ["..", ".", "/", "\\", "~", ":", "\x00", " ", "*", "\u202e", "C:", "a", "b", "é", "κ", "-", "_", "run", "0"]
 
 
-def test_no_accepted_name_leaves_its_folder(tmp_path: Path) -> None:
-    """Random names, mostly of what paths are made of, by means of the file system itself."""
+def test_accepted_names_stay_inside_folder(tmp_path: Path) -> None:
+    """Random names, mostly built from parts of paths, checked on the file system itself."""
     home = tmp_path.resolve() / "home"
     home.mkdir()
     chance = random.Random(0)
@@ -84,7 +84,7 @@ def _is_plain_path(name: str) -> bool:
         return False
 
 
-def test_a_held_lock_is_not_given_twice(tmp_path: Path) -> None:
+def test_held_lock_cannot_be_acquired_twice(tmp_path: Path) -> None:
     with lock(tmp_path / "lock") as first, lock(tmp_path / "lock", wait=False) as second:
         assert first
         assert not second
@@ -102,7 +102,7 @@ KILLED_WHILE_IT_WRITES = """
 """
 
 
-def test_the_rest_of_a_killed_process_is_removed(tmp_path: Path) -> None:
+def test_clear_partials_removes_file_of_killed_process(tmp_path: Path) -> None:
     path = tmp_path / "tables" / "3.json"
     killed = [sys.executable, "-c", textwrap.dedent(KILLED_WHILE_IT_WRITES), str(path)]
     assert subprocess.run(killed, check=False).returncode == -signal.SIGKILL
@@ -112,12 +112,12 @@ def test_the_rest_of_a_killed_process_is_removed(tmp_path: Path) -> None:
     assert list(path.parent.iterdir()) == []
 
 
-def test_what_is_being_written_stays_and_so_does_every_other_name(tmp_path: Path) -> None:
+def test_clear_partials_keeps_files_in_progress_and_other_names(tmp_path: Path) -> None:
     names = [f".3.json.{os.getppid()}", f".3.json.{10**30}", ".lock", "3.json", ".hidden.old", ".x.0", ".12"]
     for name in names:
         (tmp_path / name).write_text("")
     (tmp_path / ".folder.999999").mkdir()
-    # in a container, where each process is the seventh, say
+    # in a container, a process can have the same id as an earlier one
     partial_of(tmp_path / "left by one before this process, of its number.png").write_text("half")
     clear_partials(tmp_path)
     assert {path.name for path in tmp_path.iterdir()} == {*names, ".folder.999999"}

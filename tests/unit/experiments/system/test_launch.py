@@ -1,4 +1,4 @@
-"""Ranks as real processes: they end well together, the first failure ends them all, signals reach each of them."""
+"""Ranks as real processes: common success, the first failure stops all, and signals reach each rank."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from experiments.system.launch import process_group
 from contrastive_reasoning.distributed import barrier, gather, ranks, this_rank
 """
 LIMIT = 30
-"""Seconds within which all must have ended after the first failure."""
+"""Seconds after the first failure within which all ranks must end."""
 
 
 def command(body: str) -> list[str]:
@@ -35,7 +35,7 @@ def command(body: str) -> list[str]:
 
 
 def started(body: str) -> subprocess.Popen[str]:
-    """The launcher as a process of its own, as a user has it."""
+    """Starts the launcher as a separate process, as a user does."""
     script = (
         f"from experiments.system.launch import launch; raise SystemExit(launch({command(body)!r}, 2, variables={{}}))"
     )
@@ -43,7 +43,7 @@ def started(body: str) -> subprocess.Popen[str]:
     return subprocess.Popen(own, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
 
 
-def test_ranks_know_each_other_share_the_cores_and_only_the_first_prints(
+def test_ranks_communicate_share_cores_and_only_rank_0_prints(
     capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     body = """
@@ -60,8 +60,8 @@ def test_ranks_know_each_other_share_the_cores_and_only_the_first_prints(
     assert capfd.readouterr().out.splitlines() == [f"2 {[['yes', '1', None]] * 2}"]
 
 
-def test_lightning_believes_the_launcher_and_not_the_cluster(capfd: pytest.CaptureFixture[str]) -> None:
-    """In a job of SLURM that has one task, which starts the ranks of its node."""
+def test_lightning_takes_ranks_from_launcher_not_from_slurm(capfd: pytest.CaptureFixture[str]) -> None:
+    """In a SLURM job with one task, which starts the ranks of its node."""
     body = """
     with process_group():
         from lightning import Trainer
@@ -74,7 +74,7 @@ def test_lightning_believes_the_launcher_and_not_the_cluster(capfd: pytest.Captu
 
 
 @pytest.mark.parametrize(
-    ("end", "code", "said"),
+    ("end", "code", "message"),
     [
         ("raise ValueError('the first cause\\nand more')", 1, "rank 1 failed first (ValueError: the first cause)"),
         ("os._exit(3)", 3, "rank 1 failed first; the others were stopped"),
@@ -82,11 +82,11 @@ def test_lightning_believes_the_launcher_and_not_the_cluster(capfd: pytest.Captu
     ],
     ids=["raises", "exits", "is killed"],
 )
-def test_a_rank_that_fails_ends_all_with_its_cause(
-    end: str, code: int, said: str, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+def test_failed_rank_stops_all_ranks_and_its_cause_is_printed(
+    end: str, code: int, message: str, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if code != 1:
-        monkeypatch.setattr("experiments.system.launch.GRACE_SECONDS", 1)  # the real ones are waited for once
+        monkeypatch.setattr("experiments.system.launch.GRACE_SECONDS", 1)  # only one case waits for the real duration
     body = f"""
     with process_group():
         barrier()
@@ -99,7 +99,7 @@ def test_a_rank_that_fails_ends_all_with_its_cause(
     ended = launch(command(body), 2, variables={})
     assert ended == code or (code == 1 and ended == 134), "torch may abort on its way out"
     assert time.monotonic() - start < LIMIT
-    assert said in capfd.readouterr().err
+    assert message in capfd.readouterr().err
 
 
 LATER_ERROR = 'time.sleep(0.5); raise RuntimeError("the other is gone")'
@@ -109,16 +109,16 @@ LATER_ERROR = 'time.sleep(0.5); raise RuntimeError("the other is gone")'
     ("then", "at_the_end", "grace"),
     [
         (LATER_ERROR, "time.sleep(2 * this_rank())", 10),
-        # as a library's watchdog aborts, without a word, once the other has closed its end and is not yet gone
+        # like the watchdog of a library: it aborts silently when the other rank has disconnected but still runs
         ("time.sleep(1); os._exit(134)", "time.sleep(3)", 10),
         (LATER_ERROR, "time.sleep(600 * this_rank())", 1),
     ],
     ids=["rank 0 ends first", "rank 0 aborts first", "rank 1 does not end and is killed"],
 )
-def test_the_cause_is_the_first_that_was_written(
+def test_first_written_cause_is_printed(
     then: str, at_the_end: str, grace: int, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """``then``: what rank 0 does after rank 1 has raised; ``at_the_end``: what both do before they are gone."""
+    """``then``: code of rank 0 after rank 1 has raised; ``at_the_end``: code of both ranks before they exit."""
     monkeypatch.setattr("experiments.system.launch.GRACE_SECONDS", grace)
     body = f"""
     try:
@@ -134,7 +134,7 @@ def test_the_cause_is_the_first_that_was_written(
     assert "rank 1 failed first (ValueError: the first cause)" in capfd.readouterr().err
 
 
-def test_each_rank_gets_the_signal_and_may_take_its_time() -> None:
+def test_signal_reaches_each_rank_and_launcher_waits() -> None:
     body = """
     def end(number, frame):
         time.sleep(0.5 + this_rank())
@@ -148,10 +148,10 @@ def test_each_rank_gets_the_signal_and_may_take_its_time() -> None:
     """
     launcher = started(body)
     assert launcher.stderr is not None
-    assert launcher.stderr.read(12).replace("\n", "") == "readyready"  # lines of two processes may stand in one
+    assert launcher.stderr.read(12).replace("\n", "") == "readyready"  # two processes may write on the same line
     launcher.send_signal(signal.SIGTERM)
-    _, said = launcher.communicate(timeout=LIMIT)
-    assert said.count("ended well") == 2
+    _, errors = launcher.communicate(timeout=LIMIT)
+    assert errors.count("ended well") == 2
     assert launcher.returncode == 130
 
 
@@ -182,8 +182,8 @@ def alive(process: int) -> bool:
     return False
 
 
-def test_groups_that_libraries_make_wait_as_long(capfd: pytest.CaptureFixture[str]) -> None:
-    """DeepSpeed exchanges gradients within a group of its own making."""
+def test_process_groups_of_deepspeed_have_same_timeout(capfd: pytest.CaptureFixture[str]) -> None:
+    """DeepSpeed exchanges gradients in a group that it creates itself."""
     body = """
     import deepspeed, torch
     deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False  # as the strategy: nothing is compiled
@@ -197,8 +197,8 @@ def test_groups_that_libraries_make_wait_as_long(capfd: pytest.CaptureFixture[st
     assert capfd.readouterr().out.splitlines()[-1] == f"{WAIT} {WAIT}"
 
 
-def test_ranks_wait_longer_than_any_phase_may_take() -> None:
-    """The watchdog must have written where the one that hangs stands before those that wait for it give up."""
+def test_rank_timeout_exceeds_every_watchdog_limit() -> None:
+    """The watchdog must write the stacks of a hanging rank before the waiting ranks time out."""
     register()
     with initialize_config_module("conf", version_base="1.3"):
         config = compose("config", ["experiment=llama_critic"])

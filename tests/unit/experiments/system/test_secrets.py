@@ -20,7 +20,7 @@ OPEN = """
 """
 
 
-def test_a_secret_is_known_by_its_name() -> None:
+def test_secrets_are_recognised_by_variable_name() -> None:
     text = f"a {SENTINEL} b"
     for name in SECRETS.split():
         assert hide_secrets(text, {name: SENTINEL}) == "a *** b"
@@ -32,14 +32,14 @@ def test_a_secret_is_known_by_its_name() -> None:
 
 
 @pytest.mark.parametrize("secret", ['ab"cd\\efgh-ijkl', "pass\tword\n0123", "schlüssel-0123"])
-def test_a_secret_is_hidden_as_json_writes_it_too(secret: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_secrets_are_hidden_in_json_escapes(secret: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", secret)
     write_json(tmp_path / "a.json", {"said": f"x {secret} y"})
     assert json.loads((tmp_path / "a.json").read_text()) == {"said": "x *** y"}
     assert hide_secrets(json.dumps({"said": secret}), {"OPENAI_API_KEY": secret}) == '{"said": "***"}'
 
 
-def test_a_login_is_secret_in_whichever_variable_it_stands() -> None:
+def test_login_in_url_is_secret_in_any_variable() -> None:
     environment = {"MLFLOW_TRACKING_URI": "https://me:open%2Fsesame99@tracker.example:5000/x"}
     for text in ("me:open%2Fsesame99", "open/sesame99", environment["MLFLOW_TRACKING_URI"]):
         assert "sesame" not in hide_secrets(f"connecting to {text}", environment)
@@ -47,7 +47,7 @@ def test_a_login_is_secret_in_whichever_variable_it_stands() -> None:
     assert hide_secrets("https://tracker.example:5000/x", environment) == "https://tracker.example:5000/x"
 
 
-def test_an_address_is_shown_without_its_login() -> None:
+def test_without_login_removes_login_from_url() -> None:
     for address, shown in {
         "https://me:word@host:1/x": "https://host:1/x",
         "http://token@host": "http://host",
@@ -67,11 +67,13 @@ def test_an_address_is_shown_without_its_login() -> None:
     ],
     ids=["as an address writes it", "short values occur by chance", "the longer of two is hidden whole"],
 )
-def test_a_secret_is_hidden_in_every_form(environment: dict[str, str], text: str, shown: str) -> None:
+def test_hide_secrets_handles_encoded_short_and_overlapping_values(
+    environment: dict[str, str], text: str, shown: str
+) -> None:
     assert hide_secrets(text, environment) == shown
 
 
-def test_no_file_that_is_shared_holds_a_secret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_written_files_contain_no_secret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", SENTINEL)
     write_text(tmp_path / "a.txt", f"key {SENTINEL}\n")
     write_json(tmp_path / "a.json", {"key": SENTINEL, SENTINEL: [1]})

@@ -1,4 +1,4 @@
-"""Errors that hold a token, told in the ways that a run tells them: real processes, real streams."""
+"""Output and errors that contain a token, with real processes and real streams."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ raise RuntimeError(f"401 for {secret}")
 """
 
 
-def test_nothing_that_python_prints_holds_a_secret() -> None:
+def test_protect_output_hides_secrets_in_all_output() -> None:
     command = [sys.executable, "-c", SPEAKER]
     done = subprocess.run(command, env=os.environ | {"HF_TOKEN": SECRET}, capture_output=True, text=True, check=False)
     assert SECRET not in done.stdout + done.stderr
@@ -41,23 +41,23 @@ def test_nothing_that_python_prints_holds_a_secret() -> None:
         assert hidden in done.stderr
 
 
-def test_a_warning_is_one_line_without_the_code_around_it() -> None:
+def test_be_quiet_prints_warnings_in_one_line_without_source() -> None:
     script = "import warnings\nfrom experiments.system.terminal import be_quiet\nbe_quiet()\n"
     script += "warnings.warn('look here')\nwarnings.warn('this goes', FutureWarning)"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert (done.stdout, done.stderr) == ("", "warning: look here\nFutureWarning: this goes\n")
 
 
-def printed(script: str, **environment: str) -> subprocess.Popen[str]:
+def start_script(script: str, **environment: str) -> subprocess.Popen[str]:
     whole = f"from experiments.system.terminal import protect_output\nprotect_output()\n{script}"
     command, known = [sys.executable, "-c", whole], os.environ | {"PYTHONUNBUFFERED": ""} | environment
     return subprocess.Popen(command, env=known, encoding="latin-1", stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
-def test_characters_that_the_terminal_cannot_show_are_replaced(encoding: str) -> None:
-    said, errors = printed("print('Δ = 1 κ')", PYTHONIOENCODING=encoding).communicate()
-    assert (said, errors) == ("? = 1 ?\n", "")
+def test_unencodable_characters_are_replaced(encoding: str) -> None:
+    output, errors = start_script("print('Δ = 1 κ')", PYTHONIOENCODING=encoding).communicate()
+    assert (output, errors) == ("? = 1 ?\n", "")
 
 
 @pytest.mark.parametrize(
@@ -70,10 +70,10 @@ def test_characters_that_the_terminal_cannot_show_are_replaced(encoding: str) ->
     ],
     ids=["met by flush", "met by write", "flush, then an exit code", "write, then a sentence"],
 )
-def test_a_reader_that_goes_away_changes_neither_the_run_nor_its_exit_code(lines: int, ending: str) -> None:
+def test_closed_standard_output_does_not_change_exit_code(lines: int, ending: str) -> None:
     script = "import sys, time\nprint('first')\nsys.stdout.flush()\ntime.sleep(0.5)\n"
     script += f"for number in range({lines}): print(number)\nsys.stdout.flush()\n"
-    process = printed(script + ending)
+    process = start_script(script + ending)
     assert process.stdout is not None
     assert process.stdout.readline() == "first\n"
     process.stdout.close()
@@ -82,29 +82,29 @@ def test_a_reader_that_goes_away_changes_neither_the_run_nor_its_exit_code(lines
     assert (process.wait(), errors) == expected
 
 
-def test_the_cause_that_a_rank_leaves_holds_no_secret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_report_cause_hides_secrets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in {CAUSES: str(tmp_path), "RANK": "1", "HF_TOKEN": SECRET}.items():
         monkeypatch.setenv(name, value)
     report_cause(RuntimeError(f"401 for {SECRET}"))
     assert (tmp_path / "1").read_text() == "RuntimeError: 401 for ***"
 
 
-def test_a_long_error_or_reason_is_not_cut_within_a_secret() -> None:
-    """What is hidden is a whole value: a part of one would be told."""
+def test_shortened_errors_and_reasons_do_not_split_secret() -> None:
+    """Only whole values are hidden, so a part of one would be printed."""
     for at in range(LONGEST - len(SECRET) - 2, LONGEST + 1):
         long = "x" * (at - 1) + " " + SECRET + " and more" * 20
         _, reason = verdict(lambda *_, text=long: text, pack([{}, ""]).decode())
-        for said in (describe(ValueError(long)).removeprefix("ValueError: "), reason):
-            assert len(said) <= LONGEST + len(" …"), at
-            assert SECRET in said or SECRET[:1] not in said, at
+        for message in (describe(ValueError(long)).removeprefix("ValueError: "), reason):
+            assert len(message) <= LONGEST + len(" …"), at
+            assert SECRET in message or SECRET[:1] not in message, at
 
 
 @pytest.mark.whole
 @pytest.mark.parametrize(
     "entry", ["run", "sample", "plan", "track", "compare", "report", "study", "dashboard", "embed", "benchmarks"]
 )
-def test_no_command_prints_one(entry: str, tmp_path: Path) -> None:
-    """Each is given what it does not know, which it says."""
+def test_commands_do_not_print_secrets(entry: str, tmp_path: Path) -> None:
+    """Each command gets an unknown argument, which its error message contains."""
     module = entry if entry == "benchmarks" else f"experiments.{entry}"
     command = [sys.executable, "-m", module, f"/{SECRET}", *(["name"] if entry == "embed" else [])]
     known = os.environ | {"HF_TOKEN": SECRET, "PYTHONPATH": str(Path(__file__).resolve().parents[4])}

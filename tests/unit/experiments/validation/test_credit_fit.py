@@ -1,4 +1,4 @@
-"""Reward, advantage and rollout that do not fit are answered before anything runs; what fits is let through."""
+"""Checks before anything runs that reward, advantage and rollout fit together."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def experiment(*overrides: str) -> DictConfig:
         (*UNVERIFIED, "advantage=process"),
     ],
 )
-def test_what_fits_is_let_through(overrides: tuple[str, ...]) -> None:
+def test_check_parts_accepts_matching_reward_advantage_and_rollout(overrides: tuple[str, ...]) -> None:
     check_parts(experiment(*overrides))
 
 
@@ -107,13 +107,13 @@ def test_what_fits_is_let_through(overrides: tuple[str, ...]) -> None:
         (("reward=monte_carlo",), "reward: MonteCarloReward reads values drawn with the rollouts: use rollout=vineppo"),
     ],
 )
-def test_what_does_not_fit_is_one_sentence(overrides: tuple[str, ...], sentence: str) -> None:
-    with pytest.raises(AssemblyError, match=sentence) as refusal:
+def test_check_parts_rejects_mismatched_parts_in_one_line(overrides: tuple[str, ...], sentence: str) -> None:
+    with pytest.raises(AssemblyError, match=sentence) as error:
         check_parts(experiment(*overrides))
-    assert "\n" not in str(refusal.value)
+    assert "\n" not in str(error.value)
 
 
-def test_critics_are_asked_without_being_built() -> None:
+def test_critic_values_states_reads_critic_configuration() -> None:
     found = {
         name: critic_values_states(experiment(f"critic={name}").critic) for name in ("joint", "text", "numeric_v1")
     }

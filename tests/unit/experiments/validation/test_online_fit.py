@@ -1,4 +1,4 @@
-"""An online critic needs a critic that it can teach; a refusal comes before anything is loaded."""
+"""Checks before anything is loaded that the online critic can be trained."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def experiment(*overrides: str) -> DictConfig:
         ("online=none", "critic=joint_ensemble", "reward=critic_calibrated"),
     ],
 )
-def test_what_fits_is_let_through(overrides: tuple[str, ...]) -> None:
+def test_check_parts_accepts_matching_online_settings(overrides: tuple[str, ...]) -> None:
     check_parts(experiment(*overrides))
 
 
@@ -59,19 +59,19 @@ def test_what_fits_is_let_through(overrides: tuple[str, ...]) -> None:
         (("online.refresh_every=0",), "online: online.refresh_every must be at least 1, got 0"),
     ],
 )
-def test_what_does_not_fit_is_one_sentence(overrides: tuple[str, ...], sentence: str) -> None:
+def test_check_parts_rejects_mismatched_online_settings(overrides: tuple[str, ...], sentence: str) -> None:
     with pytest.raises(AssemblyError, match=sentence):
         check_parts(experiment(*overrides))
 
 
-def test_a_reward_that_hides_its_critic_is_named() -> None:
-    """As one of a user's own might, under a name that nobody looks for a reward under."""
+def test_critic_under_unknown_attribute_of_reward_is_rejected() -> None:
+    """A user's own reward may hold another one under a name that the check does not search, here ``inner``."""
     config = deepcopy(experiment())
     config.reward = {"_target_": "contrastive_reasoning.rewards.ShuffledReward", "inner": config.reward}
     with pytest.raises(AssemblyError, match=r"online: finds no critic within ShuffledReward, .* use reward=critic"):
         check_online(config)
 
 
-def test_a_task_without_targets_is_named() -> None:
+def test_task_without_target_range_is_rejected() -> None:
     with pytest.raises(AssemblyError, match=r"online: .*task\.target_range"):
         check_online(experiment("task=gsm8k", "online.task=null"))

@@ -11,7 +11,7 @@ from experiments.validation import check_prompts_fit
 
 
 def config(folder: Path, context: int) -> DictConfig:
-    """A tokenizer and a model configuration without weights: nothing more may be read."""
+    """Saves a tokenizer and a model configuration without weights. Nothing else may be read."""
     tokenizer = train_tokenizer(["9 3 2 = 10\n"], vocab_size=300)
     model = tiny_llama(tokenizer)
     model.config.max_position_embeddings = context
@@ -37,18 +37,18 @@ def config(folder: Path, context: int) -> DictConfig:
     return OmegaConf.create({"stages": ["grpo", "evaluate"], "policy": policy, "task": task, "suite": suite})
 
 
-def test_a_prompt_that_fills_the_context_is_refused_without_weights(tmp_path: Path) -> None:
+def test_prompt_that_fills_context_is_rejected_without_reading_weights(tmp_path: Path) -> None:
     with pytest.raises(AssemblyError, match=r"the prompt of problem countdown:\S+ has 1\d tokens .* context of 8"):
         check_prompts_fit(config(tmp_path, context=8))
 
 
-def test_a_fresh_policy_has_no_tokenizer_to_ask(tmp_path: Path) -> None:
+def test_prompt_lengths_are_not_checked_for_fresh_policy(tmp_path: Path) -> None:
     fresh = config(tmp_path, context=8)
     fresh.policy.pretrained = None
     assert check_prompts_fit(fresh) is None
 
 
-def test_the_tasks_of_the_suite_are_asked_too(tmp_path: Path) -> None:
+def test_prompts_of_suite_tasks_are_checked(tmp_path: Path) -> None:
     long = config(tmp_path, context=64)
     long.suite.settings.main.task = {**long.task, "style": "annotated"}
     with pytest.raises(AssemblyError, match="leaves no room"):
@@ -57,14 +57,14 @@ def test_the_tasks_of_the_suite_are_asked_too(tmp_path: Path) -> None:
     assert check_prompts_fit(long) is None
 
 
-def test_a_policy_that_is_not_there_is_one_sentence(tmp_path: Path) -> None:
+def test_missing_policy_folder_raises_assembly_error(tmp_path: Path) -> None:
     missing = config(tmp_path, context=64)
     missing.policy.pretrained = str(tmp_path / "nowhere")
     with pytest.raises(AssemblyError, match=r"policy\.pretrained=\S+nowhere: "):
         check_prompts_fit(missing)
 
 
-def test_a_system_message_counts_and_one_that_cannot_be_shown_is_refused(tmp_path: Path) -> None:
+def test_system_message_counts_and_requires_chat_template(tmp_path: Path) -> None:
     system = config(tmp_path, context=64)
     (tmp_path / "chat_template.jinja").write_text("{% for one in messages %}{{ one.content }}{% endfor %}")
     system.policy.chat_template, system.policy.system = True, "Be short."

@@ -1,4 +1,4 @@
-"""Answers made after public bug reports, with the verdict that is right on each (``tests/cases/answers.jsonl``)."""
+"""Answers modelled on public bug reports, each with its correct verdict (``tests/cases/answers.jsonl``)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PAIRS = [case for case in CASES if isinstance(case["input"], dict) and "gold" in
 
 
 @pytest.mark.parametrize("case", PAIRS, ids=lambda case: case["id"])
-def test_verdict(case: dict[str, Any]) -> None:
+def test_verdict_on_reported_case(case: dict[str, Any]) -> None:
     gold, completion = case["input"]["gold"], case["input"]["completion"]
     if case["kind"] == "multiple choice":
         verdict = verify_choice(gold, completion)
@@ -37,17 +37,17 @@ def test_verdict(case: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("case", read("answers_more.jsonl"), ids=lambda case: f"{case['gold']}<-{case['completion']}")
-def test_more_of_these_kinds(case: dict[str, Any]) -> None:
+def test_verdict_on_additional_case(case: dict[str, Any]) -> None:
     verdict = verify_answer(case["gold"], case["completion"], case.get("question"))
     assert verdict.correct == case["right"], verdict
 
 
-def test_gold_of_a_solution_with_two_boxes() -> None:
+def test_gold_text_of_solution_with_two_boxes() -> None:
     (case,) = [case for case in CASES if case["kind"] == "MATH solution with two boxes"]
     assert gold_text(case["input"]) == case["expected"]
 
 
-def test_gold_that_is_a_list_as_json() -> None:
+def test_gold_written_as_json_list_is_read_as_its_item() -> None:
     (case,) = [case for case in CASES if case["expected"] == "refused or read as 2"]
     assert verify_answer(case["input"], r"\boxed{2}").correct
     assert not verify_answer(case["input"], r"\boxed{3}").correct

@@ -51,7 +51,7 @@ from contrastive_reasoning.tasks.answer.golds import gold_text
         ("The answer is 3. No, the answer is 5", "5"),
     ],
 )
-def test_answer(completion: str, answer: str) -> None:
+def test_extract_answer_returns_answer_as_written(completion: str, answer: str) -> None:
     assert extract_answer(completion) == answer
 
 
@@ -77,7 +77,7 @@ def test_answer(completion: str, answer: str) -> None:
         (f"Answer: {'7' * (MAX_ANSWER + 1)}", f"answer longer than {MAX_ANSWER} characters"),
     ],
 )
-def test_no_answer(completion: str, reason: str) -> None:
+def test_missing_answer_is_unparsed_with_reason(completion: str, reason: str) -> None:
     assert extract_answer(completion) is None
     verdict = verify_answer("7", completion)
     assert (verdict.status, verdict.reason) == ("unparsed", reason)
@@ -87,7 +87,7 @@ def test_no_answer(completion: str, reason: str) -> None:
     "unit",
     ["\\boxed{", "\\boxed ", "\\boxedx", "{", "}", "\\", "answer is ", "</think>", "\\boxed{a}", "x", "\n", "7 "],
 )
-def test_a_long_completion_is_read_in_one_go(unit: str) -> None:
+def test_answer_after_a_megabyte_of_text_is_found(unit: str) -> None:
     long = unit * (10**6 // len(unit))
     assert extract(long + " ").boxed == (r"\boxed" in unit and unit != "\\boxedx")
     assert verify_answer("7", f"{long}</think> $\\boxed{{7}}$").correct
@@ -103,10 +103,10 @@ def test_a_long_completion_is_read_in_one_go(unit: str) -> None:
         ("", ""),
     ],
 )
-def test_gold_answer_in_a_solution(gold: str, text: str) -> None:
+def test_gold_text_extracts_answer_from_solution(gold: str, text: str) -> None:
     assert gold_text(gold) == text
 
 
-def test_the_configuration_has_the_same_tags() -> None:
+def test_config_lists_the_same_thought_ends() -> None:
     config = yaml.safe_load((Path(__file__).parents[4] / "conf" / "config.yaml").read_text(encoding="utf-8"))
     assert tuple(config["thought_ends"]) == THOUGHT_ENDS

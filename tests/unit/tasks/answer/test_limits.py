@@ -1,4 +1,4 @@
-r"""What a model may write to stop or to fool the verifier: everything must get its verdict, and none of it ``ok``."""
+r"""Texts by which a model could stop or deceive the verifier: each must get a verdict, and none may get ``ok``."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ from contrastive_reasoning.tasks.answer.spelling import plain
         ("7_8+1", "number with an index"),
     ],
 )
-def test_refused_before_it_is_worked_out(formula: str, reason: str) -> None:
+def test_objection_rejects_formula_before_evaluation(formula: str, reason: str) -> None:
     assert objection(plain(formula)) == reason
 
 
@@ -58,7 +58,7 @@ def test_refused_before_it_is_worked_out(formula: str, reason: str) -> None:
     "formula",
     ["2^{4950}", "x^8 + x^7 + 1", "11z^{17}(5+11z^{17})", "(x-1)^3(x+1)^3", "100! + 101", r"\binom{14}{6}", "2^{1/5}"],
 )
-def test_ordinary_formulas_pass(formula: str) -> None:
+def test_objection_accepts_ordinary_formulas(formula: str) -> None:
     assert objection(plain(formula)) is None
 
 
@@ -95,14 +95,14 @@ def test_ordinary_formulas_pass(formula: str) -> None:
         r"\infty - \infty",
     ],
 )
-def test_gets_a_verdict(answer: str) -> None:
+def test_hostile_answer_is_wrong_or_unparsed_with_short_reason(answer: str) -> None:
     verdict = verify_answer("7", rf"\boxed{{{answer}}}")
     assert verdict.status in ("wrong", "unparsed")
     assert verdict.reason
     assert len(verdict.reason) < 80
 
 
-def test_the_quick_part_gives_a_verdict_on_any_text() -> None:
+def test_pose_returns_no_error_on_random_text() -> None:
     text = r"\frac { } ( ) [ ] 1 23 7 x \sqrt \text{ ^ _ + - / = , \pi ! % or cm \{ \} ° \boxed{ \\ & \pm e | \cup $ ;"
     pieces = [*text.split(), " ", "\n", "٣", "√", r"\begin{pmatrix}", r"\end{pmatrix}", r"\,", "million", "apples"]
     draw = random.Random(0)
@@ -113,7 +113,7 @@ def test_the_quick_part_gives_a_verdict_on_any_text() -> None:
             assert isinstance(found, Question) or found.status != "error", text
 
 
-def test_a_deep_stack_of_the_caller_is_no_danger() -> None:
+def test_verify_answer_works_near_recursion_limit() -> None:
     def down(levels: int) -> str:
         return down(levels - 1) if levels else verify_answer("7", r"\boxed{((((7))))}").status
 

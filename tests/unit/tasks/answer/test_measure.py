@@ -1,4 +1,4 @@
-r"""Questions that ask for a percentage, or for dozens: digits count, with the sign or without it."""
+r"""Questions that ask for a percentage or for dozens: the digits count, with or without the sign."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def right(question: str, gold: str, answer: str) -> bool:
 
 
 @pytest.mark.parametrize("question", ASKED)
-def test_the_sign_is_no_mistake_where_a_percentage_is_asked_for(question: str) -> None:
+def test_percent_sign_is_optional_if_question_asks_for_percentage(question: str) -> None:
     for answer in (r"20\%", "20%", "20pct", "20Percent", r"20 \text{ percent}", r"20\text{ percentage points}"):
         assert right(question, "20", answer)
     assert right(question, r"25\%", "25")
@@ -46,7 +46,7 @@ def test_the_sign_is_no_mistake_where_a_percentage_is_asked_for(question: str) -
 
 
 @pytest.mark.parametrize("question", ASKED)
-def test_a_share_is_no_percentage_without_its_sign(question: str) -> None:
+def test_in_asked_measure_returns_none_without_comparable_pair(question: str) -> None:
     assert in_asked_measure(question, "20", r"\boxed{0.2}") is None
     assert in_asked_measure(question, r"20\%", r"\boxed{20\%}") is None
     assert in_asked_measure(question, "A", r"\boxed{20\%}") is None
@@ -54,11 +54,11 @@ def test_a_share_is_no_percentage_without_its_sign(question: str) -> None:
 
 
 @pytest.mark.parametrize("question", NOT_ASKED)
-def test_elsewhere_a_percentage_is_its_value(question: str) -> None:
+def test_in_asked_measure_returns_none_if_no_percentage_is_asked_for(question: str) -> None:
     assert in_asked_measure(question, "20", r"\boxed{20\%}") is None
 
 
-def test_dozens() -> None:
+def test_dozen_is_optional_if_question_asks_for_dozens() -> None:
     question = "How many dozens of eggs does she sell?"
     assert right(question, "3", r"3 \text{ dozen}")
     assert right(question, "3", r"3 \text{ dozens of eggs}")

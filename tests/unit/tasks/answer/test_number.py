@@ -78,7 +78,7 @@ from contrastive_reasoning.tasks.answer.spelling import plain
         (f"10^{{{MAX_POWER + 1}}}", None),
     ],
 )
-def test_value(text: str, value: Fraction | int | None) -> None:
+def test_read_number_returns_exact_value(text: str, value: Fraction | int | None) -> None:
     number = read_number(plain(text))
     assert (number and number.value) == value
 
@@ -100,16 +100,16 @@ def test_value(text: str, value: Fraction | int | None) -> None:
         ("5 inches", 5, "in"),
     ],
 )
-def test_unit(text: str, value: Fraction | int, unit: str) -> None:
+def test_read_number_returns_value_and_unit(text: str, value: Fraction | int, unit: str) -> None:
     assert read_number(plain(text)) == (value, unit)
 
 
 @pytest.mark.parametrize("text", ["2m", "3xy", "3 x", r"\pi h", "3 sin x", "3 plus 4", "3 to 4", "3 if n is even"])
-def test_no_unit(text: str) -> None:
+def test_read_number_rejects_variables_and_words_as_unit(text: str) -> None:
     assert read_number(plain(text)) is None
 
 
-def test_reads_what_python_writes() -> None:
+def test_read_number_reads_numbers_formatted_by_python() -> None:
     draw = random.Random(0)
     for _ in range(500):
         whole, places = draw.randint(-(10**9), 10**9), draw.randint(0, 6)

@@ -1,4 +1,4 @@
-"""Products without a sign as math-verify has to read them, and the budget of steps around a comparison."""
+"""Products without a sign, as prepared for math-verify, and the step budget of a comparison."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from contrastive_reasoning.tasks.answer.symbolic import OutOfSteps, parse_formul
         ("(2)3", 6),
     ],
 )
-def test_the_value(text: str, value: float) -> None:
+def test_parse_formula_reads_products_without_sign(text: str, value: float) -> None:
     assert float(parse_formula(plain(text))) == value  # pyright: ignore[reportArgumentType]
 
 
@@ -60,39 +60,39 @@ def test_the_value(text: str, value: float) -> None:
         "}(",
     ],
 )
-def test_what_is_no_product_of_numbers_stays(text: str) -> None:
+def test_with_signs_keeps_text_that_is_no_product_of_numbers(text: str) -> None:
     assert with_signs(text) == text
 
 
-def called(times: int) -> int:
+def make_calls(times: int) -> int:
     def one() -> int:
         return 1
 
     return sum(one() for _ in range(times))
 
 
-def for_ever() -> None:
+def loop_forever() -> None:
     for number in count():
         try:
-            called(number)
-        except Exception:  # what the limit must get past
+            make_calls(number)
+        except Exception:  # the budget must end the loop nevertheless
             continue
 
 
-def test_a_budget_that_suffices_changes_nothing() -> None:
-    assert within(1000, lambda: called(10)) == 10
+def test_within_returns_result_if_budget_suffices() -> None:
+    assert within(1000, lambda: make_calls(10)) == 10
 
 
-def test_work_without_end_is_stopped_though_it_catches_exceptions() -> None:
+def test_within_stops_endless_work_that_catches_exceptions() -> None:
     with pytest.raises(OutOfSteps):
-        within(1000, for_ever)
+        within(1000, loop_forever)
 
 
-def test_what_traced_before_traces_again() -> None:
+def test_within_restores_previous_tracer() -> None:
     before = sys.gettrace()
     for budget in (1000, 1):
         try:
-            within(budget, lambda: called(10))
+            within(budget, lambda: make_calls(10))
         except OutOfSteps:
             assert budget == 1
         assert sys.gettrace() is before

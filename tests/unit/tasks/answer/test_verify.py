@@ -62,7 +62,7 @@ def verdict_on(gold: str, answer: str) -> Verdict:
             r"\begin{pmatrix} 1/5 \\ -18/5 \end{pmatrix}",
             r"\begin{bmatrix} 0.2 \\ -\frac{18}{5} \end{bmatrix}",
         ),
-        # what only the computer algebra can tell
+        # only computer algebra can decide these
         (r"2\sqrt{3}", r"\sqrt{12}"),
         ("7", r"\sqrt{49}"),
         ("24", "4!"),
@@ -110,7 +110,7 @@ def verdict_on(gold: str, answer: str) -> Verdict:
         ("[-1.7807764064, 0.2807764064]", r"[\frac{-3-\sqrt{17}}{4}, \frac{-3+\sqrt{17}}{4}]"),
     ],
 )
-def test_right(gold: str, answer: str) -> None:
+def test_equivalent_answer_is_correct(gold: str, answer: str) -> None:
     assert verdict_on(gold, answer) == Verdict(status="ok", reason="")
 
 
@@ -158,7 +158,7 @@ def test_right(gold: str, answer: str) -> None:
         ("x^2", "999983", "other variables"),
         ("x^2+5x", "X^2+5X", "other variables"),
         ("x+y=0", r"x+y=0 \text{ (or }999983)", "words where a formula is wanted"),
-        # what the computer algebra says
+        # verdicts of the computer algebra
         (r"2\sqrt{3}", r"\sqrt{13}", "not equal"),
         (r"\frac{1}{2^{98}}", r"-(\frac{1}{2^{98}})", "not equal"),
         ("4.1e-08", r"\frac{\pi}{10^9}", "not equal"),
@@ -180,7 +180,7 @@ def test_right(gold: str, answer: str) -> None:
         ("[-1,3)", r"-1 \le x \le 3", "not equal"),
     ],
 )
-def test_wrong(gold: str, answer: str, reason: str) -> None:
+def test_different_answer_is_incorrect_with_reason(gold: str, answer: str, reason: str) -> None:
     verdict = verdict_on(gold, answer)
     assert verdict.reason == reason
     assert not verdict.correct
@@ -189,12 +189,15 @@ def test_wrong(gold: str, answer: str, reason: str) -> None:
 @pytest.mark.parametrize(
     "words", ["halves", "third", "thirds", "dozens", "squared", "cubed", "factorial", "hundredths", "percents"]
 )
-def test_what_changes_the_value_is_no_unit(words: str) -> None:
+def test_words_that_change_the_value_are_not_units(words: str) -> None:
     assert not verdict_on("5", rf"5 \text{{ {words}}}").correct
+
+
+def test_unit_may_begin_with_a_number_word() -> None:
     assert verdict_on("5", r"5 \text{ third graders}").correct
 
 
-def test_a_slash_in_a_unit_may_stand_apart() -> None:
+def test_unit_may_have_separate_slash() -> None:
     assert verdict_on("60", r"60 \text{ km} / \text{h}").correct
     assert verdict_on("60", r"60 \text{ km/h}").correct
 
@@ -211,21 +214,21 @@ def test_unreadable_gold_answer_is_an_error_unless_it_is_repeated() -> None:
     assert verdict_on("", "7") == Verdict(status="error", reason="no gold answer")
 
 
-def test_only_formulas_are_left_open() -> None:
+def test_pose_returns_question_only_for_formulas() -> None:
     assert pose("7", r"\boxed{7.0}") == Verdict(status="ok", reason="")
     question = pose(r"2\sqrt3", r"\boxed{x = \sqrt{12}}")
     assert question == Question(r"2\sqrt{3}", r"x = \sqrt{12}")
     assert settle(question).correct
 
 
-def test_a_comparison_that_takes_too_many_steps_is_a_timeout() -> None:
+def test_settle_returns_timeout_after_too_many_steps() -> None:
     question = pose(r"2\sqrt3", r"\boxed{\sqrt{12}+0}")
     assert isinstance(question, Question)
     assert settle(question, steps=100) == Verdict(status="timeout", reason="comparison of more than 100 steps")
     assert settle(question).correct
 
 
-def test_works_in_any_thread() -> None:
+def test_verify_answer_works_in_any_thread() -> None:
     found: list[Verdict] = []
     thread = threading.Thread(target=lambda: found.append(verdict_on(r"\sqrt{20}", r"2\sqrt5")))
     thread.start()
@@ -233,8 +236,8 @@ def test_works_in_any_thread() -> None:
     assert [verdict.correct for verdict in found] == [True]
 
 
-def test_a_text_that_the_comparison_breaks_on_is_wrong_and_not_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Left out of its group it would cost nothing: a way around a wrong answer."""
+def test_exception_in_comparison_gives_unparsed_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An ``error`` would be left out of its group and cost nothing: a way around a wrong answer."""
 
     def broken(*_: str) -> bool:
         raise ZeroDivisionError
@@ -271,7 +274,7 @@ def test_a_text_that_the_comparison_breaks_on_is_wrong_and_not_left_out(monkeypa
         r"\boxed{B}",
     ],
 )
-def test_right_letters(answer: str) -> None:
+def test_verify_choice_accepts_gold_letter_in_any_notation(answer: str) -> None:
     assert verify_choice("B", rf"\boxed{{{answer}}}") == Verdict(status="ok", reason="")
 
 
@@ -302,27 +305,27 @@ def test_right_letters(answer: str) -> None:
         ("", "unparsed"),
     ],
 )
-def test_wrong_letters(answer: str, status: str) -> None:
+def test_verify_choice_rejects_other_answers_with_reason(answer: str, status: str) -> None:
     verdict = verify_choice("B", rf"\boxed{{{answer}}}")
     assert verdict.status == status
     assert verdict.reason
 
 
-def test_letters_without_a_box() -> None:
+def test_verify_choice_reads_stated_letter_without_box() -> None:
     assert verify_choice("B", "So the answer is (B).").correct
     assert verify_choice("B", "It must be B").reason == "no boxed answer"
     assert verify_choice("B", r"<think>\boxed{B}</think>").status == "unparsed"
 
 
-def test_gold_must_be_a_letter() -> None:
+def test_verify_choice_requires_gold_letter() -> None:
     assert verify_choice("(b)", r"\boxed{B}").correct
     assert verify_choice("bank", r"\boxed{B}") == Verdict(status="error", reason="no gold letter")
 
 
-def test_lists_what_does_not_verify_itself() -> None:
+def test_check_golds_lists_golds_that_do_not_verify_themselves() -> None:
     golds = ["7", r"so it is $\boxed{\frac12}$.", r"hence there are $\boxed{}$ primes", "True", "", r"\$2 \approx 2.0"]
     assert check_golds(golds) == [(2, "no gold answer"), (4, "no gold answer")]
 
 
-def test_letters() -> None:
+def test_check_golds_lists_invalid_gold_letters() -> None:
     assert check_golds(["A", "(b)", "AB"], verify=verify_choice) == [(2, "no gold letter")]

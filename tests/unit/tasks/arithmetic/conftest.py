@@ -1,4 +1,4 @@
-"""A small task, the three test sets of which share their stories."""
+"""A small arithmetic task; its three test sets share their stories."""
 
 from __future__ import annotations
 
@@ -32,5 +32,5 @@ def arithmetic(**changes: object) -> ArithmeticTask:
 
 @pytest.fixture(scope="session")
 def make_task() -> Callable[..., ArithmeticTask]:
-    """Build the task with some settings changed."""
+    """Builds the task with some settings changed."""
     return arithmetic

@@ -1,4 +1,4 @@
-"""Equations: their characters and states, the verdict by the last box, no more work than the text is long."""
+"""Equations: their spans and states, the verdict from the last box, and work in proportion to text length."""
 
 from __future__ import annotations
 
@@ -35,17 +35,17 @@ ANY = Problem(id="x", prompt="", answer="7", fields={"plan": ()})
         ("12345678901+1=12345678902", []),
     ],
 )
-def test_spans_are_the_equations_text(completion: str, texts: list[str]) -> None:
+def test_parse_steps_spans_cover_equation_text(completion: str, texts: list[str]) -> None:
     assert [completion[step.start : step.end] for step in parse_steps(ANY, completion)] == texts
 
 
-def test_a_false_equation_is_illegal_and_leaves_the_state() -> None:
+def test_false_equation_is_illegal_and_keeps_state() -> None:
     steps = parse_steps(ANY, "5+4=9\n9-2=8\n9/2=4\n9-2=7\n3-5=2\n8/0=0\n")
     assert [step.legal for step in steps] == [True, False, False, True, False, False]
     assert [step.state for step in steps] == [(9,), (9,), (9,), (9, 7), (9, 7), (9, 7)]
 
 
-def test_plans_are_compared_as_equations_in_any_order() -> None:
+def test_same_plan_ignores_order_of_equations_and_operands() -> None:
     plan = [Equation(5, "+", 4, 9), Equation(2, "*", 3, 6), Equation(9, "-", 6, 3)]
     assert same_plan([Equation(3, "*", 2, 6), Equation(4, "+", 5, 9), Equation(9, "-", 6, 3)], plan)
     assert not same_plan(plan[:2], plan)
@@ -71,7 +71,7 @@ CANCELLING = Story(
 PROBLEM = ArithmeticProblem(CANCELLING, limit=99)
 
 
-def test_scores_count_false_equations_and_the_plan() -> None:
+def test_scores_report_legal_steps_and_right_plan() -> None:
     assert PROBLEM.solution == " buys 5+3=8\n eats 8-3=5\n finds 5+2=7\n\\boxed{7}"
     names = ("legal_steps", "right_plan", "right_by_another_plan")
     for completion, expected in [
@@ -84,8 +84,8 @@ def test_scores_count_false_equations_and_the_plan() -> None:
 
 
 @pytest.mark.parametrize("wrong_plan", ["5+2=7", "5-3=2\n2+3=5\n5+2=7", "5+3=8\n8-1=7", ""])
-def test_a_wrong_plan_with_the_right_answer_is_right_and_recognised(wrong_plan: str) -> None:
-    """Both words overlooked, both read the wrong way round, an equation made up, none at all."""
+def test_wrong_plan_with_right_answer_is_correct_and_flagged(wrong_plan: str) -> None:
+    """The plans: both words overlooked, both words reversed, an invented equation, and no equation."""
     completion = f"{wrong_plan}\n\\boxed{{7}}"
     verdict = verify(PROBLEM, completion)
     assert verdict.correct
@@ -110,7 +110,7 @@ def test_a_wrong_plan_with_the_right_answer_is_right_and_recognised(wrong_plan: 
         ("\\boxed{9^9^9^9}", "unparsed"),
     ],
 )
-def test_the_last_box_decides(completion: str, status: str) -> None:
+def test_last_box_determines_verdict(completion: str, status: str) -> None:
     verdict = verify(PROBLEM, completion)
     assert verdict.status == status
     assert bool(verdict.reason) == (status != "ok")
@@ -119,7 +119,7 @@ def test_the_last_box_decides(completion: str, status: str) -> None:
 @pytest.mark.parametrize(
     "unit", ["1", "1+", "1+1=2\n", "= ", "−", "\\boxed{", "\\boxed{7}", "{", "9", "(((", "\ud800", "\\frac{1}{"]
 )
-def test_judging_hostile_text_takes_bounded_work(unit: str) -> None:
+def test_verify_takes_bounded_work_on_hostile_text(unit: str) -> None:
     text = unit * (200_000 // len(unit))
     with assert_bounded_work():
         for completion in (text, f"\\boxed{{{text}", f"\\boxed{{{text}}}", f"{text}\\boxed{{7}}"):

@@ -32,12 +32,12 @@ def hard(space: StorySpace) -> list[Variant]:
 
 
 def plans(variant: Variant) -> list[list[Equation]]:
-    """The equations of the story, and of its variant."""
+    """The equations of the base story and of its variant."""
     both = [plan_of(story, true_meanings(story), limit=99) or () for story in (variant.base, variant.story)]
     return [[step.equation for step in plan] for plan in both]
 
 
-def test_a_simple_variant_has_the_same_plan_on_new_values(simple: list[Variant]) -> None:
+def test_simple_variant_keeps_operations_and_has_new_values(simple: list[Variant]) -> None:
     for variant in simple:
         before, after = plans(variant)
         assert [equation.op for equation in before] == [equation.op for equation in after]
@@ -50,7 +50,7 @@ def test_a_simple_variant_has_the_same_plan_on_new_values(simple: list[Variant])
         assert variant.story.thing in NEW_THINGS
 
 
-def test_a_hard_variant_changes_one_thing_and_so_plan_and_answer(hard: list[Variant]) -> None:
+def test_hard_variant_changes_one_thing_and_so_plan_and_answer(hard: list[Variant]) -> None:
     for variant in hard:
         before, after = plans(variant)
         assert before[-1].result != after[-1].result
@@ -73,9 +73,7 @@ def test_a_hard_variant_changes_one_thing_and_so_plan_and_answer(hard: list[Vari
             assert replace(story, clauses=base.clauses) == base
 
 
-def test_nearly_every_test_story_has_its_variants(
-    space: StorySpace, simple: list[Variant], hard: list[Variant]
-) -> None:
+def test_nearly_every_test_story_has_variants(space: StorySpace, simple: list[Variant], hard: list[Variant]) -> None:
     counts = Counter(variant.change for variant in hard)
     assert set(counts) == {"question", "operation", "step"}
     assert min(counts.values()) >= COUNT // 6
@@ -84,7 +82,7 @@ def test_nearly_every_test_story_has_its_variants(
         assert sum(variant.base in stories for variant in variants) >= 0.95 * COUNT
 
 
-def test_a_problem_names_what_it_was_made_from(make_task: Callable[..., ArithmeticTask]) -> None:
+def test_perturbed_problem_fields_name_base_and_change(make_task: Callable[..., ArithmeticTask]) -> None:
     by_key = {problem.key for problem in make_task(test_problems=30).problems("test")}
     for problem in make_task(test="perturb_hard", test_problems=10).problems("test"):
         assert problem.fields["base"] in by_key

@@ -1,4 +1,4 @@
-"""Stories: their text, and the plans that their words lead to."""
+"""Stories: their text, and the plans that follow from their words."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def one_clause(word: str, *, asked: int | str = 0, opening: str = "plain") -> St
     return replace(STORY, start=8, second=3, opening=opening, clauses=(clause,), asked=asked)  # type: ignore[arg-type]
 
 
-def test_reads_as_a_story() -> None:
+def test_story_has_expected_text_situation_and_key() -> None:
     expected = "Mia has 5 figs. Tom has 3 more. Mia buys 4. Tom mails Mia 2. Mia paints 3. How many has Mia?\n"
     assert STORY.text == expected
     alone = replace(STORY, opening="alone", second=0, clauses=STORY.clauses[:1])
@@ -62,7 +62,7 @@ def test_reads_as_a_story() -> None:
         ("gap", ["5+3=8", "5+4=9", "8-2=6", "9+2=11", "11-6=5"]),
     ],
 )
-def test_the_plan_holds_what_the_question_needs_and_no_more(asked: int | str, plan: list[str]) -> None:
+def test_plan_contains_only_equations_that_question_needs(asked: int | str, plan: list[str]) -> None:
     assert equations(replace(STORY, asked=asked)) == plan
 
 
@@ -78,7 +78,7 @@ def test_the_plan_holds_what_the_question_needs_and_no_more(asked: int | str, pl
         ("receive", ["8+2=10"], ["3-2=1"]),
     ],
 )
-def test_what_each_meaning_does(meaning: str, mine: list[str] | None, others: list[str] | None) -> None:
+def test_meaning_of_word_determines_equations(meaning: str, mine: list[str] | None, others: list[str] | None) -> None:
     found = [word for word in WORDS.values() if word.meaning == meaning]
     assert found
     for word in found:
@@ -87,7 +87,7 @@ def test_what_each_meaning_does(meaning: str, mine: list[str] | None, others: li
 
 
 @pytest.mark.parametrize("word", WORDS)
-def test_the_solution_of_every_template_verifies_itself(word: str) -> None:
+def test_solutions_with_every_word_are_correct(word: str) -> None:
     asked: tuple[int | str, ...] = (word,) if WORDS[word].form == "asked" else (0, 1, "total", "gap")
     acting = "finds" if WORDS[word].form == "asked" else word
     openings = ("plain", "more", "fewer", "times")
@@ -100,7 +100,7 @@ def test_the_solution_of_every_template_verifies_itself(word: str) -> None:
         assert verdict.fields["right_plan"]
 
 
-def test_there_is_no_plan_below_nothing_beyond_the_limit_or_in_parts() -> None:
+def test_plan_of_returns_none_for_forbidden_results() -> None:
     assert equations(replace(one_clause("loses"), start=1)) is None
     assert equations(replace(one_clause("keeps"), start=9)) is None
     assert equations(replace(one_clause("has"), start=50)) is None
@@ -109,7 +109,7 @@ def test_there_is_no_plan_below_nothing_beyond_the_limit_or_in_parts() -> None:
         ArithmeticProblem(replace(one_clause("has"), start=50), limit=99)
 
 
-def test_the_lexicon_is_of_one_piece() -> None:
+def test_lexicon_covers_every_meaning_and_new_names_are_disjoint() -> None:
     assert all(word.meaning in CHOICES[word.form] for word in WORDS.values())
     for form in ("solo", "transfer", "asked"):
         for taught in (True, False):

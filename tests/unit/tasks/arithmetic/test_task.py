@@ -1,4 +1,4 @@
-"""The task: its problems, that no split shows another's, and that every process draws the same."""
+"""The arithmetic task: its problems, disjoint splits, and identical draws in every process."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def task(make_task: Callable[..., ArithmeticTask]) -> ArithmeticTask:
 
 
 @pytest.mark.parametrize("test", TESTS)
-def test_gold_solutions_verify_themselves(make_task: Callable[..., ArithmeticTask], test: str) -> None:
+def test_gold_solutions_are_correct_and_legal(make_task: Callable[..., ArithmeticTask], test: str) -> None:
     made = make_task(test=test)
     for split in SPLITS:
         for problem in made.problems(split):
@@ -38,7 +38,7 @@ def test_gold_solutions_verify_themselves(make_task: Callable[..., ArithmeticTas
 
 
 def test_no_situation_is_in_two_splits(make_task: Callable[..., ArithmeticTask]) -> None:
-    """Whatever the names, the thing and the question; the perturbed test sets included."""
+    """Names, thing and question do not matter. The perturbed test sets are included."""
     sets = {(split, "in_distribution"): make_task().problems(split) for split in SPLITS}
     sets |= {("test", test): make_task(test=test).problems("test") for test in TESTS[1:]}
     sets |= {("train", "another seed"): make_task(seed=1).problems("train")}
@@ -51,7 +51,7 @@ def test_no_situation_is_in_two_splits(make_task: Callable[..., ArithmeticTask])
         assert len({problem.key for problem in problems}) == len(problems)
 
 
-def test_every_process_draws_the_same(task: ArithmeticTask) -> None:
+def test_problems_are_identical_in_every_process(task: ArithmeticTask) -> None:
     script = (
         "import sys, pickle; task = pickle.load(sys.stdin.buffer); "
         "print(*[p.id for s in ('train', 'validation', 'test') for p in task.problems(s)], sep='\\n')"
@@ -60,7 +60,7 @@ def test_every_process_draws_the_same(task: ArithmeticTask) -> None:
     assert done.stdout.decode().split("\n")[:-1] == [p.id for split in SPLITS for p in task.problems(split)]
 
 
-def test_problems_are_as_the_settings_say(task: ArithmeticTask, make_task: Callable[..., ArithmeticTask]) -> None:
+def test_problems_follow_the_settings(task: ArithmeticTask, make_task: Callable[..., ArithmeticTask]) -> None:
     assert isinstance(task, Task)
     assert pickle.loads(pickle.dumps(task)) == task
     problems = task.problems("train")
@@ -88,14 +88,16 @@ def test_problems_are_as_the_settings_say(task: ArithmeticTask, make_task: Calla
         ({"train_problems": -1}, "train_problems must be"),
     ],
 )
-def test_bad_settings_are_refused(
+def test_invalid_settings_are_rejected(
     make_task: Callable[..., ArithmeticTask], changes: dict[str, object], message: str
 ) -> None:
     with pytest.raises(ValueError, match=message):
         make_task(**changes)
 
 
-def test_a_small_space_says_so(make_task: Callable[..., ArithmeticTask], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_exhausted_story_space_raises(
+    make_task: Callable[..., ArithmeticTask], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(base, "REPEATS", 5)
     few = {"clauses": [1, 1], "number_range": [2, 3], "new_numbers": [], "taught_share": 1.0, "both_share": 0.0}
     with pytest.raises(ValueError, match="distinct train stories"):

@@ -1,4 +1,4 @@
-"""The rules against Python's own fractions."""
+"""The rules of the game, compared with Python's exact fractions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from contrastive_reasoning.tasks.countdown.game import Move, apply, legal_moves
 
 
 def slow_moves(numbers: tuple[int, ...]) -> list[Move]:
-    """Every pair and operation over exact fractions; what is no integer in 0 … 1999 is thrown away."""
+    """Every pair and operation over exact fractions, without results that are not integers in 0 … 1999."""
     moves = []
     for i in range(len(numbers)):
         for j in range(i + 1, len(numbers)):
@@ -25,7 +25,7 @@ def slow_moves(numbers: tuple[int, ...]) -> list[Move]:
     return moves
 
 
-def test_moves_agree_with_fractions() -> None:
+def test_legal_moves_match_exact_fractions() -> None:
     rng = random.Random(0)
     for count in [1, 2, 3, 4, 5] * 50:
         numbers = tuple(rng.choice([0, 1, 2, 3, 12, 49, 100, 1000, 1999, 4000]) for _ in range(count))
@@ -49,5 +49,5 @@ def test_moves_agree_with_fractions() -> None:
         ("/", 4000, 2, None),
     ],
 )
-def test_apply_at_the_borders(op: str, a: int, b: int, result: int | None) -> None:
+def test_apply_at_boundary_values(op: str, a: int, b: int, result: int | None) -> None:
     assert apply(op, a, b) == result

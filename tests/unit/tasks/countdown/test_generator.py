@@ -26,7 +26,7 @@ def problems(split: Split, *, count: int, seed: int) -> list[Pair]:
     return list(islice(draw_distinct(space(), seed=seed, split=split, exclude=()), count))
 
 
-def test_problems_are_solvable_distinct_and_as_the_space_says() -> None:
+def test_drawn_problems_are_solvable_distinct_and_within_ranges() -> None:
     drawn, other = problems("train", count=120, seed=0), problems("train", count=30, seed=1)
     assert len({problem_key(*pair) for pair in drawn}) == 120
     assert {len(numbers) for numbers, _ in drawn} == {3, 4}
@@ -41,7 +41,7 @@ def test_problems_are_solvable_distinct_and_as_the_space_says() -> None:
     assert draw(space(), seed=0, split="train", index=0, exclude={problem_key(*drawn[0])}) != drawn[0]
 
 
-def test_splits_never_overlap_whatever_the_seed() -> None:
+def test_splits_do_not_overlap_for_different_seeds() -> None:
     keys = {
         split: {problem_key(*pair) for seed in range(2) for pair in problems(split, count=40, seed=seed)}
         for split in SPLITS
@@ -54,7 +54,7 @@ def test_splits_never_overlap_whatever_the_seed() -> None:
     assert counts["validation"] == pytest.approx(400, abs=80)
 
 
-def test_an_exhausted_space_says_so() -> None:
+def test_exhausted_space_raises() -> None:
     tiny = space(counts=[2], number_range=[10, 12], target_range=[20, 24])
     pairs = draw_distinct(tiny, seed=0, split="train", exclude=())
     with pytest.raises(ValueError, match=r"holds only about \d+ distinct train problems"):
@@ -71,6 +71,6 @@ def test_an_exhausted_space_says_so() -> None:
         ({"max_search_lines": 0}, "max_search_lines must be positive or null"),
     ],
 )
-def test_bad_spaces_are_refused(changes: dict, message: str) -> None:
+def test_invalid_problem_space_is_rejected(changes: dict, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         space(**changes)

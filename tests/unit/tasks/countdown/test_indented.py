@@ -1,4 +1,4 @@
-"""Triples by indentation, on searches by hand and in every style."""
+"""Triples by indentation, on handwritten depths and on searches in every style."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ def lines(*depths: int) -> list[str]:
     ("depths", "triples"),
     [
         ((0, 1, 2, 3, 1), [(1, 2), (1, 3), (2, 3), (2, 4)]),
-        ((0, 2, 4, 4, 2, 4), [(1, 2), (1, 3)]),  # ends at 4, which is as deep; 4 itself comes after a deeper one
+        ((0, 2, 4, 4, 2, 4), [(1, 2), (1, 3)]),  # line 4, as deep as line 1, ends the goals; line 3 is deeper than it
         ((1, 2, 3), [(1, 2)]),
-        ((0, 2, 2, 4, 4), []),  # deeper than the one before it, as deep as the one after it
+        ((0, 2, 2, 4, 4), []),  # no line is both deeper than the line before and shallower than the line after
         ((2, 1, 0), []),
         ((0, 1), []),
         ((), []),
     ],
 )
-def test_triples_by_hand(depths: tuple[int, ...], triples: list[tuple[int, int]]) -> None:
+def test_line_triples_of_handwritten_depths(depths: tuple[int, ...], triples: list[tuple[int, int]]) -> None:
     assert line_triples(lines(*depths)) == triples
 
 
-def test_triples_are_those_of_the_words_taken_literally() -> None:
+def test_line_triples_match_slow_reference() -> None:
     rng = random.Random(0)
     for _ in range(300):
         depths = [rng.randrange(5) for _ in range(rng.randrange(14))]
@@ -45,14 +45,14 @@ def test_triples_are_those_of_the_words_taken_literally() -> None:
         assert line_triples(lines(*depths)) == expected
 
 
-def test_a_search_is_the_first_run_of_marked_lines() -> None:
+def test_search_lines_returns_first_block_of_marked_lines() -> None:
     text = "Let me see.\nInitial number set: [1, 2]\n |- Pick\n  |- Try\n\n |- Another\nend"
     assert search_lines(text) == [" |- Pick", "  |- Try"]
     assert search_lines("  |- Only") == ["  |- Only"]
     assert search_lines("no - search | here\n") == []
 
 
-def test_longprocs_indentation_has_triples_and_the_annotated_ones_have_none() -> None:
+def test_only_longproc_style_has_line_triples() -> None:
     found = {
         style: len(line_triples(search_lines(search_trace((21, 16, 17, 26), 46, style=style).text)))
         for style in ("longproc", "annotated", "released")
@@ -71,5 +71,5 @@ def test_longprocs_indentation_has_triples_and_the_annotated_ones_have_none() ->
         ("### Current State: [1, x]", []),
     ],
 )
-def test_numbers_of_a_line_are_those_of_its_state(line: str, numbers: list[str]) -> None:
+def test_numbers_in_reads_annotated_state_of_line(line: str, numbers: list[str]) -> None:
     assert numbers_in(line) == numbers

@@ -1,4 +1,4 @@
-"""Reading problems: what is bad is named by file and place; the scores against the benchmark's own rules."""
+"""Reading problems: errors name file and place. LongProc's scores: range and work on hostile completions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from contrastive_reasoning.tasks.countdown.trace import search_trace
 from tests.pace import assert_bounded_work
 
 FOLDER = Path(__file__).resolve().parents[5] / "shared" / "data" / "longproc"
-here = pytest.mark.skipif(not FOLDER.is_dir(), reason="LongProc's files are not at hand")
+needs_longproc_files = pytest.mark.skipif(not FOLDER.is_dir(), reason="LongProc's files are not at hand")
 
 GOOD = {"nums": [21, 16, 17, 26], "target": 46}
 OTHER = {"nums": [3, 4], "target": 12}
@@ -55,7 +55,7 @@ def read(folder: Path, *lines: str | dict, on_bad: str) -> list[tuple]:
     return [tuple(row) for row in read_problem_lines(path, on_bad=on_bad)]
 
 
-def test_lines_are_read_in_order_whatever_the_marks_and_line_ends(tmp_path: Path) -> None:
+def test_problem_lines_are_read_in_order_with_any_bom_and_line_ends(tmp_path: Path) -> None:
     expected = [((21, 16, 17, 26), 46, "mine"), ((3, 4), 12, "mine")]
     assert read(tmp_path, GOOD, "", OTHER, on_bad="refuse") == expected
     assert read(tmp_path, f"\ufeff{json.dumps(GOOD)}\r", "\r", f"{json.dumps(OTHER)}\r", on_bad="refuse") == expected
@@ -65,7 +65,7 @@ def test_lines_are_read_in_order_whatever_the_marks_and_line_ends(tmp_path: Path
     assert encode_state(read(tmp_path, largest, on_bad="refuse")[0][0])[0] == LARGEST, "what critics read"
 
 
-def test_the_same_problem_again_is_named_by_both_lines(tmp_path: Path) -> None:
+def test_duplicate_problem_error_names_both_lines(tmp_path: Path) -> None:
     rows = GOOD, OTHER, {"nums": [26, 17, 16, 21], "target": 46}
     sentence = r"1 bad problems .*\nmine\.jsonl, line 3: the problem of mine\.jsonl, line 1 again$"
     with pytest.raises(ValueError, match=sentence):
@@ -74,7 +74,7 @@ def test_the_same_problem_again_is_named_by_both_lines(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("line", "reason"), BAD.items(), ids=range(len(BAD)))
-def test_bad_lines_are_named_and_left_out_only_when_asked(
+def test_bad_lines_are_rejected_or_left_out_according_to_on_bad(
     tmp_path: Path, line: str, reason: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     with pytest.raises(ValueError, match=f"line 2: .*{reason}"):
@@ -83,7 +83,7 @@ def test_bad_lines_are_named_and_left_out_only_when_asked(
     assert "1 bad problems are left out:\nmine.jsonl, line 2: " in caplog.text
 
 
-def test_all_bad_lines_are_listed(tmp_path: Path) -> None:
+def test_bad_line_error_lists_20_lines_and_counts_the_rest(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"(?s)^30 bad problems .*line 20.*and 10 more"):
         read(tmp_path, *["{}"] * 30, on_bad="refuse")
     with pytest.raises(ValueError, match="on_bad must be one of refuse, leave_out, got 'skip'"):
@@ -99,32 +99,32 @@ def test_all_bad_lines_are_listed(tmp_path: Path) -> None:
         (json.dumps([GOOD, {"nums": [1, 1], "target": 5}]), r"countdown_x.json, item 1: the numbers \[1, 1\]"),
     ],
 )
-def test_a_file_that_is_no_list_of_problems_is_refused(tmp_path: Path, text: str, message: str) -> None:
+def test_read_longproc_rejects_file_without_list_of_valid_problems(tmp_path: Path, text: str, message: str) -> None:
     (tmp_path / "countdown_x.json").write_text(text)
     with pytest.raises(ValueError, match=message):
         read_longproc([tmp_path / "countdown_x.json"], on_bad="refuse")
 
 
-def test_missing_files_are_named(tmp_path: Path) -> None:
+def test_missing_problem_file_raises(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="no file of problems"):
         read_problem_lines(tmp_path / "none.jsonl", on_bad="refuse")
 
 
-def test_template_is_the_literal_block(tmp_path: Path) -> None:
+def test_read_template_returns_literal_block(tmp_path: Path) -> None:
     block = "USER_PROMPT: |-\n  See {demonstration}\n\n    indented\n  {nums} {target}\nOTHER: x\n"
     (tmp_path / "prompts.yaml").write_text(block)
     assert read_template(tmp_path / "prompts.yaml") == "See {demonstration}\n\n  indented\n{nums} {target}"
 
 
 @pytest.mark.parametrize("text", ["USER_PROMPT: hi", "OTHER: |-\n  x", "USER_PROMPT: |-\n  {nums} {target}"])
-def test_a_template_without_its_placeholders_is_refused(tmp_path: Path, text: str) -> None:
+def test_read_template_rejects_missing_block_or_placeholder(tmp_path: Path, text: str) -> None:
     (tmp_path / "prompts.yaml").write_text(text)
     with pytest.raises(ValueError, match="USER_PROMPT"):
         read_template(tmp_path / "prompts.yaml")
 
 
-@here
-def test_every_stored_trace_is_ours_after_the_header_swap() -> None:
+@needs_longproc_files
+def test_search_trace_equals_stored_traces_after_header_swap() -> None:
     files = sorted(FOLDER.glob("countdown_*.json"))
     rows = [row for file in files for row in json.loads(file.read_text())]
     assert len(rows) == len(read_longproc(files, on_bad="refuse")) >= 400
@@ -147,7 +147,7 @@ def scores(completion: str) -> tuple[float, float, float]:
     return found["accuracy"], found["partial_accuracy"], found["extraction_rate"]
 
 
-def test_random_garbage_never_raises_and_stays_in_range() -> None:
+def test_longproc_scores_of_random_text_stay_in_range() -> None:
     draw = random.Random(2)
     tags = ["<Solution>", "</Solution>", "# Search Procedure"]
     fragments = [*SEARCH, SOLUTION, *tags, "\n", "\n\n", "=", "\ud800", "\x00", "'", "\\d"]
@@ -161,7 +161,7 @@ def test_random_garbage_never_raises_and_stays_in_range() -> None:
 @pytest.mark.parametrize(
     "piece", ["(", "9**", "lambda:", "[", "\n", " ", "<Solution>", "# Search Procedure\n", "|- Try   ", "\ud800"]
 )
-def test_a_megabyte_takes_bounded_work(piece: str) -> None:
+def test_longproc_scores_take_bounded_work_on_megabyte_text(piece: str) -> None:
     hostile = (piece * 1_000_000)[:1_000_000]
     with assert_bounded_work():
         assert scores(f"<Solution>\n{hostile}=1\n1=1\n1=1</Solution>")[0] == 0

@@ -1,4 +1,4 @@
-"""The bitsets against brute force over all moves, and against recorded answers where they are at hand."""
+"""The bitsets of the oracle, compared with brute force over all moves."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def slow_targets(state: tuple[int, ...]) -> set[int]:
     return set().union(*[slow_targets(move.state) for move in legal_moves(state)])
 
 
-def test_best_moves_are_those_that_keep_the_target() -> None:
+def test_best_moves_keep_target_reachable() -> None:
     rng = random.Random(5)
     for _ in range(10):
         numbers = tuple(rng.randint(1, 20) for _ in range(4))
@@ -28,7 +28,7 @@ def test_best_moves_are_those_that_keep_the_target() -> None:
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 4, 5])
-def test_agrees_with_brute_force(count: int) -> None:
+def test_reachable_and_reachable_targets_match_brute_force(count: int) -> None:
     rng = random.Random(count)
     answers = set()
     for _ in range((40, 40, 40, 40, 12, 1)[count]):
@@ -42,7 +42,7 @@ def test_agrees_with_brute_force(count: int) -> None:
 
 
 @pytest.mark.parametrize("numbers", [(), (3, -1), (-1,)])
-def test_bad_numbers_are_refused(numbers: tuple[int, ...]) -> None:
+def test_missing_or_negative_numbers_are_rejected(numbers: tuple[int, ...]) -> None:
     for read in (lambda: reachable(numbers, 3), lambda: reachable_targets(numbers)):
         with pytest.raises(ValueError, match="integers ≥ 0"):
             read()

@@ -1,4 +1,4 @@
-"""The problem's identity, prompts and what it refuses."""
+"""A problem's identity and prompts, and the arguments that it rejects."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from contrastive_reasoning.tasks.countdown.problem import (
 from contrastive_reasoning.tasks.countdown.trace import search_trace
 
 
-def test_the_order_of_numbers_is_shown_but_not_the_identity() -> None:
+def test_problem_id_does_not_depend_on_order_of_numbers() -> None:
     one, other = CountdownProblem((21, 16, 17, 26), 46), CountdownProblem(numbers=[26, 17, 16, 21], target=46)
     assert one.id == other.id == "countdown:16,17,21,26=46"
     assert one.key == problem_key((16, 17, 21, 26), 46)
@@ -35,7 +35,7 @@ def test_the_order_of_numbers_is_shown_but_not_the_identity() -> None:
         ("released", "<Search Procedure>"),
     ],
 )
-def test_instructions_hold_both_worked_examples_and_end_with_the_problem(style: str, header: str) -> None:
+def test_problem_prompt_contains_worked_examples_and_ends_with_problem(style: str, header: str) -> None:
     prompt = problem_prompt((5, 6, 7), 29, style=style)
     for numbers, target in EXAMPLES:
         assert search_trace(numbers, target, style=style).text in prompt
@@ -43,24 +43,24 @@ def test_instructions_hold_both_worked_examples_and_end_with_the_problem(style: 
     assert prompt.endswith("Numbers: [5, 6, 7]\nTarget: 29\n")
 
 
-def test_template_keeps_foreign_braces() -> None:
+def test_fill_template_keeps_unknown_braces() -> None:
     filled = fill_template("{keep} {demonstration} | {nums} -> {target} {x}", (5, 6), 11, style="longproc")
     assert filled.startswith("{keep} # Example\nNumbers: [40, 19, 23, 7]\nTarget: 29\n\n# Search Procedure\n")
     assert filled.endswith("</Solution>\n | [5, 6] -> 11 {x}")
 
 
-def test_a_template_without_examples_is_filled_wherever_it_names_the_problem() -> None:
+def test_fill_template_replaces_repeated_placeholders() -> None:
     assert fill_template("{target} of {nums}, {nums}!", (5, 6), 11, style="released") == "11 of [5, 6], [5, 6]!"
 
 
-def test_worked_examples_of_a_template_are_in_its_style() -> None:
+def test_fill_template_writes_examples_in_given_style() -> None:
     filled = fill_template("{nums}{demonstration}{target}", (5, 6), 11, style="released")
     for example in EXAMPLES:
         assert search_trace(*example, style="released").text in filled
 
 
 @pytest.mark.parametrize("numbers", [(), (3, -1), (True, 2), (1.5, 2), ("3", 2)])
-def test_bad_numbers_and_styles_are_refused(numbers: tuple) -> None:
+def test_invalid_numbers_and_style_are_rejected(numbers: tuple) -> None:
     with pytest.raises((ValueError, TypeError), match=r"integers ≥ 0|Type-check"):
         CountdownProblem(numbers, 3)
     with pytest.raises(ValueError, match="style must be one of longproc, annotated, released, direct, got 'short'"):

@@ -1,4 +1,4 @@
-"""Prompt templates of one's own: what is read of a file, and the sentence that refuses one."""
+"""User-defined prompt templates: how a file is read, and the errors for unsuitable files."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from experiments.config.contradictions import contradiction
 from tests.config_kit import composed
 
 
-def written(folder: Path, text: str, name: str = "prompt.txt") -> str:
+def write_file(folder: Path, text: str, name: str = "prompt.txt") -> str:
     (folder / name).write_text(text, encoding="utf-8")
     return str(folder / name)
 
 
-def test_a_text_file_is_the_template(tmp_path: Path) -> None:
+def test_text_file_is_read_as_template(tmp_path: Path) -> None:
     text = "  Numbers: {nums}\n\nTarget: {target} {other}"
-    assert read_prompt_file(written(tmp_path, f"{text}\n\n")) == text
+    assert read_prompt_file(write_file(tmp_path, f"{text}\n\n")) == text
 
 
-def test_a_yaml_file_holds_it_as_longproc_does(tmp_path: Path) -> None:
+def test_yaml_file_template_is_read_from_user_prompt_block(tmp_path: Path) -> None:
     text = "A: 1\nUSER_PROMPT: |-\n  Use {nums}:\n    {target}\nB: 2\n"
     for name in ("prompts.yaml", "prompts.yml"):
-        assert read_prompt_file(written(tmp_path, text, name)) == "Use {nums}:\n  {target}"
+        assert read_prompt_file(write_file(tmp_path, text, name)) == "Use {nums}:\n  {target}"
 
 
 @pytest.mark.parametrize(
@@ -37,22 +37,22 @@ def test_a_yaml_file_holds_it_as_longproc_does(tmp_path: Path) -> None:
         ("USER_PROMPT: {nums} {target}", "a.yaml", "{nums} and {target}: a"),
     ],
 )
-def test_a_template_without_a_placeholder_is_refused(text: str, name: str, missing: str, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"\{demonstration\} where worked examples are to stand") as refused:
-        read_prompt_file(written(tmp_path, text, name))
-    assert f"{name}' lacks {missing}" in str(refused.value)
+def test_template_without_placeholder_is_rejected(text: str, name: str, missing: str, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"\{demonstration\} where worked examples are to stand") as error:
+        read_prompt_file(write_file(tmp_path, text, name))
+    assert f"{name}' lacks {missing}" in str(error.value)
 
 
-def test_a_run_with_an_unfit_template_is_refused_before_anything_is_loaded(tmp_path: Path) -> None:
+def test_contradiction_reports_unsuitable_prompt_file(tmp_path: Path) -> None:
     config = deepcopy(composed("experiment=llama_baseline"))
 
-    def said(file: str) -> str | None:
+    def message_for(file: str) -> str | None:
         config.task.prompt_file = file
         return contradiction(config)
 
-    file = written(tmp_path, "{nums}")
-    assert str(said(file)).startswith(f"task.prompt_file={file!r} lacks {{target}}: ")
-    assert said(f"{tmp_path}/none.txt") == f"task.prompt_file='{tmp_path}/none.txt': no such file"
+    file = write_file(tmp_path, "{nums}")
+    assert str(message_for(file)).startswith(f"task.prompt_file={file!r} lacks {{target}}: ")
+    assert message_for(f"{tmp_path}/none.txt") == f"task.prompt_file='{tmp_path}/none.txt': no such file"
     (tmp_path / "latin.txt").write_bytes(b"{nums} {target} \xe9")
-    assert "is not UTF-8 text" in str(said(f"{tmp_path}/latin.txt"))
-    assert said(written(tmp_path, "{nums} {target}", "fit.txt")) is None
+    assert "is not UTF-8 text" in str(message_for(f"{tmp_path}/latin.txt"))
+    assert message_for(write_file(tmp_path, "{nums} {target}", "fit.txt")) is None

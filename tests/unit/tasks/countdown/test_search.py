@@ -1,4 +1,4 @@
-"""The tree against a plain recursion that follows the rules move by move, its length against the written search."""
+"""The search tree against a plain recursion over legal moves, and its line count against the written search."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def slow_search(state: tuple[int, ...], target: int, visited: list[tuple[int, ..
     return any(slow_search(move.state, target, visited) for move in legal_moves(state))
 
 
-def test_visits_what_the_rules_say_in_their_order() -> None:
+def test_search_visits_same_states_as_plain_recursion() -> None:
     rng = random.Random(0)
     for _ in range(150):
         numbers, target = tuple(rng.randint(0, 60) for _ in range(rng.randint(1, 4))), rng.randint(0, 60)
@@ -38,7 +38,7 @@ def test_visits_what_the_rules_say_in_their_order() -> None:
                 tree.solution_moves()
 
 
-def test_lines_are_those_of_the_written_search() -> None:
+def test_search_lines_counts_lines_of_written_search() -> None:
     rng = random.Random(2)
     for _ in range(60):
         numbers = tuple(rng.randint(0, 60) for _ in range(rng.randint(2, 4)))

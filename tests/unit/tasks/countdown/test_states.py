@@ -20,7 +20,7 @@ def known_of(numbers: tuple[int, ...], *completions: Iterable[Step]) -> dict[Sta
     return known_states(move for completion in completions for move in moves_of(numbers, completion))
 
 
-def test_the_picture() -> None:
+def test_known_states_of_module_docstring_example() -> None:
     plays = [steps((6, 4), (value,)) for value in (24, 10, 2)] + [steps((5, 4), (20,))]
     assert known_of((2, 3, 4), *plays) == {
         (6, 4): Known(frozenset({24, 10, 2}), exhausted=True),
@@ -29,23 +29,23 @@ def test_the_picture() -> None:
     }
 
 
-def test_a_completion_that_stops_or_breaks_the_rules_has_reached_nothing() -> None:
+def test_unfinished_completion_and_illegal_steps_reach_no_value() -> None:
     assert known_of((2, 3, 4), steps((6, 4))) == {(4, 3, 2): Known(frozenset(), exhausted=False)}
-    # and what others reach from where it stopped is reached from where it began
+    # a value that another completion reaches from its last state counts for its first state too
     assert known_of((2, 3, 4), steps((6, 4)), steps((4, 6), (10,)))[(4, 3, 2)].reached == {10}
     wrong = Step(start=0, end=1, state=(2, 3, 4), legal=False)
     assert list(moves_of((2, 3, 4), [wrong, *steps((6, 4)), wrong])) == [((4, 3, 2), (6, 4))]
 
 
 def all_ends(state: State) -> set[int]:
-    """Every value that any line of play ends in, by trying them all."""
+    """The final values of all lines of play, found by trying each of them."""
     if len(state) == 1:
         return {state[0]}
     return {value for move in legal_moves(state) for value in all_ends(tuple(move.state))}
 
 
 @pytest.mark.parametrize("plays", [3, 60, 600])
-def test_nothing_is_claimed_that_exhaustive_play_denies(plays: int) -> None:
+def test_known_states_agree_with_exhaustive_play(plays: int) -> None:
     rng = random.Random(0)
     start, completions = (9, 4, 3), []
     for _ in range(plays):
@@ -64,7 +64,7 @@ def test_nothing_is_claimed_that_exhaustive_play_denies(plays: int) -> None:
 
 @pytest.mark.parametrize("style", ["longproc", "annotated"])
 @pytest.mark.parametrize(("numbers", "target"), [((3, 8, 5), 7), ((40, 19, 23, 7), 29)])
-def test_a_written_search_shows_what_the_search_found(numbers: tuple[int, ...], target: int, style: str) -> None:
+def test_known_states_of_written_search_match_visited_states(numbers: tuple[int, ...], target: int, style: str) -> None:
     problem = CountdownProblem(numbers, target, style=style)
     text = search_trace(numbers, target, style=style).text
     known = known_of(numbers, parse_steps(problem, text))

@@ -19,12 +19,12 @@ ANNOTATED = CountdownProblem(NUMBERS, TARGET, style="annotated")
 
 
 def read(problem: CountdownProblem, text: str) -> list[tuple[str, tuple[int, ...], bool]]:
-    """The steps as (their text, state, legal)."""
+    """The steps as (text, state, legal)."""
     return [(text[step.start : step.end], step.state, step.legal) for step in parse_steps(problem, text)]
 
 
 def expected_search(numbers: tuple[int, ...], target: int) -> list[tuple[str, tuple[int, ...]]]:
-    """The slow obvious search: recursion in LongProc's order up to the target; every legal move and its state."""
+    """Reference search by recursion in LongProc's order up to the target: every legal move and its state."""
     visited: list[tuple[str, tuple[int, ...]]] = []
 
     def explore(state: tuple[int, ...]) -> bool:
@@ -41,7 +41,7 @@ def expected_search(numbers: tuple[int, ...], target: int) -> list[tuple[str, tu
 
 
 def random_problems(count: int, seed: int) -> list[tuple[tuple[int, ...], int]]:
-    """Small numbers, so that equal ones, zeros and equal states on different branches are frequent."""
+    """Problems with small numbers: equal numbers, zeros and equal states on different branches are frequent."""
     draw = random.Random(seed)
     problems = []
     for size in [3, 4, 4, 4, 5] * (count // 5):
@@ -51,7 +51,7 @@ def random_problems(count: int, seed: int) -> list[tuple[tuple[int, ...], int]]:
 
 
 @pytest.mark.parametrize("style", ["longproc", "annotated"])
-def test_steps_of_a_search_are_the_moves_of_the_search(style: str) -> None:
+def test_steps_of_search_are_its_legal_moves(style: str) -> None:
     for numbers, target in random_problems(20, seed=5):
         text = search_trace(numbers, target, style=style).text
         steps = parse_steps(CountdownProblem(numbers, target, style=style), text)
@@ -65,7 +65,7 @@ def test_steps_of_a_search_are_the_moves_of_the_search(style: str) -> None:
             assert text[text.rindex("\n", 0, step.start) + 1 : step.start].strip() == "|-"
 
 
-def test_an_illegal_move_leaves_the_state_and_the_play_goes_on() -> None:
+def test_illegal_move_keeps_state_and_later_moves_are_read() -> None:
     assert read(DIRECT, "21+16=37;21-17=4;37-17=21;37-17=20;26+20=46;46+1=47") == [
         ("21+16=37", (37, 17, 26), True),
         ("21-17=4", (37, 17, 26), False),
@@ -76,7 +76,7 @@ def test_an_illegal_move_leaves_the_state_and_the_play_goes_on() -> None:
     ]
 
 
-def test_text_between_moves_is_passed_over() -> None:
+def test_text_between_moves_is_skipped() -> None:
     assert read(DIRECT, " 16 + 21 = 37 ;\n\r\n17-37=20; 20") == [
         ("16 + 21 = 37", (37, 17, 26), True),
         ("17-37=20", (37, 17, 26), False),
@@ -87,8 +87,9 @@ def test_text_between_moves_is_passed_over() -> None:
     ]
 
 
-def test_without_a_search_the_last_solution_block_has_the_steps() -> None:
-    text = "1 + 1 = 2\n<Solution>\n21 + 16 = 37\n37 - 17 = 20\n</Solution>\n26 + 20 = 46"
+@pytest.mark.parametrize("before", ["", "<Solution>\n26 + 21 = 47\n</Solution>\n"])
+def test_steps_are_read_from_last_solution_block_without_search(before: str) -> None:
+    text = before + "1 + 1 = 2\n<Solution>\n21 + 16 = 37\n37 - 17 = 20\n</Solution>\n26 + 20 = 46"
     assert read(SEARCH, text) == [("21 + 16 = 37", (37, 17, 26), True), ("37 - 17 = 20", (20, 26), True)]
 
 
@@ -108,7 +109,7 @@ def test_without_a_search_the_last_solution_block_has_the_steps() -> None:
         ("Try -1 + 2 = 1. Evaluate 1 != 46", False),
     ],
 )
-def test_one_search_line(line: str, legal: bool) -> None:
+def test_legality_of_single_search_line(line: str, legal: bool) -> None:
     first = " |- Try 21 + 16 = 37. Add 37 to the number set. Current number set: [37, 17, 26], target: 46\n"
     steps = read(SEARCH, f"{first}  |- {line}\nTry again\n")
     assert steps[0] == (first[4:-1], (37, 17, 26), True)
@@ -116,7 +117,7 @@ def test_one_search_line(line: str, legal: bool) -> None:
     assert sorted(steps[1][1]) == ([20, 26] if legal else [17, 26, 37])
 
 
-def test_a_search_that_went_back_has_left_the_states_below() -> None:
+def test_backtracking_discards_states_of_abandoned_branch() -> None:
     lines = [
         "Try 21 + 16 = 37. Add 37. Current number set: [37, 17, 26]",
         "Try 37 - 17 = 20. Add 20. Current number set: [20, 26]",
@@ -128,7 +129,7 @@ def test_a_search_that_went_back_has_left_the_states_below() -> None:
         ((37, 17, 26), True),
         ((20, 26), True),
         ((5, 17, 26), True),
-        ((5, 17, 26), False),  # 20 is of the branch that was left
+        ((5, 17, 26), False),  # 20 belongs to the abandoned branch
     ]
     text = search_trace(NUMBERS, TARGET).text
     assert parse_steps(SEARCH, text) == parse_steps(SEARCH, text[: text.index("<Solution>")]), "which repeats its moves"
@@ -143,18 +144,18 @@ def test_a_search_that_went_back_has_left_the_states_below() -> None:
         "Try possible operations.",
     ],
 )
-def test_giving_up_what_the_rules_forbid_is_no_step(line: str) -> None:
+def test_line_that_drops_forbidden_operation_is_not_a_step(line: str) -> None:
     assert [text for text, _, _ in read(SEARCH, f"|- {line}\n|- Try 21 + 16 = 37. Evaluate\n")] == [
         "Try 21 + 16 = 37. Evaluate"
     ]
 
 
-def test_no_more_than_so_many_steps_are_read() -> None:
+def test_parse_steps_reads_at_most_max_steps() -> None:
     assert len(parse_steps(DIRECT, "1+1=2;" * (MAX_STEPS + 5))) == MAX_STEPS
     assert len(parse_steps(SEARCH, "|- Try 1 + 1 = 2.\n" * (MAX_STEPS + 5))) == MAX_STEPS
 
 
-def test_random_garbage_gives_ordered_spans_and_states_of_the_game() -> None:
+def test_random_text_gives_ordered_spans_and_valid_states() -> None:
     draw = random.Random(8)
     texts = [search_trace(NUMBERS, TARGET, style=style).text for style in ("longproc", "annotated")]
     cut = ["|- Try ", "Try 1", "Current number set: [", "1, ", "] "]
@@ -183,7 +184,7 @@ HOSTILE = [
 
 @pytest.mark.parametrize("piece", HOSTILE)
 @pytest.mark.parametrize("head", ["", "|- Try 21 + 16 = 37. Current number set: [1, "])
-def test_a_megabyte_takes_bounded_work(head: str, piece: str) -> None:
+def test_parse_steps_takes_bounded_work_on_megabyte_text(head: str, piece: str) -> None:
     text = (head + piece * (1_000_000 // len(piece) + 1))[:1_000_000]
     with assert_bounded_work():
         steps = parse_steps(SEARCH, text)

@@ -1,4 +1,4 @@
-"""The task: where problems come from, that no split shows another's, and that building it costs nothing."""
+"""The Countdown task: sources of problems, disjoint splits, and construction that loads nothing."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def keys(problems: object) -> set[str]:
 
 @pytest.fixture
 def benchmark(tmp_path: Path) -> Path:
-    """A folder like LongProc's, whose problems are ones that would be generated for training, validation and test."""
+    """A folder like LongProc's. Its problems would be generated for training, validation and test without it."""
     own = [problem for split in ("train", "validation", "test") for problem in task().problems(split)[:5]]
     rows = [{"nums": list(problem.numbers), "target": problem.target} for problem in own]
     (tmp_path / "countdown_x.json").write_text(json.dumps(rows))
@@ -50,7 +50,7 @@ def benchmark(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_is_a_task_whose_splits_are_generated_once_and_do_not_overlap() -> None:
+def test_generated_splits_are_cached_and_do_not_overlap() -> None:
     made = task()
     assert isinstance(made, Task)
     assert pickle.loads(pickle.dumps(made)) == made
@@ -66,7 +66,7 @@ def test_is_a_task_whose_splits_are_generated_once_and_do_not_overlap() -> None:
         assert [step.legal for step in made.parse_steps(problem, moves)] == [True, True]
 
 
-def test_the_benchmark_stays_out_of_what_is_generated(benchmark: Path) -> None:
+def test_generated_splits_exclude_longproc_problems(benchmark: Path) -> None:
     made, generated = task(longproc_dir=str(benchmark), test="longproc"), task(longproc_dir=str(benchmark))
     test = keys(made.problems("test"))
     assert len(test) == 15
@@ -83,8 +83,8 @@ def test_the_benchmark_stays_out_of_what_is_generated(benchmark: Path) -> None:
         task(longproc_dir="/nowhere", train="longproc").problems("train")
 
 
-def test_held_out_problems_are_none_of_those_trained_on_in_any_order_of_numbers(benchmark: Path) -> None:
-    """Its numbers stand in another order than the generator draws them in."""
+def test_generated_splits_exclude_training_problems_in_any_number_order(benchmark: Path) -> None:
+    """The benchmark file lists numbers in another order than the generator draws them."""
     file = benchmark / "countdown_x.json"
     own = [{**row, "nums": row["nums"][::-1]} for row in json.loads(file.read_text())]
     file.write_text(json.dumps(own))
@@ -101,7 +101,7 @@ def test_held_out_problems_are_none_of_those_trained_on_in_any_order_of_numbers(
         assert {(tuple(sorted(problem.numbers)), problem.target) for problem in twin} & trained_on, "it would be drawn"
 
 
-def test_the_files_that_are_named_are_read_alone_in_their_order(benchmark: Path) -> None:
+def test_only_listed_longproc_files_are_read_in_order(benchmark: Path) -> None:
     (benchmark / "countdown_y.json").write_text('[{"nums": [2, 3, 4], "target": 24}]')
     one, other, both = (
         task(longproc_dir=str(benchmark), train="longproc", longproc_files=files).problems("train")
@@ -112,7 +112,7 @@ def test_the_files_that_are_named_are_read_alone_in_their_order(benchmark: Path)
     assert [problem.fields["source"] for problem in both] == ["countdown_y"] + ["countdown_x"] * 15
 
 
-def test_files_at_an_address_are_fetched_one_by_one(benchmark: Path) -> None:
+def test_longproc_files_at_url_are_fetched_on_first_use(benchmark: Path) -> None:
     fetched: list[str] = []
 
     def fetch(address: str) -> Path:
@@ -127,7 +127,7 @@ def test_files_at_an_address_are_fetched_one_by_one(benchmark: Path) -> None:
         task(longproc_dir="https://example.org/data", train="longproc").problems("train")
 
 
-def test_training_file_keeps_out_of_the_other_splits(tmp_path: Path) -> None:
+def test_training_file_problems_are_excluded_from_other_splits(tmp_path: Path) -> None:
     rows = [{"nums": list(problem.numbers), "target": problem.target} for problem in task().problems("test")[:5]]
     path = tmp_path / "mine.jsonl"
     path.write_text("\n".join(map(json.dumps, rows)))
@@ -137,7 +137,7 @@ def test_training_file_keeps_out_of_the_other_splits(tmp_path: Path) -> None:
     assert not keys(made.problems("train")) & (keys(made.problems("test")) | keys(made.problems("validation")))
 
 
-def test_benchmark_problems_in_a_training_file_are_refused_or_left_out(benchmark: Path) -> None:
+def test_longproc_problems_in_training_file_are_rejected_or_left_out(benchmark: Path) -> None:
     own = json.loads((benchmark / "countdown_x.json").read_text())
     path = benchmark / "mine.jsonl"
     path.write_text("\n".join(map(json.dumps, [*own[:2], {"nums": [2, 3, 4], "target": 24}])))
@@ -147,7 +147,7 @@ def test_benchmark_problems_in_a_training_file_are_refused_or_left_out(benchmark
     assert keys(made.problems("train")) == {"2,3,4=24"}
 
 
-def test_prompts_follow_style_and_folder(benchmark: Path) -> None:
+def test_prompt_depends_on_style_and_longproc_dir(benchmark: Path) -> None:
     assert task().problem((5, 6), 11).prompt == "5 6 = 11\n"
     ours = task(style="longproc").problem((5, 6), 11).prompt
     template = task(style="longproc", longproc_dir=str(benchmark)).problem((5, 6), 11).prompt
@@ -174,7 +174,7 @@ def test_prompts_follow_style_and_folder(benchmark: Path) -> None:
         ({"counts": [9]}, "counts must be"),
     ],
 )
-def test_bad_settings_are_refused_in_one_sentence(changes: dict, message: str) -> None:
+def test_invalid_settings_are_rejected(changes: dict, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         task(**changes)
 
@@ -189,13 +189,13 @@ def test_bad_settings_are_refused_in_one_sentence(changes: dict, message: str) -
         ("</Solution>;;", 0.0),
     ],
 )
-def test_direct_moves_are_scored_as_longproc_would_score_their_solution(completion: str, accuracy: float) -> None:
+def test_direct_moves_get_longproc_accuracy(completion: str, accuracy: float) -> None:
     made = task()
     scores = made.scores(made.problem((21, 16, 17, 26), 46), completion)
     assert scores["longproc/accuracy"] == accuracy
 
 
-def test_a_bare_task_asks_for_a_search_in_one_line() -> None:
+def test_bare_task_has_one_line_prompt_and_expects_search() -> None:
     bare = BareCountdownTask(**{**SETTINGS, "style": "longproc"})  # type: ignore[arg-type]
     problem = bare.problem((12, 6, 3), 21)
     assert problem.prompt == "12 6 3 = 21\n"
@@ -208,14 +208,14 @@ def test_a_bare_task_asks_for_a_search_in_one_line() -> None:
 
 
 @pytest.mark.parametrize("style", ["longproc", "annotated", "released", "direct"])
-def test_a_prompt_file_poses_the_problems_of_any_style(style: str, benchmark: Path, tmp_path: Path) -> None:
+def test_prompt_file_replaces_prompt_of_any_style(style: str, benchmark: Path, tmp_path: Path) -> None:
     file = tmp_path / "prompt.txt"
     file.write_text("Make {target} of {nums}: \\boxed{{answer}}\n\n")
-    posed = task(style=style, longproc_dir=str(benchmark), prompt_file=str(file)).problem((3, 4), 7)
-    assert posed.prompt == "Make 7 of [3, 4]: \\boxed{{answer}}"
-    assert posed.fields["style"] == style
+    problem = task(style=style, longproc_dir=str(benchmark), prompt_file=str(file)).problem((3, 4), 7)
+    assert problem.prompt == "Make 7 of [3, 4]: \\boxed{{answer}}"
+    assert problem.fields["style"] == style
 
 
-def test_a_bare_task_takes_no_prompt_file() -> None:
+def test_bare_task_rejects_prompt_file() -> None:
     with pytest.raises(ValueError, match="prompt_file must be null, got 'x'"):
         BareCountdownTask(**{**SETTINGS, "prompt_file": "x"})  # type: ignore[arg-type]

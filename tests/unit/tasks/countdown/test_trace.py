@@ -1,6 +1,6 @@
-"""The written search: a text by hand and the published annotated lines; LongProc's own are in tests/golden.
+"""Written searches against handwritten texts and the published annotated lines; LongProc's are in tests/golden.
 
-Searches in a drawn order are readable by the same parser, judged right, and LongProc's own text where the order is.
+The same parser reads searches in a shuffled order, and they verify as correct. In list order they are LongProc's text.
 """
 
 from __future__ import annotations
@@ -150,7 +150,7 @@ Output the solution in the required format:
         ((21, 16, 17, 26), 46, "direct", "21+16=37;37-17=20;26+20=46"),
     ],
 )
-def test_texts_by_hand(numbers: tuple[int, ...], target: int, style: str, text: str) -> None:
+def test_search_trace_equals_handwritten_text(numbers: tuple[int, ...], target: int, style: str, text: str) -> None:
     assert search_trace(numbers, target, style=style).text == text
     assert len({search_trace(numbers, target, style=style).solution for style in STYLES}) == 1
 
@@ -165,7 +165,7 @@ def test_texts_by_hand(numbers: tuple[int, ...], target: int, style: str, text: 
         ((1, 2), 3, "short", "style must be one of longproc, annotated, released, direct, got 'short'"),
     ],
 )
-def test_what_has_no_trace_is_refused_in_one_sentence(
+def test_trace_of_unsolvable_problem_or_unknown_style_raises(
     numbers: tuple[int, ...], target: int, style: str, reason: str
 ) -> None:
     with pytest.raises(ValueError, match=reason):
@@ -176,7 +176,7 @@ def test_what_has_no_trace_is_refused_in_one_sentence(
 
 
 class ListOrder(random.Random):
-    """Leaves every order as it is."""
+    """Keeps every order unchanged."""
 
     def shuffle(self, x: Any) -> None:
         pass
@@ -188,7 +188,7 @@ class Backwards(random.Random):
 
 
 def problems(count: int, *, seed: int, style: str = "longproc") -> list[CountdownProblem]:
-    """Solvable ones of two, three and four numbers, zeros, equal and large numbers among them."""
+    """Solvable problems of two, three and four numbers, including zeros, equal numbers and large numbers."""
     rng, found = random.Random(seed), []
     while len(found) < count:
         numbers = [rng.choice([0, 1, 2, 5, 14, 33, 60, 700, 2500, *range(1, 13)]) for _ in range(2 + len(found) % 3)]
@@ -198,27 +198,27 @@ def problems(count: int, *, seed: int, style: str = "longproc") -> list[Countdow
     return found
 
 
-def test_text_by_hand_in_another_order() -> None:
+def test_shuffled_trace_in_reverse_order_equals_handwritten_text() -> None:
     assert shuffled_trace((3, 8), 5, style="longproc", rng=Backwards()).text == TWO_NUMBERS_BACKWARDS
 
 
 @pytest.mark.parametrize(
     ("style", "indents"), [("released", [0, 2, 2, 4, 4]), ("longproc", [1, 2, 3, 4, 5]), ("annotated", [0] * 5)]
 )
-def test_lines_are_indented_by_their_level(style: str, indents: list[int]) -> None:
+def test_search_trace_indents_lines_by_style_and_level(style: str, indents: list[int]) -> None:
     lines = search_trace((21, 16, 17, 26), 46, style=style).text.splitlines()[2:7]
     assert [len(line) - len(line.lstrip(" ")) for line in lines] == indents
 
 
 @pytest.mark.parametrize("style", ["longproc", "annotated", "released"])
-def test_the_list_order_is_the_fixed_search(style: str) -> None:
+def test_shuffled_trace_in_list_order_equals_search_trace(style: str) -> None:
     for problem in problems(60, seed=1):
         drawn = shuffled_trace(problem.numbers, problem.target, style=style, rng=ListOrder())
         assert drawn == search_trace(problem.numbers, problem.target, style=style)
 
 
 @pytest.mark.parametrize("style", ["longproc", "annotated", "released"])
-def test_drawn_searches_are_read_and_right(style: str) -> None:
+def test_shuffled_traces_are_parsed_and_verified_as_correct(style: str) -> None:
     rng = random.Random(2)
     for problem in problems(90, seed=3, style=style):
         trace = shuffled_trace(problem.numbers, problem.target, style=style, rng=rng)
@@ -228,7 +228,7 @@ def test_drawn_searches_are_read_and_right(style: str) -> None:
         assert verify(problem, trace.text).correct, trace.text
 
 
-def test_every_first_move_comes_first_equally_often() -> None:
+def test_shuffled_trace_draws_first_pair_and_operation_uniformly() -> None:
     rng, counts = random.Random(4), dict.fromkeys(["+", "-", "*", "/"], 0)
     pairs: dict[str, int] = {}
     for _ in range(1200):
@@ -240,7 +240,7 @@ def test_every_first_move_comes_first_equally_often() -> None:
     assert all(abs(count - 400) < 82 for count in pairs.values())
 
 
-def test_path_text_is_the_trace_of_a_search_that_was_right_at_once() -> None:
+def test_path_text_equals_trace_of_search_without_backtracking() -> None:
     numbers, target = (25, 39, 32, 4), 100  # 25 + 39 + 32 + 4: the first line of play
     first = legal_moves(numbers)[0]
     moves = [first, legal_moves(first.state)[0]]
@@ -250,7 +250,7 @@ def test_path_text_is_the_trace_of_a_search_that_was_right_at_once() -> None:
         )
 
 
-def test_bare_moves_become_the_search_that_found_them_at_once() -> None:
+def test_step_texts_rewrite_direct_moves_as_search() -> None:
     problem = CountdownProblem((25, 39, 32, 4), 100, style="direct")
     completion = "25+39=64;64+32=96;96+4=100"
     steps = parse_steps(problem, completion)

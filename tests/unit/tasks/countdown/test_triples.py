@@ -14,7 +14,7 @@ PROBLEM = ((8, 24, 28, 22), 24)
 
 
 @pytest.mark.parametrize("style", ["longproc", "annotated"])
-def test_text_triples_are_a_prefix_its_line_and_a_later_line(style: str) -> None:
+def test_text_triple_is_prefix_next_line_and_later_line(style: str) -> None:
     trace = search_trace(*PROBLEM, style=style).text
     for seed in range(50):
         triple = text_triple(trace, style=style, discount=1.0, rng=random.Random(seed))
@@ -28,7 +28,7 @@ def numbers_in(row: list[int]) -> list[int]:
     return sorted(number for number in row if number != PADDING)
 
 
-def test_array_rows_are_start_and_two_states_in_order_of_visiting() -> None:
+def test_array_row_contains_start_and_two_states_in_visit_order() -> None:
     tree = search(*PROBLEM)
     visited = [sorted(state) for state in tree.states]
     for seed in range(50):
@@ -38,7 +38,7 @@ def test_array_rows_are_start_and_two_states_in_order_of_visiting() -> None:
         assert goal in visited[visited.index(action) + 1 :]
 
 
-def test_target_rows_end_at_the_target_from_any_branch() -> None:
+def test_target_row_ends_at_target_from_any_branch() -> None:
     tree = search(*PROBLEM)
     visited = [sorted(state) for state in tree.states]
     rows = [target_row(tree, random.Random(seed)) for seed in range(200)]
@@ -49,7 +49,7 @@ def test_target_rows_end_at_the_target_from_any_branch() -> None:
 
 
 @pytest.mark.parametrize("discount", [1.0, 0.9, 0.3, 1e-6])
-def test_draws_follow_the_probabilities_of_the_picture(discount: float) -> None:
+def test_draw_future_follows_truncated_geometric_distribution(discount: float) -> None:
     rng, draws = random.Random(0), 6_000
     drawn = Counter(draw_future(1, 5, discount=discount, rng=rng) for _ in range(draws))
     weights = [discount**later for later in range(3)]

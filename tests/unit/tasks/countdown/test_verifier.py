@@ -31,7 +31,7 @@ def solution(*lines: str) -> str:
     return "<Solution>\n" + "\n".join(lines) + "\n</Solution>"
 
 
-def test_the_last_complete_pair_counts() -> None:
+def test_last_complete_solution_block_counts() -> None:
     right, wrong = solution(*RIGHT), solution(*RIGHT[:2], "26 + 20 = 47")
     assert verify(FOUR, right) == OK
     assert verify(FOUR, wrong + right).correct
@@ -42,7 +42,7 @@ def test_the_last_complete_pair_counts() -> None:
     assert solution_span("<Solution>a<Solution>b</Solution>") == (21, 22)
 
 
-def test_a_direct_problem_reads_no_tags_and_a_search_problem_no_bare_moves() -> None:
+def test_direct_style_rejects_tags_and_search_style_rejects_bare_moves() -> None:
     assert verify(DIRECT, "21+16=37;37-17=20;26+20=46") == verify(DIRECT, "21+16=37\n37-17=20\n26+20=46\n") == OK
     assert verify(DIRECT, solution(*RIGHT)).status == "unparsed"
     assert verify(FOUR, "21+16=37;37-17=20;26+20=46").status == "unparsed"
@@ -82,14 +82,14 @@ def test_a_direct_problem_reads_no_tags_and_a_search_problem_no_bare_moves() -> 
         (solution("21 + 16 = 37", "37 - 17 = 20", "26 - 20 = 6"), "wrong", "ends at 6 instead of 46"),
     ],
 )
-def test_reasons(completion: str, status: str, reason: str) -> None:
+def test_verify_returns_status_and_reason(completion: str, status: str, reason: str) -> None:
     verdict = verify(FOUR, completion)
     assert (verdict.status, verdict.reason) == (status, reason)
     assert not verdict.correct
 
 
-def test_objection_agrees_with_the_rules_on_every_pair_and_operation() -> None:
-    """A move is allowed where ``legal_moves`` has it; the order of the operands is free where it does not matter."""
+def test_objection_matches_legal_moves() -> None:
+    """Allowed are the moves of ``legal_moves``, also with commuted operands in a sum or product, and ``0/a``."""
     draw = random.Random(3)
     for _ in range(100):
         numbers = tuple(draw.choices([*range(13), 40, 50, 1999], k=draw.randint(2, 5)))
@@ -109,7 +109,7 @@ FRAGMENTS = [
 ]
 
 
-def test_signs_of_unicode_are_operators_in_verdicts_and_steps() -> None:
+def test_unicode_signs_are_operators_in_verify_and_parse_steps() -> None:
     problem = CountdownProblem((2, 3, 4, 5), 29)
     text = "Search\n<Solution>\n2 × 3 = 6\n6 × 4 = 24\n24 + 5 = 29\n</Solution>"
     assert verify(problem, text).correct
@@ -118,8 +118,8 @@ def test_signs_of_unicode_are_operators_in_verdicts_and_steps() -> None:
     assert verify(direct, "2 × 3 = 6; 6 ⋅ 4 = 24; 24 + 5 = 29;").correct
 
 
-def test_random_garbage_never_raises_and_is_never_right_without_the_moves() -> None:
-    """In half of the texts the moves stand in their frame with garbage around and between them."""
+def test_random_text_is_correct_only_with_the_moves() -> None:
+    """Half of the texts contain the moves in their frame, with random text around and between them."""
     draw = random.Random(1)
     for problem, opening, closing in ((FOUR, "<Solution>\n", "\n</Solution>"), (DIRECT, "", "")):
         right = wrong = 0
@@ -149,11 +149,11 @@ def test_random_garbage_never_raises_and_is_never_right_without_the_moves() -> N
         *(f"{'1' * (MAX_DIGITS + 1)} + 1 = 2", f"1{' ' * (MAX_BLANKS + 1)}+ 1 = 2"),
     ],
 )
-def test_what_is_no_equation(text: str) -> None:
+def test_parse_equation_returns_none_for_invalid_text(text: str) -> None:
     assert parse_equation(text) is None
 
 
-def test_an_equation_is_read_whatever_its_blanks_and_leading_zeros() -> None:
+def test_parse_equation_ignores_blanks_and_leading_zeros() -> None:
     assert parse_equation("  22\t*   6 =132 \r") == Equation(22, "*", 6, 132)
     assert parse_equation("014 - 11 = 003") == Equation(14, "-", 11, 3)
     assert parse_equation("8/3=999") == Equation(8, "/", 3, 999)

@@ -1,4 +1,4 @@
-"""Every kind of picture that runs, comparisons and sweeps log is on the page, and what is left out is named."""
+"""The page shows every kind of picture that runs, comparisons and sweeps log, and lists the omitted ones."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ GRPO_CURVES = (
 
 
 def png(shade: int) -> bytes:
-    """A small picture; another shade is another picture."""
+    """A small picture; different shades give different pictures."""
     file = io.BytesIO()
     Image.fromarray(np.full((20, 30, 3), (shade % 256, shade // 256, 0), dtype=np.uint8)).save(file, format="PNG")
     return file.getvalue()
@@ -44,14 +44,14 @@ SHADES = count(1)
 
 
 def draw(path: Path) -> Path:
-    """Write a picture that equals none before it."""
+    """Writes a picture that differs from all earlier ones."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(png(next(SHADES)))
     return path
 
 
 def add_run(outputs: Any, tracker: Tracker, arm: str, seed: int, *, sweep: str | None = None) -> None:
-    """A run with every picture at three steps; all runs of arm b and c share one critic, those of a have their own."""
+    """Adds a run with all pictures at three steps. Runs of arms b and c share one critic; each run of a has its own."""
     final = {"a": 0.3, "b": 0.4, "c": 0.5}[arm] + 0.01 * seed
     run: Path = outputs.run("all_kinds", seed=seed, final=final, reward=arm, sweep=sweep, time=f"t-{arm}")
     fingerprint = f"critic-{seed}" if arm == "a" else "critic-shared"
@@ -97,7 +97,7 @@ def alts(page: str) -> list[str]:
     return [unescape(alt) for alt in re.findall(r'<img [^>]*alt="([^"]*)"', page)]
 
 
-def test_every_kind_of_picture_is_there_and_says_what_it_is(page: str) -> None:
+def test_page_shows_every_kind_of_picture_with_alt_text(page: str) -> None:
     for beginning in (
         *(f"{name} at step 200 of critic: " for name in CRITIC),
         *(f"{name} at step 200 of grpo: " for name in GRPO),
@@ -108,7 +108,7 @@ def test_every_kind_of_picture_is_there_and_says_what_it_is(page: str) -> None:
         assert any(alt.startswith(beginning) for alt in alts(page)), beginning
 
 
-def test_each_is_of_an_arm_a_seed_and_the_last_step_or_where_it_matters_the_first(page: str) -> None:
+def test_pictures_of_runs_name_arm_and_seed_and_show_last_step(page: str) -> None:
     of_runs = [alt for alt in alts(page) if " at step " in alt]
     assert all(re.search(r": reward=[abc], seed [01]$", alt) for alt in of_runs)
     assert not [alt for alt in of_runs if " step 30 " in alt]
@@ -119,14 +119,14 @@ def test_each_is_of_an_arm_a_seed_and_the_last_step_or_where_it_matters_the_firs
     assert [alt.rpartition(":")[2] for alt in similar] == [" reward=a, seed 1", " reward=b, seed 1"], "shared: once"
 
 
-def test_what_is_left_out_is_told_and_is_of_a_kind_that_is_shown(page: str) -> None:
-    """Nine pictures in the first turn, as many in the second, two in the third, and two kinds have a third arm."""
+def test_page_lists_omitted_pictures_of_shown_kinds(page: str) -> None:
+    """The turns take nine, nine and two pictures. Then two kinds still have a picture of the third arm."""
     assert len([alt for alt in alts(page) if " at step " in alt]) == 20
     assert "<summary>2 left out here, in MLflow under figures/ of the stage&#39;s run</summary>" in page
     assert "<li>grpo curves: reward=c</li><li>grpo train/step_credit: reward=c</li>" in page
 
 
-def test_every_quantity_is_drawn_over_training(page: str) -> None:
+def test_page_draws_every_metric_over_training_steps(page: str) -> None:
     for metric in (*CRITIC_CURVES, *GRPO_CURVES):
         assert f"<figcaption>{metric}<span> ({'critic' if metric in CRITIC_CURVES else 'grpo'})</span>" in page
         (label,) = re.findall(rf'aria-label="{metric} over training steps: ([^"]*)"', page)
@@ -134,24 +134,24 @@ def test_every_quantity_is_drawn_over_training(page: str) -> None:
         assert set(re.findall("reward=(.)", label)) == of_arms, "a critic that arms share is drawn once"
 
 
-def test_kinds_take_turns_and_none_is_lost(tracker: Tracker, tmp_path: Path) -> None:
-    by_kind = logged(tracker, tmp_path, {f"kind {n}": "AB" for n in range(5)} | {"late": "C"})
+def test_choose_takes_kinds_in_turn_and_shows_every_kind(tracker: Tracker, tmp_path: Path) -> None:
+    by_kind = log_pictures(tracker, tmp_path, {f"kind {n}": "AB" for n in range(5)} | {"late": "C"})
     few = choose(tracker.artifacts, by_kind, most=3)
     assert [len(few.shown[kind]) for kind in by_kind] == [1] * 6
     assert [*few.shown["kind 0"][0]] == ["kind 0 of A"]
     assert dict(few.left_out) == {f"kind {n}": ["B"] for n in range(5)}
-    more = choose(tracker.artifacts, logged(tracker, tmp_path, {"x": "ABCD", "y": "AB"}), most=5)
+    more = choose(tracker.artifacts, log_pictures(tracker, tmp_path, {"x": "ABCD", "y": "AB"}), most=5)
     assert {kind: len(groups) for kind, groups in more.shown.items()} == {"x": 3, "y": 2}
 
 
-def test_what_is_no_picture_is_named_and_the_next_one_shown(tracker: Tracker, tmp_path: Path) -> None:
-    picked = choose(tracker.artifacts, logged(tracker, tmp_path, {"x": "AB"}, broken="A"), most=0)
+def test_choose_lists_broken_picture_and_shows_the_next(tracker: Tracker, tmp_path: Path) -> None:
+    picked = choose(tracker.artifacts, log_pictures(tracker, tmp_path, {"x": "AB"}, broken="A"), most=0)
     assert len(picked.shown["x"]) == 1
     assert picked.left_out == {"x": ["A (too large, or no PNG)"]}
 
 
-def logged(tracker: Tracker, folder: Path, kinds: Mapping[str, Sequence[str]], *, broken: str = "") -> Any:
-    """Pictures of owners by kind, in a run of the tracker; of ``broken`` half of the file."""
+def log_pictures(tracker: Tracker, folder: Path, kinds: Mapping[str, Sequence[str]], *, broken: str = "") -> Any:
+    """Logs pictures by kind and owner to a run of the tracker; files of owners in ``broken`` are truncated."""
     run_id = tracker.create_run("choosing", name="x", start=0.0, tags={"kind": "stage"}, parent=None)
     by_kind: dict[str, list[Logged]] = {}
     for shade, (kind, owner) in enumerate((kind, owner) for kind, owners in kinds.items() for owner in owners):

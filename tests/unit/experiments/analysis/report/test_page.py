@@ -1,4 +1,4 @@
-"""The page of real runs in a real MLflow: what it says, that nothing in it is alive, that MLflow is all it takes."""
+"""The page of real runs in a real MLflow: its content, no active content, and MLflow as its only source."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ SAMPLED = "verifier/accuracy_sampled"
 
 
 class Reader(HTMLParser):
-    """Collects what a browser would build, and refuses elements that are not closed in their order."""
+    """Collects elements, attributes and text as a browser would; asserts that elements are closed in order."""
 
     VOID = ("img", "meta")
 
@@ -67,7 +67,7 @@ def picture(path: Path, *, shade: int) -> None:
 
 
 def add_run(outputs: Any, tracker: Tracker, name: str, seed: int, *, final: float, origin: bool, reward: str) -> None:
-    """A run of two sets with completions, a figure at two steps, and what was typed."""
+    """Adds a run with two sets, completions, a figure at two steps and, with ``origin``, its command line."""
     run: Path = outputs.run(name, seed=seed, final=final, reward=reward)
     stages = {stage: Path(entry["folder"]) for stage, entry in json.loads((run / "stages.json").read_text()).items()}
     outputs.log(stages["evaluate"], f"test/larger/{SAMPLED}", {0: final / 2})
@@ -85,15 +85,17 @@ def add_run(outputs: Any, tracker: Tracker, name: str, seed: int, *, final: floa
     learned = {"prompt": "4 5 = 9", "completion": "4+5=9", "status": "ok", "reason": "", "advantage": 0.4321}
     outputs.table(stages["grpo"], "train/completions", [learned | rewards_of(credit, 0)], step=20)
     if origin:
-        typed = [f"experiment={reward}_experiment", "policy.pretrained=/home/ann/models/llama", f"seed={seed}"]
-        said = Origin(about=f"Does {HOSTILE} help?", overrides=typed, python="3.11.7", packages={"torch": "2.9.1"})
-        (run / "origin.json").write_text(json.dumps(asdict(said)))
+        overrides = [f"experiment={reward}_experiment", "policy.pretrained=/home/ann/models/llama", f"seed={seed}"]
+        recorded = Origin(
+            about=f"Does {HOSTILE} help?", overrides=overrides, python="3.11.7", packages={"torch": "2.9.1"}
+        )
+        (run / "origin.json").write_text(json.dumps(asdict(recorded)))
     FolderSync(run, tracker).send(live=False)
 
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with mlruns/ and the outputs/ that were sent there."""
+    """A folder with ``mlruns/`` and the ``outputs/`` that were sent to it."""
     from tests.unit.experiments.conftest import Outputs
 
     folder = tmp_path_factory.mktemp("made")
@@ -104,8 +106,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def written(folder: Path, at: Path, patch: pytest.MonkeyPatch) -> str:
-    """The page by the MLflow in ``folder``, made in the empty folder ``at``."""
+def write_page(folder: Path, at: Path, patch: pytest.MonkeyPatch) -> str:
+    """Writes the page from the MLflow in ``folder`` into the new folder ``at``; returns the page."""
     patch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{folder / 'mlruns' / 'mlflow.db'}")
     at.mkdir()
     patch.chdir(at)
@@ -116,23 +118,23 @@ def written(folder: Path, at: Path, patch: pytest.MonkeyPatch) -> str:
 @pytest.fixture(scope="module")
 def page(made: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
     with pytest.MonkeyPatch.context() as patch:
-        return written(made, tmp_path_factory.mktemp("empty") / "here", patch)
+        return write_page(made, tmp_path_factory.mktemp("empty") / "here", patch)
 
 
-def test_a_copied_mlruns_gives_the_same_page(
+def test_copied_mlruns_gives_the_same_page(
     made: Path, page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shutil.copytree(made / "mlruns", tmp_path / "elsewhere" / "mlruns")
     hidden = made.with_name("hidden")
     made.rename(hidden)
     try:
-        again = written(tmp_path / "elsewhere", tmp_path / "here", monkeypatch)
+        again = write_page(tmp_path / "elsewhere", tmp_path / "here", monkeypatch)
     finally:
         hidden.rename(made)
     assert again == page
 
 
-def test_nothing_in_the_page_is_alive_or_fetched(page: str, made: Path) -> None:
+def test_page_has_no_scripts_and_no_external_resources(page: str, made: Path) -> None:
     reader = Reader(page)
     assert str(made) not in page
     assert "/home/" not in page, "no path of a machine"
@@ -147,7 +149,7 @@ def test_nothing_in_the_page_is_alive_or_fetched(page: str, made: Path) -> None:
         assert one in shown, "all is there to be read"
 
 
-def test_the_page_says_what_the_runs_say(page: str) -> None:
+def test_page_shows_results_of_the_runs(page: str) -> None:
     shown = re.sub(r"\s+", " ", " ".join(Reader(page).text))
     for fact in (
         "1 arm, 2 runs, 2 seeds.",
@@ -170,7 +172,7 @@ def test_the_page_says_what_the_runs_say(page: str) -> None:
     assert "train/rollout/truncated" not in shown, "a curve that is constant"
 
 
-def test_the_page_begins_with_question_verdict_and_one_picture(page: str) -> None:
+def test_page_begins_with_question_verdict_and_one_picture(page: str) -> None:
     body = page[page.index("<h1>") :]
     assert re.findall("<h2>(.*?)</h2>", body)[:4] == ["Question", "Verdict", "Tables", "Runs"]
     verdict = body[body.index("<h2>Verdict") : body.index("<h2>Tables")]
@@ -178,7 +180,7 @@ def test_the_page_begins_with_question_verdict_and_one_picture(page: str) -> Non
     assert verdict.count('role="img"') == 1
 
 
-def test_every_row_has_its_command(page: str) -> None:
+def test_page_lists_command_of_each_arm_and_marks_approximate_ones(page: str) -> None:
     reader = Reader(page)
     commands = [text for text in reader.text if "python -m" in text]
     assert commands == [
@@ -200,7 +202,7 @@ def test_every_row_has_its_command(page: str) -> None:
         (["a/b"], r"'a/b' holds /, and must be one plain name: a report is written under its names"),
     ],
 )
-def test_a_wrong_argument_is_answered_in_a_sentence(
+def test_wrong_argument_prints_error_and_writes_no_page(
     made: Path,
     arguments: list[str],
     sentence: str,
@@ -215,7 +217,7 @@ def test_a_wrong_argument_is_answered_in_a_sentence(
     assert not list(tmp_path.iterdir())
 
 
-def test_long_histories_are_means_over_the_same_steps_and_gaps_stay() -> None:
+def test_thin_out_averages_equal_step_ranges_and_keeps_gaps() -> None:
     long = [(step, float(step)) for step in range(600)]
     lost = [(step, math.inf if step < 20 or step % 2 else 1.0) for step in range(300)]
     first, second = thin_out([long, lost])
@@ -224,7 +226,7 @@ def test_long_histories_are_means_over_the_same_steps_and_gaps_stay() -> None:
     assert [second[step] for step in (0, 10, 20)] == [math.nan, math.nan, 1.0]
 
 
-def test_completions_of_both_kinds_are_chosen() -> None:
+def test_choose_completions_alternates_accepted_and_rejected() -> None:
     rows: list[dict[str, Any]] = [{"status": "ok", "n": n} for n in range(9)] + [{"status": "wrong", "n": 9}]
     assert [row["n"] for row in choose_completions(rows)] == [0, 9, 1, 2]
 
@@ -248,24 +250,24 @@ def test_completions_of_both_kinds_are_chosen() -> None:
             [("critic._target_", "Joint", "Numeric"), ("critic.width", "512", "64")],
         ),
     ],
-    ids=["named once, where it is shortest", "a part that is not there", "a part that is exchanged"],
+    ids=["listed once at its shortest path", "missing part", "replaced part"],
 )
-def test_differences_of_two_configurations(
+def test_differences_list_each_changed_setting_once(
     ours: dict[str, str], theirs: dict[str, str], shown: list[tuple[str, str, str]]
 ) -> None:
     assert differences(ours, theirs) == shown
 
 
-def test_commands_are_safe_to_paste_and_runs_that_differ_by_seed_alone_are_one_multirun() -> None:
-    typed = ["experiment=x", "policy.pretrained=a b; rm -rf ~", "sweep=objective", "stages=[grpo, evaluate]"]
-    assert shlex.split(command(typed)) == ["python", "-m", "experiments.run", *typed[:2], typed[3]]
+def test_commands_are_shell_quoted_and_seeds_are_joined_in_one_multirun() -> None:
+    overrides = ["experiment=x", "policy.pretrained=a b; rm -rf ~", "sweep=objective", "stages=[grpo, evaluate]"]
+    assert shlex.split(command(overrides)) == ["python", "-m", "experiments.run", *overrides[:2], overrides[3]]
     seeds = {"0": ["experiment=x", "seed=0"], "10": ["experiment=x", "seed=10"], "2": ["seed=2", "experiment=x"]}
     assert command_over_seeds(seeds) == "python -m experiments.run -m experiment=x seed=0,2,10"
     assert command_over_seeds({"0": ["experiment=x"]}) == "python -m experiments.run experiment=x seed=0"
     assert command_over_seeds({**seeds, "2": [*seeds["2"], "reward.weight=0.1"]}) is None
 
 
-def test_commits_and_studies_are_named_beside_the_commands() -> None:
+def test_commits_and_study_command_describe_the_arm() -> None:
     runs = [finished("my_study", seed=s, params={"arm": "critic"}, git_sha=f"abc{s}-dirty") for s in (0, 4)]
     (arm,) = arms_by(runs, ["arm"])
     changed = "with changes that were not committed"
