@@ -10,7 +10,7 @@ These rise by more than ``threshold``, while success rises by less than one stan
     repeated_states         the steps that lead back to a state of the same rollout
     kl                      the distance of the policy from its reference
 
-``outcome_correlation``: within groups, the values of steps contradict the verdict, mean now < −threshold · √(variance/W)
+``outcome_correlation``: within groups, the values of steps contradict the verdict, mean < −threshold · √(variance/W)
 
 An alarm is a reason to inspect a run, not a verdict: a metric may rise for a good reason too.
 """
