@@ -66,9 +66,9 @@ the end token before a row's last token and forces it there. So every row has th
 cost for the peers.
 
 **`shared_prefix`** is the forward and backward pass of all completions. It compares one pass of each prompt through the
-policy with one pass of the prompt per completion. **`scaling/…`** compares our own whole step with the same step after one size is doubled. Its `ours` is the base,
-and its ratio is the factor of the cost. **`clipo_overhead`** is the inverse: our seconds divided by those of the same
-step without the contrastive reward, so less is better.
+policy with one pass of the prompt per completion. **`scaling/…`** compares our own whole step with the same step after
+one size is doubled. Its `ours` is the base, and its ratio is the factor of the cost. **`clipo_overhead`** is the
+inverse: our seconds divided by those of the same step without the contrastive reward, so less is better.
 """
 PROFILE = """
 ## Where the update loses time
@@ -98,8 +98,8 @@ def page(found: Findings, *, model: str, repeats: int) -> str:
     lines = [
         HEAD.format(title=TITLES[pretrained], command=command),
         "## This run\n",
-        f"- {datetime.now(UTC).date()}; {os.cpu_count() or 1} cores with {cpu_capability()}, threads of an arm: {threads}; "
-        "no GPU.",
+        f"- {datetime.now(UTC).date()}; {os.cpu_count() or 1} cores with {cpu_capability()}, no GPU; "
+        f"threads of an arm: {threads}.",
         f"- {versions or 'versions unknown'}.",
         f"- {repeats} repeats of every measure.",
         *(f"- {title}: {size}." for title, size in found.sizes.items()),
