@@ -42,10 +42,10 @@ def training_loader(draw: Callable[[int], BatchT], *, trainer: L.Trainer | None,
     labels of pairs across ranks are thus available.
     """
     stream = BatchStream(draw, first=trainer.global_step if trainer else 0)
-    return DataLoader(stream, batch_size=None, num_workers=workers, collate_fn=as_drawn)
+    return DataLoader(stream, batch_size=None, num_workers=workers, collate_fn=unchanged)
 
 
-def as_drawn(batch: T) -> T:
+def unchanged(batch: T) -> T:
     """Returns the batch unchanged; replaces torch's default conversion, which turns tuples into lists."""
     return batch
 
@@ -69,7 +69,7 @@ class ExampleData(L.LightningDataModule, ABC):
 
     def val_dataloader(self) -> DataLoader[list[Example]]:
         batches: Any = [self.batch(number, split="validation") for number in range(self.validation_batches)]
-        return DataLoader(batches, batch_size=None, collate_fn=as_drawn)
+        return DataLoader(batches, batch_size=None, collate_fn=unchanged)
 
 
 @runtime_checkable

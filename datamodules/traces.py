@@ -37,7 +37,7 @@ from contrastive_reasoning.tasks.countdown.states import PADDING, WIDTH
 from contrastive_reasoning.tasks.countdown.task import CountdownTask
 from contrastive_reasoning.tasks.countdown.trace import path_text, search_trace
 from contrastive_reasoning.tasks.countdown.triples import TextTriple, array_row, number_lists, target_row, text_triple
-from datamodules.batch_stream import BatchStream, Reader, as_drawn, reader_of, training_loader
+from datamodules.batch_stream import BatchStream, Reader, reader_of, training_loader, unchanged
 from datamodules.oracle_states import (
     Encoding,
     OracleState,
@@ -217,7 +217,7 @@ def triple_table(
         BatchStream(partial(triples_of, draw_row=draw_row, triples_each=triples_each), first=0),
         batch_size=None,
         num_workers=workers,
-        collate_fn=as_drawn,
+        collate_fn=unchanged,
         multiprocessing_context="spawn" if workers else None,  # safe although this process has threads
         generator=torch.Generator(),  # otherwise the loader draws its seed from the global generator
     )

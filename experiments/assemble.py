@@ -32,23 +32,23 @@ def build(config: DictConfig, key: str) -> Any:
         return instantiate(OmegaConf.select(config, key), _convert_="all")
     except InstantiationException as error:
         if isinstance(error.__cause__, ValueError | TypeError | OSError):
-            said = first_line(error.__cause__)
-            raise AssemblyError(f"{key}: {said}{_set_elsewhere(config, key, said)}") from error
+            message = first_line(error.__cause__)
+            raise AssemblyError(f"{key}: {message}{_set_elsewhere(config, key, message)}") from error
         if isinstance(error.__cause__, ImportError):
-            said = " ".join(str(error.__cause__).split())  # Hydra puts the target and the cause on separate lines
-            raise AssemblyError(f"{key}: {said}") from error
+            message = " ".join(str(error.__cause__).split())  # Hydra puts the target and the cause on separate lines
+            raise AssemblyError(f"{key}: {message}") from error
         raise
     except OmegaConfBaseException as error:
         raise AssemblyError(f"{key}: {first_line(error)}") from error
 
 
-def _set_elsewhere(config: DictConfig, key: str, said: str) -> str:
-    """Names the keys that the arguments in ``said`` refer to, as a suffix for the message; empty if there are none."""
+def _set_elsewhere(config: DictConfig, key: str, message: str) -> str:
+    """Names the keys that the arguments in ``message`` refer to, as a suffix of it; empty if there are none."""
     arguments: Any = OmegaConf.to_container(OmegaConf.select(config, key), resolve=False)
     sources = {
         name: source[1]
         for name, value in (arguments.items() if isinstance(arguments, dict) else ())
-        if re.search(rf"\b{name}\b", said) and (source := REFERENCE.fullmatch(str(value)))
+        if re.search(rf"\b{name}\b", message) and (source := REFERENCE.fullmatch(str(value)))
     }
     return f" ({', '.join(f'{name} is {source}' for name, source in sources.items())})" if sources else ""
 

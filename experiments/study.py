@@ -134,9 +134,9 @@ def run_study(study: Study, *, only: Sequence[str], seeds: int | None, launcher:
         starts = {seed: job for seed, job in start_jobs(study).items() if seed in {job.seed for job in jobs}}
         missing = [job for job in dict.fromkeys(starts.values()) if not is_finished(plan_job(job)[-1].folder)]
         no_start = _run_jobs(missing, folder, study.parallel, launcher)
-        begun = [job for job in jobs if job.seed not in starts or starts[job.seed].label not in no_start]
-        left = still_to_do(tracker, study, begun)
-        finished_jobs = len(begun) - len(left)
+        startable = [job for job in jobs if job.seed not in starts or starts[job.seed].label not in no_start]
+        left = still_to_do(tracker, study, startable)
+        finished_jobs = len(startable) - len(left)
         tell(f"{finished_jobs} of {len(jobs)} jobs are finished; {len(left)} to run, {study.parallel} at a time")
         failed = {**no_start, **_run_jobs(left, folder, study.parallel, launcher)}
         return close(study, failed, sent=runs if left else None)

@@ -43,7 +43,7 @@ class Setting:
         check_samples(self.samples, self.greedy, self.k_values, problems=self.problems)
 
     @property
-    def asked(self) -> Sequence[Problem]:
+    def selected(self) -> Sequence[Problem]:
         """The problems of this setting."""
         return self.task.problems(self.split)[: self.problems]
 
@@ -81,7 +81,7 @@ class Suite:
     @property
     def size(self) -> int:
         """Number of problems of all settings."""
-        return sum(len(setting.asked) for setting in self.settings.values())
+        return sum(len(setting.selected) for setting in self.settings.values())
 
     def __call__(self, policy: CausalLMPolicy, *, seed: int, watch: Watch | None = None) -> Evaluation:
         """Evaluates the policy in every setting, which the rows name; ``watch`` counts the problems of all settings."""
@@ -90,7 +90,7 @@ class Suite:
         rows: list[Mapping[str, Any]] = []
         before = 0
         for name, setting in self.settings.items():
-            problems = setting.asked
+            problems = setting.selected
             found = evaluate(
                 policy,
                 setting.task,
@@ -185,7 +185,7 @@ class Track:
     @property
     def size(self) -> int:
         """Number of problems of all sets."""
-        return sum(len(setting.asked) for setting in self.settings.values())
+        return sum(len(setting.selected) for setting in self.settings.values())
 
     def __call__(self, policy: CausalLMPolicy, *, seed: int, watch: Watch | None = None) -> Evaluation:
         """Evaluates the policy on every set, and adds the averages."""

@@ -167,8 +167,8 @@ def only_weights(named: str) -> Iterator[None]:
     try:
         yield
     except (UnpicklingError, SafetensorError) as error:
-        said = str(error).splitlines()[0]
-        raise ValueError(f"{named}: the file of weights is damaged or holds more than weights ({said})") from error
+        reason = str(error).splitlines()[0]
+        raise ValueError(f"{named}: the file of weights is damaged or holds more than weights ({reason})") from error
 
 
 def _tokenizer(path: str, *, trust_remote_code: bool) -> PreTrainedTokenizerBase:

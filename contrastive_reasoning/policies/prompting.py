@@ -152,8 +152,8 @@ def _quote_special_tokens(tokenizer: PreTrainedTokenizerBase, turns: Sequence[tu
     """Private-use character → special token, for each special token in the text of a prompt."""
     added: Any = tokenizer.added_tokens_decoder
     special = sorted((token.content for token in added.values() if token.special), key=len, reverse=True)
-    said = "".join(content for _, content in turns)
-    return {chr(_QUOTED + index): token for index, token in enumerate(special) if token in said}
+    text = "".join(content for _, content in turns)
+    return {chr(_QUOTED + index): token for index, token in enumerate(special) if token in text}
 
 
 def _hidden(text: str, quoted: dict[str, str]) -> str:

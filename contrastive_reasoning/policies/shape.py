@@ -154,8 +154,8 @@ def find_shape(pretrained: str) -> FoundShape:
         try:
             return FoundShape(shape=ModelShape.of(json.loads(config.read_text(encoding="utf-8"))), source=str(config))
         except (KeyError, ValueError) as error:
-            said = f"{error.args[0]} is missing" if isinstance(error, KeyError) else str(error)
-            raise ValueError(f"{config}: {said}") from error
+            reason = f"{error.args[0]} is missing" if isinstance(error, KeyError) else str(error)
+            raise ValueError(f"{config}: {reason}") from error
     for name in (pretrained, Path(pretrained).name):  # the second: a model that make model has yet to fetch
         if name in PUBLISHED:
             return FoundShape(shape=PUBLISHED[name], source="the table of published shapes")

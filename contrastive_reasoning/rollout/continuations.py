@@ -53,34 +53,34 @@ def distinct(prefixes: Sequence[Sequence[Prefix | None]]) -> list[Prefix]:
 
 
 def success_rates(
-    task: Task, policy: CausalLMPolicy, asked: Sequence[Prefix], continued: RolloutBatch
+    task: Task, policy: CausalLMPolicy, prefixes: Sequence[Prefix], continued: RolloutBatch
 ) -> dict[Prefix, float | None]:
     """For each of P prefixes the share of correct completions among those that could be verified; None if there are
     none.
 
     ``continued`` are the G continuations of each, prompt-major; prefix and continuation are verified together.
     """
-    whole = replace(continued, texts=whole_texts(policy, asked, continued))
+    whole = replace(continued, texts=whole_texts(policy, prefixes, continued))
     verdicts, size = verdicts_of(task, whole), continued.group_size
     rates: dict[Prefix, float | None] = {}
-    for p, prefix in enumerate(asked):
+    for p, prefix in enumerate(prefixes):
         judged = [verdict.correct for verdict in verdicts[p * size : (p + 1) * size] if verdict.judged]
         rates[prefix] = sum(judged) / len(judged) if judged else None
     return rates
 
 
-def whole_texts(policy: CausalLMPolicy, asked: Sequence[Prefix], continued: RolloutBatch) -> list[str]:
+def whole_texts(policy: CausalLMPolicy, prefixes: Sequence[Prefix], continued: RolloutBatch) -> list[str]:
     """Prefix and continuation as one text; a character may begin in one and end in the other."""
     table = spelling(policy)
     return [
-        text_of(table, [*asked[row // continued.group_size].tokens, *ids[:length]])
+        text_of(table, [*prefixes[row // continued.group_size].tokens, *ids[:length]])
         for row, (ids, length) in enumerate(
             zip(continued.completion_ids.tolist(), continued.mask.sum(1).tolist(), strict=True)
         )
     ]
 
 
-def problems_of(asked: Sequence[Prefix], rollouts: RolloutBatch) -> list[Problem]:
+def problems_of(prefixes: Sequence[Prefix], rollouts: RolloutBatch) -> list[Problem]:
     """The problem of each prefix."""
     by_id = {problem.id: problem for problem in rollouts.problems}
-    return [by_id[prefix.problem] for prefix in asked]
+    return [by_id[prefix.problem] for prefix in prefixes]

@@ -211,8 +211,8 @@ class Schedule:
 
     def held(self, running: Sequence[int]) -> list[int]:
         """The prompts of the running rows, and of a group of which some rows wait and others have joined."""
-        begun = [self.next_row] if self.waiting and self.next_row % self.group_size else []
-        return sorted({row // self.group_size for row in [*running, *begun]})
+        incomplete = [self.next_row] if self.waiting and self.next_row % self.group_size else []
+        return sorted({row // self.group_size for row in [*running, *incomplete]})
 
     def reserved(self, running: Sequence[int]) -> int:
         """Tokens of the keys and values held while these rows run."""

@@ -81,10 +81,12 @@ def _write(
     span = slice(rows.start, rows.stop)
     completions.ids[span, : tokens.shape[1]] = tokens
     completions.log_probs[span, : tokens.shape[1]] = log_probs
-    begun, table = requests.begun, spelling(policy)
+    prefixes, table = requests.row_prefixes, spelling(policy)
     for row, written in zip(rows, tokens.tolist(), strict=True):
         limit = int(requests.limits[row // requests.group_size])
-        length = length_of(written, policy.eos_token_ids, StopStrings(sampling.stop, table, rows=1, begun=[begun[row]]))
+        length = length_of(
+            written, policy.eos_token_ids, StopStrings(sampling.stop, table, rows=1, prefixes=[prefixes[row]])
+        )
         completions.lengths[row] = min(length or limit, limit)
         completions.stopped[row] = length is not None and length <= limit
 

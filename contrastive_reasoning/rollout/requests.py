@@ -69,7 +69,7 @@ class Requests:
         return len(self.prompt_ids) * self.group_size
 
     @property
-    def begun(self) -> list[Sequence[int]]:
+    def row_prefixes(self) -> list[Sequence[int]]:
         """For each row the tokens with which its completion begins."""
         return [prefix for prefix in self.prefixes or [()] * len(self.prompt_ids) for _ in range(self.group_size)]
 
@@ -109,11 +109,11 @@ def encode(
         raise ValueError("no problems were given: rollouts need at least one")
     if group_size < 1:
         raise ValueError(f"group_size must be at least 1, got {group_size}")
-    begun = [()] * len(problems) if prefixes is None else prefixes
-    if len(begun) != len(problems):
-        raise ValueError(f"prefixes are one for each problem: got {len(begun)} for {len(problems)} problems")
+    prefixes = [()] * len(problems) if prefixes is None else prefixes
+    if len(prefixes) != len(problems):
+        raise ValueError(f"prefixes are one for each problem: got {len(prefixes)} for {len(problems)} problems")
     rows, limits = [], []
-    for problem, prefix in zip(problems, begun, strict=True):
+    for problem, prefix in zip(problems, prefixes, strict=True):
         row, left = [*policy.prompt_ids(problem.prompt), *prefix], sampling.max_tokens - len(prefix)
         if len(row) == len(prefix):
             raise ValueError(f"the prompt of problem {problem.id} has no tokens: there is nothing to continue")
@@ -137,7 +137,7 @@ def encode(
         prompt_mask=mask,
         limits=torch.tensor(limits, device=ids.device),
         group_size=group_size,
-        prefixes=begun,
+        prefixes=prefixes,
     )
 
 
@@ -212,7 +212,7 @@ def ends_of(policy: CausalLMPolicy, sampling: Sampling, requests: Requests) -> E
     """The end condition of each row."""
     stops = None
     if sampling.stop:
-        stops = StopStrings(sampling.stop, spelling(policy), rows=len(requests), begun=requests.begun)
+        stops = StopStrings(sampling.stop, spelling(policy), rows=len(requests), prefixes=requests.row_prefixes)
     return Ends(policy.eos_token_ids, stops, policy.device)
 
 

@@ -127,10 +127,9 @@ def row_uniforms(
 
 def names_of(problems: Sequence[Problem], prefixes: Sequence[Sequence[int]]) -> list[Seed]:
     """The part of a seed that distinguishes each prompt: the problem, and the tokens of its prefix if it has some."""
-    begun = prefixes or [()] * len(problems)
     return [
         (problem.id, " ".join(map(str, prefix))) if prefix else (problem.id,)
-        for problem, prefix in zip(problems, begun, strict=True)
+        for problem, prefix in zip(problems, prefixes or [()] * len(problems), strict=True)
     ]
 
 
@@ -159,14 +158,14 @@ class StopStrings:
     """Detects rows that have just completed one of the strings, by their bytes: one may span several tokens."""
 
     def __init__(
-        self, strings: Sequence[str], table: Sequence[bytes], *, rows: int, begun: Sequence[Sequence[int]] = ()
+        self, strings: Sequence[str], table: Sequence[bytes], *, rows: int, prefixes: Sequence[Sequence[int]] = ()
     ) -> None:
-        """``begun``: the tokens at the start of each row, in which a stop string may begin that ends later."""
+        """``prefixes``: the tokens at the start of each row, in which a stop string may begin that ends later."""
         self.strings = [string.encode() for string in strings]
         self.table = table
         self.tails = [b""] * rows
         self.keep = max((len(string) for string in self.strings), default=1) - 1
-        for row, tokens in enumerate(begun):
+        for row, tokens in enumerate(prefixes):
             self.completed([row] * len(tokens), tokens)
 
     def completed(self, rows: Sequence[int], tokens: Sequence[int]) -> list[bool]:

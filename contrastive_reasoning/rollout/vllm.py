@@ -142,7 +142,7 @@ class VLLMEngine:
             size = 1 if sampling.greedy else requests.group_size
             body = request_body(policy, prompt, group_size=size, limit=limit, sampling=sampling, seed=seeds[p])
             answer = self.server.post("/v1/completions", body)
-            rows = reader.read(answer, prompt=prompt, group_size=size, limit=limit, begun=requests.prefixes[p])
+            rows = reader.read(answer, prompt=prompt, group_size=size, limit=limit, prefix=requests.prefixes[p])
             return rows * (requests.group_size // size)
 
         with ThreadPoolExecutor(self.concurrency) as pool:
@@ -224,11 +224,11 @@ class AnswerReader:
         self.stop, self.table = sampling.stop, spelling(policy)
 
     def read(
-        self, answer: Any, *, prompt: Sequence[int], group_size: int, limit: int, begun: Sequence[int] = ()
+        self, answer: Any, *, prompt: Sequence[int], group_size: int, limit: int, prefix: Sequence[int] = ()
     ) -> list[Drawn]:
         """The completions in the order of their index.
 
-        ``begun`` is the part at the end of the prompt that already belongs to the completion.
+        ``prefix`` is the part at the end of the prompt that already belongs to the completion.
 
         Raises ServerError if something is missing or does not match the request.
         """
@@ -238,14 +238,16 @@ class AnswerReader:
         if sorted(str(choice.get("index")) for choice in choices) != sorted(map(str, range(group_size))):
             raise ServerError(f"{group_size} completions were requested, the server returned {len(choices)}")
         in_order = sorted(choices, key=lambda choice: choice["index"])
-        return [self._drawn(choice, prompt, limit, begun) for choice in in_order]
+        return [self._read_choice(choice, prompt, limit, prefix) for choice in in_order]
 
-    def _drawn(self, choice: Mapping[str, Any], prompt: Sequence[int], limit: int, begun: Sequence[int]) -> Drawn:
+    def _read_choice(
+        self, choice: Mapping[str, Any], prompt: Sequence[int], limit: int, prefix: Sequence[int]
+    ) -> Drawn:
         if choice.get("prompt_token_ids") != list(prompt):
             raise ServerError("the server did not return the prompt's token ids as they were sent (return_token_ids)")
         ids = self._ids(choice.get("token_ids"), limit)
         log_probs = _log_probs((choice.get("logprobs") or {}).get("token_logprobs"), len(ids))
-        length = length_of(ids, self.ends, StopStrings(self.stop, self.table, rows=1, begun=[begun]))
+        length = length_of(ids, self.ends, StopStrings(self.stop, self.table, rows=1, prefixes=[prefix]))
         reason = choice.get("finish_reason")
         if length is None and (reason != "length" or len(ids) < limit):
             raise ServerError(

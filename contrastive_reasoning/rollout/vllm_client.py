@@ -64,7 +64,7 @@ class ServedPolicy:
 
     def check(self) -> Report:
         """The server's report. Raises ServerError if its weights are not those of the last transfer."""
-        report = self._ask("policy_report")
+        report = self._call_worker("policy_report")
         if report.fingerprint != self._served:
             raise ServerError(
                 f"{self.server.url} holds other weights ({report.fingerprint}) than it was given ({self._served}): "
@@ -78,7 +78,7 @@ class ServedPolicy:
 
     def _check_model(self, policy: CausalLMPolicy) -> None:
         ours = architecture(policy.model.config)
-        theirs = self._ask("policy_report").architecture
+        theirs = self._call_worker("policy_report").architecture
         different = [name for name in ours if theirs.get(name) != ours[name]]
         if different:
             shown = "; ".join(f"{name} {theirs.get(name)}, not {ours[name]}" for name in different)
@@ -91,7 +91,7 @@ class ServedPolicy:
         try:
             policy.save(folder)
             ours = fingerprint(stored_tensors(folder, str(policy.device)))
-            theirs = self._ask("load_policy", str(folder)).fingerprint
+            theirs = self._call_worker("load_policy", str(folder)).fingerprint
         finally:
             shutil.rmtree(folder, ignore_errors=True)
         if theirs != ours:
@@ -104,7 +104,7 @@ class ServedPolicy:
             )
         return ours
 
-    def _ask(self, method: str, *arguments: str) -> Report:
+    def _call_worker(self, method: str, *arguments: str) -> Report:
         """Calls a method of the worker extension on all workers, which must agree."""
         answer = self.server.post("/collective_rpc", {"method": method, "args": list(arguments)})
         results: Any = answer.get("results") if isinstance(answer, dict) else None
@@ -225,6 +225,6 @@ def on_every_rank(work: Callable[[], Outcome]) -> Outcome:
         outcome = work()
     except ServerError as refused:
         error = str(refused)
-    if (first := next((said for said in gather(error) if said is not None), None)) is not None:
+    if (first := next((message for message in gather(error) if message is not None), None)) is not None:
         raise ServerError(first)
     return outcome  # pyright: ignore[reportReturnType]

@@ -112,8 +112,8 @@ class LiveJobs:
 
     def _jobs(self) -> list[Job]:
         found = (read_job(path.parent) for path in self.group.glob(f"*/{JOB}"))
-        begun = {job.number: job for job in found if job is not None}
-        return [job for _, job in sorted((self._expected | begun).items())]
+        started = {job.number: job for job in found if job is not None}
+        return [job for _, job in sorted((self._expected | started).items())]
 
     def _show(self, jobs: Sequence[Job]) -> None:
         keys = varying(jobs) if self._keys is None else self._keys

@@ -30,9 +30,9 @@ def fetch(name: str, revision: str | None, folder: Path, display: Quiet) -> None
         FetchError: without a network, for a model or revision that this account cannot access, for one without
             safetensors, or for a file that differs from the hub's.
     """
-    asked = revision or REVISION
-    with _answered(name, asked):
-        info = HfApi().model_info(name, revision=asked, files_metadata=True)
+    revision = revision or REVISION
+    with _hub_errors(name, revision):
+        info = HfApi().model_info(name, revision=revision, files_metadata=True)
     wanted = {
         file.rfilename: file
         for file in info.siblings or []
@@ -43,12 +43,12 @@ def fetch(name: str, revision: str | None, folder: Path, display: Quiet) -> None
     partial = partial_of(folder, str(info.sha))
     partial.mkdir(exist_ok=True)
     megabytes = sum(file.size or 0 for file in wanted.values()) // MB
-    with downloading(partial, name, display, megabytes=megabytes), _answered(name, asked):
+    with downloading(partial, name, display, megabytes=megabytes), _hub_errors(name, revision):
         snapshot_download(name, revision=info.sha, local_dir=partial, allow_patterns=[*wanted])
     shutil.rmtree(partial / ".cache", ignore_errors=True)  # huggingface_hub's metadata of the download
     _check(name, wanted, partial)
     card = info.card_data
-    origin = {"name": name, "revision": asked, "commit": info.sha, "licence": card.get("license") if card else None}
+    origin = {"name": name, "revision": revision, "commit": info.sha, "licence": card.get("license") if card else None}
     finish(partial, folder, origin, packages=PACKAGES)
 
 
@@ -64,7 +64,7 @@ def _check(name: str, wanted: dict[str, Any], partial: Path) -> None:
 
 
 @contextmanager
-def _answered(name: str, revision: str) -> Iterator[None]:
+def _hub_errors(name: str, revision: str) -> Iterator[None]:
     """Turns errors of the hub and of the network into a FetchError of one sentence."""
     try:
         yield

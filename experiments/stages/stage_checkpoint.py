@@ -3,7 +3,7 @@
 A step is saved when the next one begins, before anything is sampled for it. By then all logs and validations of the
 step are on disk. So after a kill, nothing of the steps in the checkpoint is lost.
 
-    step k ──► callbacks ──► logged ──► validated ──► saved as k, stopped if asked ──► step k + 1
+    step k ──► callbacks ──► logged ──► validated ──► saved as k, stopped if requested ──► step k + 1
 
 Lightning's own callback counts optimizer steps, of which there are none while only the reward is warmed up.
 """
@@ -57,7 +57,7 @@ class StopRequest:
     """
 
     def __init__(self) -> None:
-        self.asked: str | None = None
+        self.signal_name: str | None = None
         """``Ctrl-C`` or ``SIGTERM``; None without a request."""
         self._before: dict[signal.Signals, Any] = {}
 
@@ -69,11 +69,11 @@ class StopRequest:
         try:
             yield
         finally:
-            self._give_back()
+            self._restore_handlers()
 
     def listen(self) -> None:
         for number in self._before:
-            signal.signal(number, self._ask)
+            signal.signal(number, self._record)
 
     def stop_at_once(self) -> None:
         """Makes SIGTERM raise at once, as Ctrl-C does anyway, while there is nothing to save."""
@@ -85,14 +85,14 @@ class StopRequest:
 
         A signal that arrives during this exchange is returned by the next call.
         """
-        return next((asked for asked in gather(self.asked) if asked), None)
+        return next((name for name in gather(self.signal_name) if name), None)
 
-    def _ask(self, number: int, frame: FrameType | None) -> None:
-        self.asked = SIGNALS[signal.Signals(number)]
-        self._give_back()
-        print(f"\n{self.asked}: stopping after this step; once more to stop now", flush=True)
+    def _record(self, number: int, frame: FrameType | None) -> None:
+        self.signal_name = SIGNALS[signal.Signals(number)]
+        self._restore_handlers()
+        print(f"\n{self.signal_name}: stopping after this step; once more to stop now", flush=True)
 
-    def _give_back(self) -> None:
+    def _restore_handlers(self) -> None:
         for number, handler in self._before.items():
             signal.signal(number, handler)
 
@@ -193,15 +193,15 @@ class StageCheckpoint(L.Callback):
 
     def _between_steps(self, trainer: L.Trainer, pl_module: Any) -> None:
         step, metric, self._measured = steps_done(trainer, pl_module), self._measured, None
-        asked = self.stop.agreed()  # the same on every rank, also if a signal arrives now
-        if step > self._saved and (asked or step % self.every == 0 or self._ahead(metric)):
+        stopped_by = self.stop.agreed()  # the same on every rank, also if a signal arrives now
+        if step > self._saved and (stopped_by or step % self.every == 0 or self._ahead(metric)):
             self.save(trainer, step, metric)
             self._saved = step
-            asked = asked or self.stop.agreed()  # writing may take long, so ask again
-        if asked:
+            stopped_by = stopped_by or self.stop.agreed()  # writing may take long, so look again
+        if stopped_by:
             last = newest(self.folder)
             left = "no checkpoint yet" if last is None else f"checkpoint {last}"
-            raise Interrupted(f"stopped by {asked} at step {step} ({left})")
+            raise Interrupted(f"stopped by {stopped_by} at step {step} ({left})")
 
     def _ahead(self, metric: Metric | None) -> bool:
         """Whether it is the best so far. Rank 0 decides, because other nodes may not see the last checkpoint yet."""

@@ -38,8 +38,8 @@ def gold_text(gold: str) -> str:
     gold = repair(gold)
     inside = last_box(gold)
     if inside is None:
-        said = stated_answer(gold).lstrip("} ")
-        inside = said if said and said.count("{") == said.count("}") and not said.startswith("not") else gold
+        stated = stated_answer(gold).lstrip("} ")
+        inside = stated if stated and stated.count("{") == stated.count("}") and not stated.startswith("not") else gold
     return _from_json(inside.strip())
 
 

@@ -126,6 +126,6 @@ def test_train_split_setting_reports_problems_as_seen_in_training(track: Track, 
     metrics = suite(policy, seed=0).metrics
     assert metrics["problems/seen_in_training"] == 0.0
     assert metrics["training_problems/problems/seen_in_training"] == 1.0
-    assert [problem.id for problem in known.asked] == ["small/train/0", "small/train/1"]
+    assert [problem.id for problem in known.selected] == ["small/train/0", "small/train/1"]
     with pytest.raises(ValueError, match="split must be one of train, validation, test, got 'training'"):
         replace(small, split="training")

@@ -238,7 +238,7 @@ class Stop(Callback):
 
     def on_train_batch_end(self, trainer: Any, pl_module: Any, *_: Any) -> None:
         if pl_module.rollout_step == self.after:
-            self.saving.stop.asked = "a test"
+            self.saving.stop.signal_name = "a test"
 
 
 def weights(trained: GRPO) -> Tensor:

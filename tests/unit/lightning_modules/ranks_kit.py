@@ -230,7 +230,7 @@ class AskedOnLastRank(Callback):
 
     def on_train_batch_end(self, trainer: Trainer, *_: Any) -> None:
         if trainer.global_rank == trainer.world_size - 1:
-            self.stop.asked = "SIGTERM"
+            self.stop.signal_name = "SIGTERM"
 
 
 def saving(folder: Path, stop: StopRequest | None = None) -> StageCheckpoint:

@@ -224,7 +224,7 @@ def test_metrics_of_a_step_are_on_disk_before_its_checkpoint(tmp_path: Path, at:
 def test_checkpoint_with_pickled_code_is_rejected_and_not_executed(tmp_path: Path) -> None:
     with pytest.raises(Interrupted):
         fit(Line(), saving(tmp_path, stop := StopRequest()), Ask(2))
-    assert stop.asked == "SIGTERM"
+    assert stop.signal_name == "SIGTERM"
     path, canary = path_of(tmp_path, 2), tmp_path / "canary"
     state = torch.load(path, weights_only=True)
     torch.save(state | {"trap": Trap(canary)}, path)

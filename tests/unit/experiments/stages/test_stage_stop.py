@@ -50,7 +50,7 @@ def test_second_signal_stops_without_saving(tmp_path: Path) -> None:
         def on_train_batch_start(self, trainer: L.Trainer, *_: Any) -> None:
             super().on_train_batch_start(trainer)
             if trainer.global_step == self.at - 1:
-                while stop.asked is None:
+                while stop.signal_name is None:
                     time.sleep(0.01)  # two signals that arrive together count as one
                 super().on_train_batch_start(trainer)
                 time.sleep(1)
