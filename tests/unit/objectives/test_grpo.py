@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from math import log
 
 import pytest
@@ -31,11 +32,13 @@ def test_clip_removes_gradient_only_in_direction_of_advantage(rows, gradient) ->
 
 
 def test_dr_grpo_divides_by_constant_length(rows, gradient) -> None:
-    """Each token has the weight 1 / (2 · 8) in every row."""
+    """Each token has the weight 1 / (2 · 8) in every row, also in a shorter one."""
     dr_grpo = DrGRPO(clip_low=0.2, clip_high=0.2, length=8, kl_weight=0.0, kl=None)
-    given = rows([[log(1.1), log(1.5)], [log(0.5), 0.0]], [[1.0, 1.0], [-2.0, 0.0]])
+    given = rows([[log(1.1), log(1.5)], [log(0.5), 0.0]], [[1.0, 1.0], [-2.0, 5.0]])
+    given = replace(given, mask=torch.tensor([[True, True], [True, False]]))
     assert dr_grpo(given).loss.item() == pytest.approx(-(1.1 + 1.2 - 2 * 0.8) / 16)
     assert gradient(dr_grpo, given)[0, 0].item() == pytest.approx(-1.1 / 16)
+    assert gradient(dr_grpo, given)[1].tolist() == pytest.approx([0.0, 0.0])  # clipped, and masked
 
 
 def test_dapo_and_dr_grpo_equal_grpo_with_their_settings() -> None:

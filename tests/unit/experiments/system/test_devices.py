@@ -63,4 +63,5 @@ def test_running_jobs_have_different_gpu_groups(tmp_path: Path, monkeypatch: pyt
 
 def test_visible_gpus_defaults_to_all_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(VISIBLE, raising=False)
-    assert visible_gpus() == [str(number) for number in range(torch.cuda.device_count())]
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 3)
+    assert visible_gpus() == ["0", "1", "2"]

@@ -8,6 +8,7 @@ import yaml
 from contrastive_reasoning.tasks.answer import extract_answer, verify_answer
 from contrastive_reasoning.tasks.answer.extract import MAX_ANSWER, THOUGHT_ENDS, extract
 from contrastive_reasoning.tasks.answer.golds import gold_text
+from tests.pace import assert_bounded_work
 
 
 @pytest.mark.parametrize(
@@ -87,10 +88,11 @@ def test_missing_answer_is_unparsed_with_reason(completion: str, reason: str) ->
     "unit",
     ["\\boxed{", "\\boxed ", "\\boxedx", "{", "}", "\\", "answer is ", "</think>", "\\boxed{a}", "x", "\n", "7 "],
 )
-def test_answer_after_a_megabyte_of_text_is_found(unit: str) -> None:
+def test_answer_after_a_megabyte_of_text_is_found_with_bounded_work(unit: str) -> None:
     long = unit * (10**6 // len(unit))
-    assert extract(long + " ").boxed == (r"\boxed" in unit and unit != "\\boxedx")
-    assert verify_answer("7", f"{long}</think> $\\boxed{{7}}$").correct
+    with assert_bounded_work():
+        assert extract(long + " ").boxed == (r"\boxed" in unit and unit != "\\boxedx")
+        assert verify_answer("7", f"{long}</think> $\\boxed{{7}}$").correct
 
 
 @pytest.mark.parametrize(
