@@ -13,8 +13,8 @@ from benchmarks.workloads import PRETRAINED
 HEAD = """\
 # Performance, side by side: {title}
 
-`{command}` writes this page. Every number below comes from one run on one machine,
-with alternating arms.
+`{command}` writes this page. Every number under
+*Results* comes from one run on one machine, with alternating arms.
 
 **How to read it.** A ratio is the peer's seconds divided by ours: 2.00 means twice as fast as the peer, and 0.50 half
 as fast. It is the median over the repeats; each repeat is a pair of consecutive measurements. The next column shows the
@@ -48,14 +48,15 @@ and leaves out an arm that differs.
 - **transformers**: `generate` with left-padded prompts, repeated for their group; it keeps no log-probs. Its
   `whole_step` is the sum of its generation and our update.
 - **vLLM**: our own arm with rollouts from a server on the same machine. It sends weights after each update, which
-  counts as generation. `peak_memory` excludes the memory of the server.
+  counts as generation. On a CPU the server computes in float32, also where our engine computes in bfloat16.
+  `peak_memory` excludes the memory of the server.
 
 **`peak_memory`** is the largest resident memory of the arm's process. **`update_roofline`** is the fraction of the rate
 of a large matrix product, measured in the same process, that our update reaches. It counts the floating-point
 operations that the tokens need, without padding and recomputation. **`decode_roofline`** is the fraction of the memory
-roofline that our decoding reaches. The roofline is the time in which a copy's bandwidth, measured in the same process,
-would read all weights once a step, and the attended keys and values. It is divided by the seconds from each row's first
-token to its end.
+roofline that our decoding reaches. The roofline is a time: the bytes of all weights at every step, and of the attended
+keys and values, divided by the bandwidth of a copy in the same process. The fraction is this time divided by the
+seconds from each row's first token to its end.
 """
 FRESH = """
 **Lengths.** For *short prompts* and *LongProc prompts* the policy gives the end token such a low probability that it is
@@ -70,17 +71,6 @@ policy with one pass of the prompt per completion. **`scaling/…`** compares ou
 one size is doubled. Its `ours` is the base, and its ratio is the factor of the cost. **`clipo_overhead`** is the
 inverse: our seconds divided by those of the same step without the contrastive reward, so less is better.
 """
-PROFILE = """
-## Where the update loses time
-
-A profile of one micro-batch on 2026-11-27 (bfloat16, one thread, AVX-512 with AMX, beside other work): matrix products
-33% of the time, attention 17%, copies between float32 and bfloat16 18%, other element-wise operations about 20%. The
-log-probs, their products included, take 20% of the whole. AMX multiplies bfloat16 about 15 times as fast as float32, so
-there the other operations dominate. The matrix products ran at about half of the rate of a large product. Casts of
-weights and the sums of gradients recur in each micro-batch: larger micro-batches would save time and cost memory.
-Gradient checkpointing would save memory and cost time.
-"""
-
 FRESH_POLICY = """\
 All arms load the same policy files: a Llama of 4 layers with random weights and a vocabulary of 512."""
 PRETRAINED_POLICY = """\
@@ -94,11 +84,13 @@ def page(found: Findings, *, model: str, repeats: int) -> str:
     libraries = sorted(found.versions.items() - {("threads", threads), ("dtype", dtype)})
     versions = ", ".join(f"{name} {version}" for name, version in libraries)
     pretrained = model == PRETRAINED
-    command = f"make bench over='--models {model}'" if pretrained else "make bench"
+    served = any(result.peer.startswith("vLLM") for result in found.results)
+    options = [*(["--models", model] if pretrained else []), *(["--vllm COMMAND"] if served else [])]
+    command = f"make bench over='{' '.join(options)}'" if options else "make bench"
     lines = [
         HEAD.format(title=TITLES[pretrained], command=command),
         "## This run\n",
-        f"- {datetime.now(UTC).date()}; {os.cpu_count() or 1} cores with {cpu_capability()}, no GPU; "
+        f"- {datetime.now(UTC).date()}; {os.cpu_count() or 1} cores ({cpu_capability()}), no GPU; "
         f"threads of an arm: {threads}.",
         f"- {versions or 'versions unknown'}.",
         f"- {repeats} repeats of every measure.",
@@ -117,7 +109,7 @@ def page(found: Findings, *, model: str, repeats: int) -> str:
         lines.append("")
     policy, rows = (PRETRAINED_POLICY, "8") if pretrained else (FRESH_POLICY, "64, 8 and 32")
     how = ARMS.format(policy=policy, dtype=dtype, rows=rows)
-    return "\n".join([*lines, how + (PROFILE if pretrained else FRESH)])
+    return "\n".join([*lines, how if pretrained else how + FRESH])
 
 
 def _row(result: Result) -> str:

@@ -1,13 +1,14 @@
-"""Warnings about metrics that leave their usual range, or rise without success as they do when step credit is gamed.
+"""Warnings about metrics that leave their usual range, and alarms for signs that step credit is gamed.
 
     … │ W batches before │ W batches now │    rise of a metric: its mean now − its mean before,
                                               in standard errors √((variance now + variance before)/W)
 
-These rise by more than ``threshold``, while success rises by less than one standard error or falls:
+Four alarms: a metric rises by more than ``threshold``, while success rises by less than one standard error or falls.
+Without verdicts they are not logged.
 
-    process_return_alone    the values of steps
-    steps_per_rollout       the number of steps
-    repeated_states         the steps that lead back to a state of the same rollout
+    process_return_alone    the mean value of a rollout's steps
+    steps_per_rollout       valued steps per rollout
+    repeated_states         the share of steps that lead back to a state of the same rollout
     kl                      the distance of the policy from its reference
 
 ``outcome_correlation``: within groups, the values of steps contradict the verdict, mean < −threshold · √(variance/W)
@@ -37,7 +38,7 @@ RISING = {
 """Alarm → the metric that must not rise while success does not."""
 SENTENCES = {
     "process_return_alone": "the values of steps rise while success does not",
-    "outcome_correlation": "the values of steps are higher where the verifier refuses",
+    "outcome_correlation": "the values of steps are higher in rollouts that the verifier marks as wrong",
     "steps_per_rollout": "rollouts have more steps than before while success does not rise",
     "repeated_states": "rollouts come back to the same states more often while success does not rise",
     "kl": "the policy moves away from its reference while success does not rise",

@@ -43,14 +43,21 @@ def be_quiet() -> None:
         logging.getLogger(name).setLevel(logging.WARNING)
     for message in NOISE:
         warnings.filterwarnings("ignore", message=message)
-    warnings.formatwarning = format_warning
+    warnings.showwarning = print_warning  # not formatwarning, which Lightning replaces at its import
 
 
-def format_warning(
-    message: Warning | str, category: type[Warning], filename: str, lineno: int, line: str | None = None
-) -> str:
-    """Returns a warning as one line, without the place in the code: ``warning: …``, or ``FutureWarning: …``."""
-    return f"{'warning' if category is UserWarning else category.__name__}: {message}\n"
+def print_warning(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
+) -> None:
+    """Prints a warning as one line, without the place in the code: ``warning: …``, or ``FutureWarning: …``."""
+    name = "warning" if category is UserWarning else category.__name__
+    if (stream := file or sys.stderr) is not None:
+        stream.write(f"{name}: {' '.join(str(message).split())}\n")
 
 
 class ProtectedStream:

@@ -42,8 +42,8 @@ def test_protect_output_hides_secrets_in_all_output() -> None:
 
 
 def test_be_quiet_prints_warnings_in_one_line_without_source() -> None:
-    script = "import warnings\nfrom experiments.system.terminal import be_quiet\nbe_quiet()\n"
-    script += "warnings.warn('look here')\nwarnings.warn('this goes', FutureWarning)"
+    script = "import warnings\nfrom experiments.system.terminal import be_quiet\nbe_quiet()\nimport lightning\n"
+    script += "warnings.warn('look\\n  here')\nwarnings.warn('this goes', FutureWarning)"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert (done.stdout, done.stderr) == ("", "warning: look here\nFutureWarning: this goes\n")
 
