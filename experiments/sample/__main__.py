@@ -156,10 +156,10 @@ def main(arguments: Sequence[str]) -> int:
             raise ValueError(error)
         with initialize_config_module("conf", version_base="1.3"):
             config = compose_lines(*BASE, *overrides)
-        found = question(build(config, "task"), prompt=options.prompt, answer=options.answer, seed=config.seed)
+        to_show = question(build(config, "task"), prompt=options.prompt, answer=options.answer, seed=config.seed)
         from experiments.sample.completions import draw_and_show  # slow import, after the checks
 
-        draw_and_show(config, found, critic=options.critic, count=int(options.n))
+        draw_and_show(config, to_show, critic=options.critic, count=int(options.n))
     except ValueError as error:
         print(error, file=sys.stderr)
         return USAGE_ERROR
