@@ -63,7 +63,8 @@ def page(machine: Machine | None, outcomes: Mapping[str, Outcome]) -> str:
     lines += ["## Figures", "", *(table(("part", "what", "figure"), figures) if figures else ["None."]), ""]
     notes = [f"- `{name}`: {note}" for name, one in outcomes.items() for note in one.notes]
     lines += [
-        "Figures of steps are medians. A ratio of the benchmark is the peer's seconds over ours, with its range.",
+        "Figures of steps are medians. A ratio of the benchmark is the peer's seconds (or memory) over ours, with its "
+        "range; that of a roofline is the share of the rate that the machine allows.",
         "",
     ]
     lines += [*notes, ""] if notes else []

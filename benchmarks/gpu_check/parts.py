@@ -12,6 +12,8 @@ from typing import NamedTuple
 
 from benchmarks.arms import ROOT, TRAINERS
 from benchmarks.gpu_check.results import Outcome, of_benchmark, of_run, of_tests
+from benchmarks.measures import PARTS as ALL_PARTS
+from benchmarks.measures import UPDATE_ROOFLINE
 from benchmarks.processes import run, shareable
 from benchmarks.vllm_server import NotUp, served
 from experiments.config.known_models import OUTPUTS, model_folder
@@ -26,6 +28,8 @@ EXPERIMENT = (
 """Name and overrides of the experiment: those of the scale, with numbers reduced to the time of the check."""
 STORIES = "task=arithmetic"
 """Generated problems for a model that is not from the hub, because GSM8K is on the hub too."""
+TESTS_AT_ONCE = 4
+"""Processes of the tests. Each holds less than 2 GiB of the GPU, so they fit on a small one."""
 WORK = ("--workloads", "short", "--repeats", "3")
 MEASURED = {"cpu": "small", "cuda": "qwen2_05b"}
 """Workload and repeats of the benchmark, and its model by device, such that it ends within minutes."""
@@ -61,7 +65,7 @@ class Check:
             "-c",
             "pyproject.toml",
             "-n",
-            "0",
+            str(TESTS_AT_ONCE),
             "-p",
             "no:cacheprovider",
             f"--junit-xml={results.resolve()}",
@@ -85,10 +89,10 @@ class Check:
         return self._train("experiment", [], seconds)
 
     def bench(self, seconds: float) -> Outcome:
-        return self._measure("bench", ("generation", "scoring", "update", "whole_step"), seconds)
+        return self._measure("bench", ALL_PARTS, seconds)
 
     def roofline(self, seconds: float) -> Outcome:
-        return self._measure("roofline", ("decode_roofline",), seconds)
+        return self._measure("roofline", ("decode_roofline", UPDATE_ROOFLINE), seconds)
 
     def train_by_vllm(self, seconds: float) -> Outcome:
         program = self.vllm or (str(VLLM) if VLLM.is_file() else shutil.which("vllm"))
@@ -151,7 +155,7 @@ PARTS = {
     "model": Part("`make model`: Qwen2.5-0.5B-Instruct of the hub, else `smollm2-135m-q4`", 3, Check.fetch),
     "experiment": Part("ten steps of CLIPO with this model, at `scale=gpu`", 5, Check.train),
     "bench": Part("`make bench` with its short prompts", 7, Check.bench),
-    "roofline": Part("decoding against the memory's bandwidth", 2, Check.roofline),
+    "roofline": Part("decoding against memory bandwidth, the update against matrix products", 2, Check.roofline),
     "vllm": Part("three steps with rollouts by vLLM, where it is installed", 5, Check.train_by_vllm),
 }
 """Name → part, in the order of the check."""

@@ -129,7 +129,13 @@ def _root(name: str) -> Path | None:
     if spec is None or spec.origin is None or not spec.has_location:
         return None
     file = Path(spec.origin)
-    return file if is_ours(name) or not any(file.is_relative_to(place) for place in INSTALLED) else None
+    return file if is_ours(name) or not _is_library(file) else None
+
+
+def _is_library(file: Path) -> bool:
+    """Returns whether a package or module was installed, here or into a folder of its own (``pip install --target``)."""
+    place = (file.parent if file.name == "__init__.py" else file).parent
+    return any(file.is_relative_to(folder) for folder in INSTALLED) or any(place.glob("*.dist-info"))
 
 
 def _file_of(module: str) -> Path:
@@ -139,7 +145,8 @@ def _file_of(module: str) -> Path:
 
 
 def _is_package(module: str) -> bool:
-    return _file_of(module).name == "__init__.py"
+    file = module_file(module)  # None for a folder without __init__.py, whose modules can be imported too
+    return file is not None and file.name == "__init__.py"
 
 
 def parse_module(module: str) -> Parsed:

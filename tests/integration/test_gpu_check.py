@@ -54,11 +54,12 @@ def test_page_has_figures_of_runs_with_engine_and_server_rollouts(model: Path, t
 
 
 @pytest.mark.slow  # bfloat16 on a processor that does not multiply it natively
-def test_page_has_bandwidth_share_of_decoding_and_reason_for_skipped_tests(model: Path, tmp_path: Path) -> None:
+def test_page_has_both_rooflines_and_reason_for_skipped_tests(model: Path, tmp_path: Path) -> None:
     code, output, page = run_check(model, tmp_path, "parts=tests,roofline", AT_LEISURE)
     assert code == 0, output
-    (share,) = figures(page, "roofline").values()
-    assert float(share.split()[0]) > 0
+    shares = figures(page, "roofline")
+    assert [name.split(":")[0] for name in shares] == ["update_roofline", "decode_roofline"]
+    assert all(float(share.split()[0]) > 0 for share in shares.values())
     (tests,) = [line for line in page.splitlines() if line.startswith("| `tests` | not run |")] or [""]
     assert ("tests were skipped: needs a CUDA device |" in tests) == (not torch.cuda.is_available())
 

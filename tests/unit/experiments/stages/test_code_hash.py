@@ -32,6 +32,7 @@ FILES = {
     "own_code/lazy/__init__.py": "def __getattr__(name):\n    raise AttributeError(name)\n",
     "own_code/lazy/one.py": "ONE = 1\n",
     "own_code/lazy/two.py": "raise RuntimeError('it is not to be run')\n",
+    "own_code/no_init/three.py": "THREE = 3\n",
     "own_alone.py": "from own_code import loss\nfrom math import sqrt\ndef brevity(x):\n    return sqrt(loss(x))\n",
 }
 
@@ -91,6 +92,11 @@ def test_every_form_of_import_is_followed(folder: Path, code: str, modules: set[
     assert set(hashes("own_alone.f")) == {"own_alone", *modules}
 
 
+def test_module_in_a_folder_without_init_is_followed(folder: Path) -> None:
+    (folder / "own_alone.py").write_text("from own_code.no_init.three import THREE\nf = THREE\n")
+    assert set(hashes("own_alone.f")) == {"own_alone", "own_code.no_init.three"}
+
+
 def test_computed_module_name_includes_whole_package(folder: Path) -> None:
     (folder / "own_code/late.py").write_text("import importlib\nshift = importlib.import_module(f'own_code.{1}')\n")
     assert {"own_code.other", "own_code.types_only", "own_code.lazy.two"} <= set(hashes("own_code.late.shift"))
@@ -145,6 +151,13 @@ def test_unparsable_module_is_hashed_by_its_bytes(folder: Path) -> None:
 @pytest.mark.parametrize("target", ["torch.optim.AdamW", "collections.OrderedDict", "builtins.dict", "no_such.f", "f"])
 def test_libraries_and_missing_modules_are_not_hashed(target: str) -> None:
     assert hashes(target) == {}
+
+
+def test_library_in_a_folder_of_its_own_is_not_hashed(folder: Path) -> None:
+    assert hashes("own_alone.brevity")
+    (folder / "own_code-1.0.dist-info").mkdir()  # as pip install --target leaves it
+    clear_cache()
+    assert hashes("own_alone.brevity") == {}
 
 
 def test_loss_is_hashed_as_its_module_and_progress_code_is_not_hashed() -> None:
