@@ -133,7 +133,7 @@ def _root(name: str) -> Path | None:
 
 
 def _is_library(file: Path) -> bool:
-    """Returns whether a package or module was installed, here or into a folder of its own (``pip install --target``)."""
+    """Returns whether a package or module was installed, also into a folder of its own (``pip install --target``)."""
     place = (file.parent if file.name == "__init__.py" else file).parent
     return any(file.is_relative_to(folder) for folder in INSTALLED) or any(place.glob("*.dist-info"))
 
