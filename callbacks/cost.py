@@ -203,8 +203,8 @@ class Throughput(L.Callback):
 def measured_peak(device: torch.device, dtype: torch.dtype) -> float:
     """Operations per second in the best of a few square matrix products. Takes a fraction of a second.
 
-    It is below the peak of a data sheet and above what a model reaches. The numbers are random, because a GPU multiplies
-    constants faster; they come from a generator of their own, so later draws of the run do not change.
+    It is below the peak of a data sheet and above what a model reaches. The numbers are random, since a GPU multiplies
+    constants faster. They come from a generator of their own, so later draws of the run do not change.
     """
     side = MATRIX_SIZES.get(device.type, 2048)
     generator = torch.Generator(device).manual_seed(0)
