@@ -197,28 +197,34 @@ DOUBLED = {
 """Doubled size → the base workload with that size doubled."""
 
 
+COMPONENT = {SMALL: 1.0, "qwen2_05b": 8.0, "qwen2_15b": 12.0}
+"""Fresh model → component 0 of every ordinary token's embedding. More and wider layers outweigh a small one; with a
+large one, bfloat16 rounds the logits too much."""
 NEVER = -3.0
-"""Component 0 of a token that is never sampled: its logit is about 4 h₀ below the others."""
+"""Component 0 of a token that is never sampled, as a multiple of an ordinary one: its logit is far below the others."""
 
 
 @torch.no_grad()
-def set_end_share(model: TinyModel, specials: Sequence[int], share: float) -> None:
+def set_end_share(model: TinyModel, specials: Sequence[int], share: float, *, component: float = 1.0) -> None:
     """Gives the end token, the last special token, the probability ``share``; the other specials are never sampled.
 
-    Component 0 of every ordinary token's embedding is 1, so component h₀ of the last hidden state is nearly the same
+    Component 0 of every ordinary token's embedding is a, so component h₀ of the last hidden state is nearly the same
     everywhere. The head is tied, so the end token's own component 0 sets its logit relative to all others:
 
-        P(end) = e^{h₀ c} / (e^{h₀ c} + Σ_v e^{h₀ + …})   ⇒   c = 1 + log(n p / (1 − p)) / h₀    for n ordinary tokens
+        P(end) = e^{h₀ c} / (e^{h₀ c} + Σ_v e^{h₀ a + …})   ⇒   c = a + log(n p / (1 − p)) / h₀    for n ordinary tokens
+
+    Args:
+        component: a.
     """
     embedding: Any = model.get_input_embeddings().weight
-    embedding[:, 0] = 1.0
+    embedding[:, 0] = component
     embedding[list(specials)] = 0.0
-    embedding[list(specials), 0] = NEVER
+    embedding[list(specials), 0] = NEVER * component
     if share > 0:
         generator = torch.Generator().manual_seed(0)
         ids = torch.randint(len(specials), len(embedding), (8, 64), generator=generator)
         constant = float(model.base_model(input_ids=ids).last_hidden_state[..., 0].mean())
-        embedding[specials[-1], 0] = 1 + log((len(embedding) - len(specials)) * share / (1 - share)) / constant
+        embedding[specials[-1], 0] = component + log((len(embedding) - len(specials)) * share / (1 - share)) / constant
 
 
 FOLDER = Path(".bench").resolve()
@@ -261,13 +267,14 @@ class WorkFiles:
         tokenizer: Any = train_tokenizer(corpus, vocab_size=VOCABULARY, kind=shape.kind)
         model = tiny_model(shape, tokenizer, seed=0)
         specials = [tokenizer.pad_token_id, tokenizer.bos_token_id, tokenizer.eos_token_id]
-        set_end_share(model, specials, END_SHARE if workload.uneven else 0.0)
+        component = COMPONENT[workload.model]
+        set_end_share(model, specials, END_SHARE if workload.uneven else 0.0, component=component)
         if shape.vocab_size > VOCABULARY:  # adds tokens that are never sampled: only the work grows
             known = model.get_input_embeddings().num_embeddings
             model.resize_token_embeddings(shape.vocab_size, mean_resizing=False)
             embedding: Any = model.get_input_embeddings().weight
             embedding.data[known:] = 0.0
-            embedding.data[known:, 0] = NEVER
+            embedding.data[known:, 0] = NEVER * component
         model.save_pretrained(self.folder / "policy")
         tokenizer.save_pretrained(self.folder / "policy")
         return str(tokenizer.bos_token)

@@ -16,6 +16,7 @@ from benchmarks.workloads import (
     PRETRAINED,
     SEED,
     SHORTEST,
+    SMALL,
     WORKLOADS,
     WorkFiles,
     Workload,
@@ -61,15 +62,17 @@ def test_doubled_workloads_double_exactly_one_size(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("uneven", [False, True])
-def test_end_token_has_configured_probability(uneven: bool, tmp_path: Path) -> None:
+@pytest.mark.parametrize("model", [SMALL, pytest.param("qwen2_05b", marks=pytest.mark.whole)])
+def test_end_token_has_configured_probability(model: str, uneven: bool, tmp_path: Path) -> None:
     """The tokens before it in the vocabulary are never drawn, so the lowest random numbers select it."""
-    workload = replace(UNEVEN, prompts=1, uneven=uneven)
+    workload = replace(UNEVEN, prompts=1, uneven=uneven, model=model)
     policy = policy_of(WorkFiles(workload, tmp_path).folder)
     ids = torch.randint(3, 300, (4, 64), generator=torch.Generator().manual_seed(1))
     with torch.no_grad(), policy.autocast():
         shares = policy.model(input_ids=ids).logits.float().softmax(-1)
     assert policy.eos_token_ids == (2,)
     assert float(shares[..., :2].max()) < 1e-9
+    assert float(shares[..., len(policy.tokenizer) :].sum(-1).max()) < 1e-9
     if uneven:
         assert END_SHARE / 2 < float(shares[..., 2].min()) <= float(shares[..., 2].max()) < 2 * END_SHARE
     else:
