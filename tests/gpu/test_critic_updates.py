@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import isfinite
+
 import pytest
 import torch
 
@@ -14,4 +16,8 @@ def test_optimizer_moments_move_to_the_device_of_the_weights() -> None:
     updates, cuda = lessons(), torch.device("cuda")
     updates.train(met(), device=CPU, rank=0, ranks=1)
     updates.to(cuda)
-    assert updates.train(met(), device=cuda, rank=0, ranks=1) is not None
+    loss = updates.train(met(), device=cuda, rank=0, ranks=1)
+    assert loss is not None
+    assert isfinite(loss)
+    moments = [value for state in updates.state_dict()["optimizer"]["state"].values() for value in state.values()]
+    assert {value.device.type for value in moments if value.ndim} == {"cuda"}

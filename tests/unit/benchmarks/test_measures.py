@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 import torch
+from omegaconf import DictConfig
 
+import benchmarks.clipo
 from benchmarks.clipo import clipo_overhead
 from benchmarks.command import PAGES, options
 from benchmarks.measures import MEASURES, PEERS, Findings, compare
@@ -85,7 +87,19 @@ def test_clipo_overhead_runs_two_experiments(monkeypatch: pytest.MonkeyPatch) ->
     register()
     monkeypatch.setattr("benchmarks.clipo.WARM_UP", 0)
     monkeypatch.setattr("benchmarks.clipo.STEPS", 1)
-    assert clipo_overhead(repeats=1).ratio > 0
+    runs: list[tuple[str, float]] = []
+
+    def recorded(config: DictConfig) -> float:
+        runs.append((config.name, step_seconds(config)))
+        return runs[-1][1]
+
+    step_seconds = benchmarks.clipo._step_seconds
+    monkeypatch.setattr("benchmarks.clipo._step_seconds", recorded)
+    result = clipo_overhead(repeats=1)
+    (first, ours), (second, theirs) = runs
+    assert (first, second) == ("clipo_laptop", "grpo_laptop")
+    assert min(ours, theirs) > 0
+    assert (result.ratio, result.ours, result.theirs) == (pytest.approx(ours / theirs), ours, theirs)
 
 
 @pytest.mark.parametrize(("ours", "theirs"), [([], []), ([1.0], [1.0, 2.0])])
