@@ -60,7 +60,7 @@ def main(arguments: Sequence[str]) -> int:
     try:
         chosen = options(take_config_dir(arguments))
         study, only = chosen_study(chosen)
-        check(study)
+        check(study, only)
         return run_study(study, only=only, seeds=chosen.seeds, launcher=chosen.launcher)
     except KeyboardInterrupt:
         return INTERRUPTED

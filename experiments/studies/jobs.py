@@ -69,18 +69,23 @@ def compose_job(job: ArmJob) -> DictConfig:
         return composed_lines(*job.overrides)
 
 
-def check(study: Study) -> None:
+def check(study: Study, only: Sequence[str] = ()) -> None:
     """Checks the overrides of each arm and of the start once.
+
+    Args:
+        study: the study.
+        only: the arms that will run; empty: all. The critic of another arm may be missing.
 
     Raises:
         StudyError: for the first arm whose overrides are invalid or whose results could not be compared.
     """
-    first = {job.arm: job for job in [*start_jobs(study).values(), *jobs_of(study, {})]}
+    jobs = [job for job in jobs_of(study, {}) if not only or job.arm in only]
+    first = {job.arm: job for job in [*start_jobs(study).values(), *jobs]}
     sentences = override_errors((job.overrides for job in first.values()), loads=True)
     for arm, sentence in zip(first, sentences, strict=True):
         if sentence is not None:
             raise StudyError(f"arm {arm}: {sentence}")
-    for arm in study.arms:
+    for arm in (arm for arm in study.arms if arm in first):
         if (sentence := next(_lacking(study, compose_job(first[arm])), None)) is not None:
             raise StudyError(f"arm {arm}: {sentence}")
 

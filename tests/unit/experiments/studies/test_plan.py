@@ -144,6 +144,7 @@ def test_check_names_arm_with_invalid_override() -> None:
     study = read_study("s", changed("arms.third.overrides", ["experiment=llama_oracle", "reward.wight=0.1"]))
     with pytest.raises(StudyError, match=r"arm third: reward.wight: no such key; did you mean 'reward.weight'"):
         check(study)
+    check(study, only=["plain", "better"])  # an arm that does not run may be invalid, or lack its critic
 
 
 SAMPLED = "accuracy_sampled"
