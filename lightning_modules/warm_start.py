@@ -66,13 +66,20 @@ class WarmStart(FiniteSteps):
         """This rank's part of the mean negative log-likelihood per completion token in nats, and the total token count.
 
         Raises:
-            ValueError: for fewer pairs than ranks.
+            ValueError: for fewer pairs than ranks, or an example that is longer than the policy's context.
         """
         own = share(pairs)
         if not own:
             raise ValueError(f"a batch of {len(pairs)} examples cannot be shared out over {ranks()} ranks")
         prompt_ids, prompt_mask = self.policy.encode_prompts([prompt for prompt, _ in own])
         completion_ids, mask = self.policy.encode_completions([completion for _, completion in own])
+        longest = int((prompt_mask.sum(dim=1) + mask.sum(dim=1)).max())
+        if longest > self.policy.max_length:
+            raise ValueError(
+                f"an example of the warm start has {longest} tokens with its prompt, more than the context of "
+                f"{self.policy.max_length}: choose shorter examples, or for a fresh policy raise "
+                "policy.architecture.max_length"
+            )
         log_probs = self.policy.log_probs(prompt_ids, prompt_mask, completion_ids, mask)
         tokens = total(float(mask.sum()))
         return -log_probs.sum() / tokens, int(tokens)

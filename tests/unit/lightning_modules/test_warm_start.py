@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 import torch
 from lightning.pytorch.callbacks import ModelCheckpoint
 from torch.testing import assert_close
@@ -117,3 +118,11 @@ def test_resumed_run_equals_uninterrupted_run(tmp_path: Path) -> None:
     resumed = fit(6, tmp_path / "rest", resume=tmp_path / "half" / "last.ckpt", dropout=dropout)
     for (name, wanted), (_, got) in zip(whole.named_parameters(), resumed.named_parameters(), strict=True):
         assert torch.equal(wanted, got), name
+
+
+def test_example_longer_than_context_raises_with_lengths() -> None:
+    trained = module()
+    with pytest.raises(
+        ValueError, match=rf"has \d+ tokens with its prompt, .* context of {trained.policy.max_length}: choose"
+    ):
+        trained.loss([("1 + 2 = " * trained.policy.max_length, "3")])
