@@ -10,6 +10,9 @@ from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
+from experiments.config.hints import did_you_mean
+from experiments.import_paths import is_ours
+
 
 @dataclass(frozen=True, kw_only=True)
 class Argument:
@@ -43,6 +46,45 @@ def signature_of(target: str) -> Signature | None:
         return None
     module, definition = found
     return _of_class(module, definition) if isinstance(definition, ast.ClassDef) else _of_function(definition, skip=0)
+
+
+def missing_name(target: str) -> str | None:
+    """Returns why a dotted name cannot be imported; None if it can, or if the source does not show it."""
+    top, *inner = parts = target.split(".")
+    if not inner or not _has_module(top):
+        return (
+            f"there is no module {top!r}: write {top}.py here, or add its folder to PYTHONPATH"
+            if inner
+            else "it must name a module and what to build from it, such as my_rewards.brevity"
+        )
+    for end in range(len(parts) - 1, 0, -1):
+        module, name = ".".join(parts[:end]), parts[end]
+        if (source := _source(module)) is None:
+            continue
+        names = {bound for node in ast.walk(source) for bound in _bound_names(node)}
+        open_ended = names & ({"*"} if is_ours(top) else {"*", "__getattr__"})  # ours list what they import lazily
+        if open_ended or name in names or _origin(f"{module}.{name}") is not None:
+            return None
+        to_build = sorted(node.name for node in _statements(source.body) if isinstance(node, Definition))
+        return f"{module} has no {name}; {did_you_mean(name, to_build or sorted(names))}"
+    return None
+
+
+def _has_module(top: str) -> bool:
+    try:
+        return find_spec(top) is not None
+    except (ImportError, ValueError):  # ``__main__``
+        return True
+
+
+def _bound_names(node: ast.AST) -> Iterator[str]:
+    """Yields the names that a statement anywhere in a module binds; more than those of the module itself."""
+    if isinstance(node, Definition):
+        yield node.name
+    elif isinstance(node, ast.Import | ast.ImportFrom):
+        yield from ((alias.asname or alias.name) for alias in node.names)
+    elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+        yield node.id
 
 
 def _locate(target: str) -> tuple[str, Definition] | None:

@@ -19,7 +19,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from experiments.config.composition import parts
 from experiments.config.hints import did_you_mean
-from experiments.config.signatures import signature_of
+from experiments.config.signatures import missing_name, signature_of
 from experiments.schema import ABOVE, LEAST, PARTS
 
 HYDRA_KEYS = {"_target_", "_partial_", "_convert_", "_recursive_", "_args_"}
@@ -101,7 +101,10 @@ def schema_flaws(path: str, node: Any, schema: type) -> Iterator[str]:
 
 def _of_target(path: str, part: DictConfig) -> Iterator[str]:
     """Yields the errors of a part with a ``_target_``."""
-    signature = signature_of(str(part._target_))
+    target = str(part._target_)
+    if (reason := missing_name(target)) is not None:
+        yield f"{path}._target_={target}: {reason}"
+    signature = signature_of(target)
     if signature is None:
         return
     arguments = signature.arguments

@@ -47,6 +47,8 @@ corpus: null
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv(VARIABLE, str(tmp_path))
+    (tmp_path / "my_tasks.py").write_text("class Mine:\n    def __init__(self, *, limit: int) -> None: ...\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
     return tmp_path
 
 

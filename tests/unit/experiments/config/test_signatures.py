@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from hydra.utils import get_object
 
-from experiments.config.signatures import signature_of
+from experiments.config.signatures import missing_name, signature_of
 from tests.config_kit import CONF
 
 TARGETS = sorted({name for path in CONF.rglob("*.yaml") for name in re.findall(r"_target_: (\S+)", path.read_text())})
@@ -77,3 +77,31 @@ def assert_equals_inspect(target: str) -> None:
     required = {one.name: one.default is inspect.Parameter.empty for one in parameters if one.kind not in VARIADIC}
     assert {name: argument.required for name, argument in found.arguments.items()} == required, target
     assert found.any_keyword == any(one.kind is inspect.Parameter.VAR_KEYWORD for one in parameters), target
+
+
+def test_missing_name_accepts_every_target_that_can_be_imported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "own_signatures.py").write_text(USER_MODULE)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    own = [f"own_signatures.{name}" for name in ("Base", "Renamed", "Maker.make", "Callable")]
+    importable = [*TARGETS, *own, "datetime.timedelta", "torch.nn.Linear", "torch.optim.AdamW", "math.sqrt"]
+    assert {target: reason for target in importable if (reason := missing_name(target)) is not None} == {}
+
+
+@pytest.mark.parametrize(
+    ("target", "reason"),
+    [
+        ("no_such_module.f", "there is no module 'no_such_module': write no_such_module.py here, or add its folder"),
+        ("own_signatures.Bse", "own_signatures has no Bse; did you mean 'Base'?"),
+        ("contrastive_reasoning.rewards.VerifierRewrd", "did you mean 'VerifierReward'?"),
+        ("contrastive_reasoning.rewrds.VerifierReward", "contrastive_reasoning has no rewrds"),
+        ("brevity", "it must name a module and what to build from it"),
+    ],
+)
+def test_missing_name_says_what_is_missing(
+    target: str, reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "own_signatures.py").write_text(USER_MODULE)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert reason in (missing_name(target) or "")
