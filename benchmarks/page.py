@@ -20,8 +20,8 @@ HEAD = """\
 as fast. It is the median over the repeats; each repeat is a pair of consecutive measurements. The next column shows the
 smallest and the largest of these ratios. If this range includes 1, the run shows no difference. Seconds are medians and
 apply to this machine only. The ratio of `peak_memory` is the peer's GiB divided by ours. This page is of a CPU.
-`make bench over='--device cuda'` measures policies of the shapes of Qwen2 0.5 B and 1.5 B on a GPU, and has not been
-run on one yet.
+`make bench over='--device cuda'` measures policies of the shapes of Qwen2 0.5 B and 1.5 B on a GPU; [a GPU's
+page](gpu.md) has ratios of the smaller one.
 """
 TITLES = {True: "a pretrained model of 135 million parameters", False: "a small policy"}
 

@@ -95,7 +95,7 @@ def run_experiment(config: DictConfig) -> Path:
                 evaluation_table.show(plan.folder)
         write_summary(folder, seconds=time.monotonic() - started)
     print(f"{config.name}: done, results in {folder}")
-    if config.baseline is not None and not is_compared(config):
+    if config.baseline is not None and "grpo" in config.stages and not is_compared(config):
         print(comparing(config.baseline, config.name))
     return folder
 
