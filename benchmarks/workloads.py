@@ -205,7 +205,7 @@ NEVER = -3.0
 
 
 @torch.no_grad()
-def set_end_share(model: TinyModel, specials: Sequence[int], share: float, *, component: float = 1.0) -> None:
+def set_end_share(model: TinyModel, specials: Sequence[int], share: float, *, component: float) -> None:
     """Gives the end token, the last special token, the probability ``share``; the other specials are never sampled.
 
     Component 0 of every ordinary token's embedding is a, so component h₀ of the last hidden state is nearly the same
@@ -214,6 +214,9 @@ def set_end_share(model: TinyModel, specials: Sequence[int], share: float, *, co
         P(end) = e^{h₀ c} / (e^{h₀ c} + Σ_v e^{h₀ a + …})   ⇒   c = a + log(n p / (1 − p)) / h₀    for n ordinary tokens
 
     Args:
+        model: the policy; its embedding is changed.
+        specials: ids of the special tokens, the end token last.
+        share: probability of the end token; 0: it is never sampled.
         component: a.
     """
     embedding: Any = model.get_input_embeddings().weight

@@ -14,8 +14,7 @@ from itertools import islice, takewhile
 from urllib.parse import quote
 
 from experiments.analysis.runs import Refused
-from experiments.config.folders import experiment_names
-from experiments.config.hints import command_line, did_you_mean
+from experiments.config.hints import not_in_mlflow
 from experiments.mlflow_sync import Tracker, TrackerError, connect, first_view, tracking_address
 from experiments.system.terminal import protect_output
 
@@ -46,9 +45,7 @@ def choose_experiments(names: Sequence[str], there: Mapping[str, str]) -> dict[s
     """
     for name in names:
         if name not in there:
-            not_run = name in experiment_names()
-            hint = f"run `{command_line('exp', name)}` first" if not_run else did_you_mean(name, there, names=there)
-            raise Refused(f"No experiment {name!r} in MLflow; {hint}")
+            raise Refused(f"No experiment {name!r} in MLflow; {not_in_mlflow(name, there)}")
     return {name: there[name] for name in names} or dict(islice(there.items(), MOST))
 
 

@@ -33,7 +33,7 @@ The evaluation of every test set would take longer than the training. The tests 
 STORIES = "task=arithmetic"
 """Generated problems for a model that is not from the hub, because GSM8K is on the hub too."""
 TESTS_AT_ONCE = 4
-"""Processes of the tests. Each holds less than 2 GiB of the GPU, so they fit on a small one."""
+"""Processes of the tests. Their policies have about a million parameters, so several fit on a small GPU."""
 WORK = ("--workloads", "short", "--repeats", "3")
 MEASURED = {"cpu": "small", "cuda": "qwen2_05b"}
 """Workload and repeats of the benchmark, and its model by device, such that it ends within minutes."""

@@ -190,7 +190,7 @@ class ContinuousDecode:
 
 
 class Schedule:
-    """Decides which rows join a running decode: in order, as soon as the budget has room for what they reserve.
+    """Decides which rows join a running decode: in order, as soon as what they reserve fits into the budget.
 
         reserved  =  prompts held · longest of them  +  rows · tokens of the longest completion
 

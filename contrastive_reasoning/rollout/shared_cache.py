@@ -189,7 +189,7 @@ class SharedCache:
             self.prompt_bias = pad(self.prompt_bias, (0, 1))
 
     def advance(self) -> None:
-        """Makes room for the next token of each row; call it before each step."""
+        """Extends each row by its next token; call it before each step."""
         assert self.own is not None
         device = self.own.device
         self.filled = [n + 1 for n in self.filled]

@@ -160,7 +160,7 @@ def request_seeds(problems: Sequence[Problem], seed: Seed, *, prefixes: Sequence
     seen: Counter[Seed] = Counter()
     seeds = []
     for name in names_of(problems, prefixes):
-        seeds.append(derived_seed((*seed, *name, seen[name])) >> 1)  # leaves room for what vLLM adds for the group
+        seeds.append(derived_seed((*seed, *name, seen[name])) >> 1)  # vLLM adds to it, and the sum must fit
         seen[name] += 1
     return seeds
 

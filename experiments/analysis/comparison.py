@@ -41,7 +41,8 @@ from experiments.studies.plan import START, Study
 CURVE = "val/verifier/accuracy_sampled"
 SETTING = ("scale", "family", "task", "objective", "advantage", "debug")
 """Tags that an arm and its baseline must share if there are several baselines."""
-SAY = "baseline=LABEL (with make and spaces in the label: over=\"baseline='LABEL'\")"
+CHOICE = "baseline=LABEL (with make and spaces in the label: over=\"baseline='LABEL'\")"
+"""How a user chooses the baseline."""
 METHOD = ("experiment", "arm", "reward", "critic", "loss")
 """Axes, and first parts of parameter names, that may differ between an arm and its baseline."""
 MOST_NOTED = 5
@@ -206,10 +207,10 @@ def note_on_baselines(arms: Sequence[ArmRuns], against: Mapping[str, ArmRuns]) -
         return []
     listed = ", ".join(candidates)
     if not against:
-        return [f"No Δ: {len(candidates)} arms could be the baseline ({listed}); say {SAY}."]
+        return [f"No Δ: {len(candidates)} arms could be the baseline ({listed}); say {CHOICE}."]
     used = {arm.label for arm in against.values()}
     without = [arm.label for arm in arms if arm.label not in {*against, *used, *candidates}]
-    why = f"no arm, or more than one, of {listed} has its {', '.join(SETTING)} and other settings; say {SAY}"
+    why = f"no arm, or more than one, of {listed} has its {', '.join(SETTING)} and other settings; say {CHOICE}"
     return [f"No Δ for {label}: {why}." for label in without]
 
 

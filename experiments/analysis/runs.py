@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from experiments.config.folders import experiment_names
-from experiments.config.hints import command_line, did_you_mean
+from experiments.config.hints import command_line, did_you_mean, not_in_mlflow
 from experiments.mlflow_sync import TrackedRun, Tracker
 from experiments.mlflow_sync.describe import EVALUATED, OBSERVING
 from experiments.system.secrets import without_paths
@@ -63,10 +62,7 @@ def finished_runs(tracker: Tracker, names: Sequence[str]) -> list[TrackedRun]:
     known = tracker.experiments()
     for name in names:
         if name not in known:
-            there = did_you_mean(name, known, names=known)
-            not_run = name in experiment_names()
-            hint = f"run `{command_line('exp', name)}` first" if not_run else there
-            raise Refused(f"No experiment {name!r} in MLflow at {tracker.address}; {hint}")
+            raise Refused(f"No experiment {name!r} in MLflow at {tracker.address}; {not_in_mlflow(name, known)}")
     finished = [run for run in tracker.runs(names, kind="experiment") if run.status == "FINISHED"]
     if missing := [name for name in names if name not in {run.experiment for run in finished}]:
         command = command_line("exp", missing[0])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from difflib import get_close_matches
 
-from experiments.config.folders import ROOT
+from experiments.config.folders import ROOT, experiment_names
 
 FEW = 16
 """The most names that a sentence lists beside the nearest one."""
@@ -30,6 +30,13 @@ def did_you_mean(word: str, known: Collection[str], *, names: Collection[str] | 
         return f"there are {', '.join(sorted(every))}" if every else "there are none"
     of_all = f" of {', '.join(sorted(names))}" if names and 1 < len(names) <= FEW else ""
     return f"did you mean {near!r}{of_all}?"
+
+
+def not_in_mlflow(name: str, there: Collection[str]) -> str:
+    """Returns what to do if MLflow has no experiment of this name: run it, or choose one of those ``there``."""
+    if name in experiment_names():
+        return f"run `{command_line('exp', name)}` first"
+    return did_you_mean(name, there, names=there)
 
 
 def nearest(word: str, known: Collection[str]) -> str | None:

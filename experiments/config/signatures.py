@@ -51,17 +51,16 @@ def signature_of(target: str) -> Signature | None:
 def missing_name(target: str) -> str | None:
     """Returns why a dotted name cannot be imported; None if it can, or if the source does not show it."""
     top, *inner = parts = target.split(".")
-    if not inner or not _has_module(top):
-        return (
-            f"there is no module {top!r}: write {top}.py here, or add its folder to PYTHONPATH"
-            if inner
-            else "it must name a module and what to build from it, such as my_rewards.brevity"
-        )
+    if not inner:
+        return "it must name a module and what to build from it, such as my_rewards.brevity"
+    if not _has_module(top):
+        return f"there is no module {top!r}: write {top}.py here, or add its folder to PYTHONPATH"
     for end in range(len(parts) - 1, 0, -1):
         module, name = ".".join(parts[:end]), parts[end]
-        if (source := _source(module)) is None:
+        source = _source(module)
+        if source is None:
             continue
-        names = {bound for node in ast.walk(source) for bound in _bound_names(node)}
+        names = _all_names(module)
         open_ended = names & ({"*"} if is_ours(top) else {"*", "__getattr__"})  # ours list what they import lazily
         if open_ended or name in names or _origin(f"{module}.{name}") is not None:
             return None
@@ -77,8 +76,15 @@ def _has_module(top: str) -> bool:
         return True
 
 
+@cache
+def _all_names(module: str) -> frozenset[str]:
+    """Returns every name that is bound anywhere in a module; these are more than those that can be imported."""
+    source = _source(module)
+    return frozenset(name for node in ast.walk(source) for name in _bound_names(node)) if source else frozenset()
+
+
 def _bound_names(node: ast.AST) -> Iterator[str]:
-    """Yields the names that a statement anywhere in a module binds; more than those of the module itself."""
+    """Yields the names that a statement binds."""
     if isinstance(node, Definition):
         yield node.name
     elif isinstance(node, ast.Import | ast.ImportFrom):

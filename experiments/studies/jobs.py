@@ -85,8 +85,8 @@ def check(study: Study, only: Sequence[str] = ()) -> None:
     for arm, sentence in zip(first, sentences, strict=True):
         if sentence is not None:
             raise StudyError(f"arm {arm}: {sentence}")
-    for arm in (arm for arm in study.arms if arm in first):
-        if (sentence := next(_lacking(study, compose_job(first[arm])), None)) is not None:
+    for arm in study.arms:
+        if arm in first and (sentence := next(_lacking(study, compose_job(first[arm])), None)) is not None:
             raise StudyError(f"arm {arm}: {sentence}")
 
 
