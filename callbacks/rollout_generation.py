@@ -188,7 +188,7 @@ class DynamicSampling(RolloutGeneration):
             if not problems:
                 break
             seen |= {problem.id for problem in problems}
-            fresh = self.draw(trainer, policy, problems, seed=seed, pooled=pooled, progress="drawing anew")
+            fresh = self.draw(trainer, policy, problems, seed=seed, pooled=pooled, progress="drawing again")
             batch.generated += work_of_drawing(fresh)
             useless = set(equal_groups(verified_groups(self.task, fresh)))
             useful = [group for group in range(len(problems)) if group not in useless]

@@ -24,7 +24,7 @@ from omegaconf import DictConfig, OmegaConf
 from experiments.config.composition import JOB_MODE, compose_lines, parse, single_runs
 from experiments.config.contradictions import device_count
 from experiments.config.folders import ConfigDirError, take_config_dir
-from experiments.config.override_checks import override_error, starts_multirun
+from experiments.config.override_checks import nothing_to_sweep, override_error, starts_multirun
 from experiments.schema import register
 from experiments.sweep import watch
 from experiments.system.launch import (
@@ -87,7 +87,7 @@ def run(config: DictConfig) -> float | None:
             raise
         _end(sentence, FAILED, alone=True)
     except Interrupted as stop:
-        _end(f"{stop}; to go on from there run the same command again", INTERRUPTED)
+        _end(f"{stop}; run the same command again to resume", INTERRUPTED)
     return None
 
 
@@ -117,7 +117,8 @@ def main() -> None:
         lines, only_shows = arguments.overrides, arguments.cfg is not None or arguments.info is not None
         multirun = arguments.multirun or starts_multirun(lines)
         error = override_error(lines, multirun=multirun, loads=not only_shows)
-        error = error or (None if only_shows else _folder_error(lines))
+        if error is None and not only_shows:
+            error = (nothing_to_sweep(lines) if multirun else None) or _folder_error(lines)
         if error is not None:
             _end(error, USAGE_ERROR)
     watch(run)

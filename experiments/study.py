@@ -30,7 +30,7 @@ from experiments.jobs import runner
 from experiments.jobs.job import LOG, SUCCEEDED, Job
 from experiments.jobs.progress import LiveJobs
 from experiments.mlflow_sync import TrackerError, connect
-from experiments.mlflow_sync.sync import COMMAND, sync
+from experiments.mlflow_sync.sync import NOT_SENT, sync, sync_command
 from experiments.schema import register
 from experiments.studies.jobs import ArmJob, check, compose_job, start_jobs
 from experiments.studies.launched import keep
@@ -124,8 +124,8 @@ def run_study(study: Study, *, only: Sequence[str], seeds: int | None, launcher:
         tell(power_sentence(study))
         if git_sha().endswith("-dirty"):
             tell(
-                "The working tree has uncommitted changes, and each job runs the code as it is when it begins: to go "
-                "on editing, run the study at a fixed commit and with outputs/ of its own, in a second working tree "
+                "The working tree has uncommitted changes, and each job runs the code as it is at its start. To "
+                "continue editing, run the study at a fixed commit, with its own outputs/, in a second working tree "
                 f"(git worktree add ../{study.name} HEAD)"
             )
         keep(tracker := connect(), study)
@@ -182,7 +182,7 @@ def close(study: Study, failed: Mapping[str, Path], *, sent: Path | None) -> int
 def _send(runs: Path) -> None:
     """Sends to MLflow what it missed while a job ran or was killed."""
     if any(runs.rglob("stages.json")) and not sync([runs], connect):
-        tell(f"MLflow does not have everything yet; to send the rest: python {' '.join(COMMAND)} {runs}")
+        tell(f"{NOT_SENT}: {sync_command([runs])}")
 
 
 def tell(line: str) -> None:

@@ -165,7 +165,7 @@ def wrong_direction(sweeper: Any) -> str | None:
     if names == [BETTER]:
         return None
     shown = names[0] if len(names) == 1 else f"[{','.join(names)}]"
-    return f"{DIRECTION}={shown}: jobs return one number, of which more is better (success): say {DIRECTION}={BETTER}"
+    return f"{DIRECTION}={shown}: jobs return success, which a sweep must maximize: use {DIRECTION}={BETTER}"
 
 
 def expected_jobs(config: DictConfig) -> list[Job]:

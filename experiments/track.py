@@ -26,7 +26,7 @@ RUNS = "runs"
 def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m experiments.track", description="Send run folders to MLflow.")
     parser.add_argument("folders", nargs="+", type=Path, help="an experiment's run folder, or a folder above several")
-    parser.add_argument("--follow", action="store_true", help="go on until standard input has a byte or ends")
+    parser.add_argument("--follow", action="store_true", help="continue until standard input has a byte or ends")
     options = parser.parse_args(arguments)
     try:
         if options.follow:

@@ -195,8 +195,8 @@ def check_prompts_fit(config: DictConfig) -> None:
             raise AssemblyError(str(error)) from error
         if length >= context:
             raise AssemblyError(
-                f"policy.pretrained={policy.pretrained}: the prompt of problem {problem.id} has {length} tokens "
-                f"and leaves no room for a completion in the context of {context}"
+                f"policy.pretrained={policy.pretrained}: the prompt of problem {problem.id} has {length} tokens, "
+                f"which leaves none for a completion: the policy's context is {context} tokens"
             )
 
 

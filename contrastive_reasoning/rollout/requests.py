@@ -126,7 +126,7 @@ def encode(
             raise ValueError(f"problem {problem.id}: a prefix that holds an end token cannot be continued")
         if len(row) >= policy.max_length:
             raise ValueError(
-                f"problem {problem.id}: its prompt of {len(row)} tokens leaves no room for a completion "
+                f"problem {problem.id}: its prompt of {len(row)} tokens leaves none for a completion "
                 f"in the policy's context of {policy.max_length} tokens"
             )
         rows.append(row)

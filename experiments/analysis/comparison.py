@@ -207,10 +207,11 @@ def note_on_baselines(arms: Sequence[ArmRuns], against: Mapping[str, ArmRuns]) -
         return []
     listed = ", ".join(candidates)
     if not against:
-        return [f"No Δ: {len(candidates)} arms could be the baseline ({listed}); say {CHOICE}."]
+        return [f"No Δ: {len(candidates)} arms could be the baseline ({listed}); choose one with {CHOICE}."]
     used = {arm.label for arm in against.values()}
     without = [arm.label for arm in arms if arm.label not in {*against, *used, *candidates}]
-    why = f"no arm, or more than one, of {listed} has its {', '.join(SETTING)} and other settings; say {CHOICE}"
+    settings = f"{', '.join(SETTING)} and other settings"
+    why = f"no arm, or more than one, of {listed} has its {settings}; choose one with {CHOICE}"
     return [f"No Δ for {label}: {why}." for label in without]
 
 

@@ -39,7 +39,7 @@ class KeyValueParser(argparse.ArgumentParser):
         return values
 
     def error(self, message: str) -> NoReturn:
-        self.exit(USAGE_ERROR, f"{message}; {self.prog} --help says more\n")
+        self.exit(USAGE_ERROR, f"{message}; {self.prog} --help shows all options\n")
 
 
 def split_own_keys(

@@ -47,7 +47,7 @@ def overview() -> str:
     """Returns the help text with one line for each command."""
     rows = [f"  {name:<11} {command.summary}" for name, command in COMMANDS.items()]
     lines = [f"Usage: {PROGRAM} COMMAND [NAME] [key=value …]", "", *rows, ""]
-    return "\n".join([*lines, f"{PROGRAM} COMMAND --help says more; {PROGRAM} {COMMANDS['exp'].example}"])
+    return "\n".join([*lines, f"{PROGRAM} COMMAND --help shows all options; {PROGRAM} {COMMANDS['exp'].example}"])
 
 
 def help_of(name: str, command: Command) -> str:

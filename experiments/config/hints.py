@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import shlex
+import sys
 from collections.abc import Collection
 from difflib import get_close_matches
+from pathlib import Path
 
 from experiments.config.folders import ROOT, experiment_names
 
@@ -57,4 +60,11 @@ def command_line(command: str, name: str = "", rest: str = "") -> str:
 
 def install_command(extra: str) -> str:
     """Returns the command that installs an extra of this package."""
-    return f"pip install -e '.[{extra}]'" if IN_A_CLONE else f"pip install 'contrastive-reasoning[{extra}]'"
+    package = f"-c constraints.txt -e '.[{extra}]'" if IN_A_CLONE else f"'contrastive-reasoning[{extra}]'"
+    return f"{python_command()} -m pip install {package}"
+
+
+def python_command() -> str:
+    """Returns this process's Python for a shell, relative to the working folder: ``.venv/bin/python``."""
+    python, here = Path(sys.executable), Path.cwd()  # not resolved: a virtual environment's Python is a link
+    return shlex.quote(str(python.relative_to(here) if python.is_relative_to(here) else python))

@@ -48,6 +48,9 @@ ESCAPES = (r"\n", r"\t", r"\r")
 OMEGACONF_TRAILER = re.compile(r"\s+full_key: (.*)\s+(?:reference_type=.*\s+)?object_type=.*")
 HYDRA_HEADING = re.compile(r"\w+ raised while composing config:\s*")
 HYDRA_PLACE = re.compile(r"In '[^']*': ")
+WRONG_TYPE = re.compile(r"Value (?P<value>.*) of type '(?P<given>\w+)' could not be converted to (?P<wanted>\w+)")
+KINDS = {"Integer": "a whole number", "Float": "a number", "Boolean": "true or false"}
+PLUGIN_KEY = re.compile(r"hydra\.(?P<kind>launcher|sweeper)\.")
 
 
 def override_error(overrides: Sequence[str], *, multirun: bool = True, loads: bool = False) -> str | None:
@@ -72,6 +75,18 @@ def override_errors(
 def starts_multirun(overrides: Sequence[str]) -> bool:
     """Returns whether overrides start a multirun without ``-m``: by Hydra's mode or by a preset of ``conf/sweep``."""
     return JOB_MODE not in overrides and any(line.startswith(("hydra.mode=MULTIRUN", "sweep=")) for line in overrides)
+
+
+def nothing_to_sweep(lines: Sequence[str]) -> str | None:
+    """Returns an error if a multirun would be a single job, without any override for Hydra's own keys; else None."""
+    overrides = parse(lines)
+    if any(override.is_sweep_override() or is_hydras(override) for override in overrides):
+        return None
+    with initialize_config_module("conf", version_base="1.3"):
+        if compose("config", list(lines), return_hydra_config=True).hydra.sweeper.get("params"):
+            return None
+        presets = "|".join(options("sweep"))
+        return f"nothing to sweep: give a key several values, over='seed=0,1,2', or choose a preset, sweep={presets}"
 
 
 def _command_error(lines: Sequence[str], multirun: bool, loads: bool) -> str | None:
@@ -206,7 +221,17 @@ def _composition_error(error: BaseException) -> str:
     text = " ".join(HYDRA_HEADING.sub("", OMEGACONF_TRAILER.sub("", message)).split())
     place = found[0] if (found := HYDRA_PLACE.match(text)) else ""
     reason = text.removeprefix(place)
+    if (wrong := WRONG_TYPE.fullmatch(reason)) and wrong["wanted"] in KINDS:
+        given = f"the text {wrong['value']}" if wrong["given"] == "str" else wrong["value"].strip("'")
+        return f"{place}{key} must be {KINDS[wrong['wanted']]}, got {given}"
+    if key and reason == f"field '{key.rpartition('.')[2]}' is not Optional":
+        return f"{place}{key} cannot be null"
     if key and f"Key '{key.rpartition('.')[2]}'" in reason:
+        if plugin := PLUGIN_KEY.match(key):
+            group = f"hydra/{plugin['kind']}"
+            known = {*options(group), *(one.partition("=")[2] for one in EXTRAS if one.startswith(f"{group}="))}
+            kind = plugin["kind"]
+            return f"{key}: no such key of the chosen {kind}; choose another with {group}={'|'.join(sorted(known))}"
         if not key.startswith("hydra"):
             known = dotted_keys(compose_lines())
             roots = {name for name in known if "." not in name}

@@ -60,7 +60,7 @@ LONGEST_CAUSE = 300
 SIGNALS = {signal.SIGINT: "Ctrl-C", signal.SIGTERM: "SIGTERM"}
 KILL = "now"
 """Content of the file ``stop`` that kills the jobs without the grace period."""
-GO_ON = "the same command goes on: what is finished is not run again, what was stopped continues from its checkpoint"
+GO_ON = "run the same command to continue: finished jobs are kept, stopped ones resume from their checkpoints"
 
 
 def supervise(hydra: Any) -> float | None:

@@ -24,6 +24,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TextIO
 
+from experiments.config.hints import python_command
 from experiments.mlflow_sync.describe import Kind, RunDescription, describe, headline_metrics
 from experiments.mlflow_sync.store import TrackerError
 from experiments.mlflow_sync.tracker import Tracker
@@ -48,6 +49,7 @@ from experiments.system.terminal import first_line
 
 COMMAND = ("-m", "experiments.track")
 LOG_FILE, MEMORY_FILE, LOCK_FILE = "mirror.log", "mirror.json", ".mirror.lock"
+NOT_SENT = "MLflow does not have everything yet; to send the rest"
 NOT_ALL, UNFORESEEN = ": not all was sent ", ", unforeseen:"
 FAILURE_LINE = re.compile(rf".+{NOT_ALL}\(|MLflow at |MLflow's ")
 """Matches the lines of a sync process' log that report a failure."""
@@ -343,5 +345,9 @@ def missing_from_mlflow(folders: Sequence[Path], log: Path) -> str:
     reason = "it took longer than logger.patience allows"
     if failed:
         reason = failed[-1].partition(NOT_ALL)[2][1:-1] or failed[-1]
-    command = shlex.join(["python", *COMMAND, *map(str, folders)])
-    return f"MLflow does not have everything yet; to send the rest: {command}\n  {reason}"
+    return f"{NOT_SENT}: {sync_command(folders)}\n  {reason}"
+
+
+def sync_command(folders: Sequence[Path]) -> str:
+    """Returns the shell command that sends what MLflow lacks of these folders."""
+    return f"{python_command()} {shlex.join([*COMMAND, *map(str, folders)])}"

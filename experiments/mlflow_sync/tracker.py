@@ -83,7 +83,9 @@ class Tracker:
         of = self._experiment_id(experiment)
         if self._client.get_experiment(of).lifecycle_stage == "deleted":
             restore = f"MLFLOW_TRACKING_URI={self.address} mlflow experiments restore --experiment-id {of}"
-            raise TrackerError(f"MLflow's experiment {experiment!r} was deleted, and takes no run until: {restore}")
+            raise TrackerError(
+                f"MLflow's experiment {experiment!r} was deleted and accepts no runs; to restore it: {restore}"
+            )
         nesting = {PARENT_TAG: parent} if parent is not None else {}
         run = self._client.create_run(of, start_time=round(1000 * start), tags={**tags, **nesting}, run_name=name)
         return run.info.run_id

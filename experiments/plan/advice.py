@@ -84,7 +84,7 @@ def refusal(config: Any, trainer: str, node: Mapping[str, Any]) -> str | None:
         return None
     slow = f"trainer={trainer}: GRPO of {config.name} at this size would take {hours / 24:,.0f} days on a CPU"
     if found is None:
-        return f"{slow}, and no trainer fits on {NODE} GPUs of {CARD:g} GB: make plan says what to lower"
+        return f"{slow}, and no trainer fits on {NODE} GPUs of {CARD:g} GB: make plan lists what to lower"
     count = found.sharding.devices
     return (
         f"{slow}; use {found.overrides}, which needs {found.memory:.1f} GiB on "

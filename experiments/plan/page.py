@@ -232,7 +232,7 @@ def _work_lines(plan: Experiment, sharding: Sharding, options: Options) -> Itera
     yield f"           {flops / TERA:,.4g} TFLOP: {each}"
     tflops = options.tflops or (None if plan.learner.on_cpu else H100)
     if tflops is None:
-        yield f"grpo: {steps} steps; tflops=NUMBER, the peak of this machine, says the hours"
+        yield f"grpo: {steps} steps; tflops=NUMBER, the peak of this machine, adds the hours"
         return
     hours = hours_of(plan, work, devices=sharding.devices, tflops=tflops * options.mfu)
     peak = f"{options.mfu:.0%} of {tflops:g} TFLOP/s"

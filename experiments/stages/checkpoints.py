@@ -111,7 +111,7 @@ def newest_sound(folder: Path) -> tuple[Path | None, list[str]]:
         passed_over.append(sentence)
         finished += _seal(path).is_file()
     if finished:
-        raise CheckpointError(f"{'; '.join(passed_over)}; none is left to go on from: remove {folder} to begin anew")
+        raise CheckpointError(f"{'; '.join(passed_over)}; none is left to resume from: remove {folder} to start again")
     return None, passed_over
 
 

@@ -191,7 +191,7 @@ def run_stage(plan: StagePlan, config: DictConfig, planned: Mapping[str, StagePl
     if changed := from_first(changed_since(plan) if this_rank() == 0 else []):
         raise CheckpointError(f"{plan.name}: {changed[0]} has changed since this run began; run it again")
     if from_first(bool(kept_checkpoints(plan.folder / CHECKPOINTS))):
-        print(f"{plan.name}: going on in {plan.folder}")
+        print(f"{plan.name}: resuming in {plan.folder}")
     else:
         begin(plan, list(planned.values()), overrides=None if is_compared(config) else given_overrides())
         print(f"{plan.name}: running in {plan.folder}")

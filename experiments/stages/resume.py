@@ -142,7 +142,7 @@ def _go_on(plan: StagePlan, left: Left) -> None:
         if manifest["code"] != plan.code:
             earlier = [*earlier, manifest["code"]]
         write_manifest(plan, overrides=manifest["overrides"], earlier_code=earlier)
-    print(f"{plan.name}: code changed since {left.folder} was begun, in {left.code}; going on all the same")
+    print(f"{plan.name}: code changed since {left.folder} was started, in {left.code}; resuming nevertheless")
 
 
 def _move(source: Path, target: Path) -> bool:
@@ -190,8 +190,8 @@ def _refusal(
     for one in sorted(found, key=lambda one: (-(one.step or 0), one.folder)):
         if one.by_code_alone and (one.folder == plan.folder or not goes_on):
             return (
-                f"{plan.name}: code changed since {one.folder} was begun, in {one.code}; to go on from its checkpoint "
-                f"{one.step} where no result depends on that: {ACCEPT}; to begin anew: {ANEW}"
+                f"{plan.name}: code changed since {one.folder} was started, in {one.code}; {ACCEPT} "
+                f"resumes its checkpoint {one.step}, if no result depends on that; {ANEW} starts a new stage"
             )
     if goes_on:
         return None
@@ -204,8 +204,8 @@ def _refusal(
         return None
     near = min(unmeant, key=lambda one: (len(one.changed), -(one.step or 0), one.folder))
     return (
-        f"{plan.name}: {near.folder} is unfinished at checkpoint {near.step}, begun with {near.begun_with}; "
-        f"set that back to go on, or begin anew beside it with {ANEW}"
+        f"{plan.name}: {near.folder} is unfinished at checkpoint {near.step}, started with {near.begun_with}; "
+        f"set that back to resume it, or start a new stage with {ANEW}"
     )
 
 
@@ -228,12 +228,12 @@ def begin(plan: StagePlan, plans: Sequence[StagePlan] = (), *, overrides: Sequen
     found = left_by_others(plan, plans)
     if (newest := _newest_finished(found)) is not None:
         print(
-            f"{plan.name}: code changed since {newest.folder} was made, in {newest.code}; it is made again "
-            f"({ACCEPT} takes it)"
+            f"{plan.name}: code changed since {newest.folder} was made, in {newest.code}; it runs again "
+            f"({ACCEPT} reuses it)"
         )
     elif unfinished := [one for one in found if one.step is not None]:
         near = min(unfinished, key=lambda one: (len(one.changed), one.folder))
-        print(f"{plan.name}: {near.folder} is unfinished and stays so, it was begun with {near.begun_with}")
+        print(f"{plan.name}: {near.folder} remains unfinished; it was started with {near.begun_with}")
     write_manifest(plan, overrides=overrides)
 
 
@@ -249,9 +249,9 @@ def reusable(plan: StagePlan) -> bool:
         return ended
     if not kept_checkpoints(plan.folder / CHECKPOINTS):
         raise CheckpointError(
-            f"{plan.name}: {sentence}; no checkpoint is left to make it again from: remove {plan.folder} to begin anew"
+            f"{plan.name}: {sentence}; no checkpoint is left to restore it from: remove {plan.folder} to start again"
         )
-    print(f"{plan.name}: {sentence}; the stage's newest checkpoint makes it again")
+    print(f"{plan.name}: {sentence}; restoring it from the stage's newest checkpoint")
     return False
 
 

@@ -95,7 +95,7 @@ def fit(
     if passed_over and this_rank() == 0:
         forget(folder / CHECKPOINTS, after=last)
     for sentence in passed_over:
-        print(f"{sentence}: {'beginning anew' if last is None else f'going on from {last}'}")
+        print(f"{sentence}: {'starting again' if last is None else f'resuming from {last}'}")
     on_interrupt = signal.getsignal(signal.SIGINT)
     try:
         with stop.listening():

@@ -176,8 +176,8 @@ def counted_runs(
             + (
                 f"and it is unknown whether they have today's configuration: {lacking_starts(missing)}; copy it here"
                 if missing
-                else "none of today's configuration: since then a key, data or the policy they begin from has "
-                f"changed; {study.command} runs them anew"
+                else "none of today's configuration: a key, the data or their initial policy has changed since; "
+                f"{study.command} runs them again"
             )
         )
     return runs, others
@@ -188,7 +188,7 @@ def lacking_starts(missing: Mapping[int, str]) -> str:
     policies = list(dict.fromkeys(missing.values()))
     more = f" and {len(policies) - MOST_NAMED} more" if len(policies) > MOST_NAMED else ""
     named = f"{', '.join(policies[:MOST_NAMED])}{more}"
-    return f"the warm start they began from is not on this machine ({named}), nor does MLflow say what it was"
+    return f"their warm start is not on this machine ({named}), and MLflow has no record of it"
 
 
 def _finished_runs(tracker: Tracker, study: Study) -> list[TrackedRun]:

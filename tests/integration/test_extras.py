@@ -107,7 +107,7 @@ def test_optuna_with_default_direction_is_rejected(with_extra: Callable[[str], P
     folder.mkdir()
     code, output, jobs = run_sweep(python, folder, "hydra/sweeper=optuna", DRAWN)
     assert (code, jobs) == (2, [])
-    assert output.startswith("hydra.sweeper.direction=minimize: jobs return one number, of which more is better")
+    assert output.startswith("hydra.sweeper.direction=minimize: jobs return success, which a sweep must maximize")
 
 
 def test_failed_optuna_trial_does_not_stop_others(with_extra: Callable[[str], Path], tmp_path: Path) -> None:

@@ -118,7 +118,7 @@ def test_sigterm_to_launcher_saves_same_step_on_both_ranks_and_run_resumes(whole
     assert run.returncode == INTERRUPTED, errors
     left, passed_over = newest_sound(stage(tmp_path, "grpo") / "checkpoints")
     assert passed_over == []
-    assert f"(checkpoint {left}); to go on from there run the same command again" in errors
+    assert f"(checkpoint {left}); run the same command again to resume" in errors
     assert start(tmp_path).wait(PATIENCE) == 0
     assert_same(stage(tmp_path, "grpo"), stage(whole, "grpo"))
 

@@ -111,7 +111,7 @@ def test_run_killed_in_every_phase_equals_uninterrupted_run(run: Forks, whole: P
     flip(newest, newest.stat().st_size // 2)
     assert run(*WHOLE, f"output_dir={tmp_path}") == 0
     damaged = f"checkpoint {newest} is damaged: not what was written (sha256 differs)"
-    assert f"{damaged}: going on from {path_of(newest.parent, 5)}" in run.log.read_text()
+    assert f"{damaged}: resuming from {path_of(newest.parent, 5)}" in run.log.read_text()
     for name in ("critic", "grpo"):
         assert_same(stage(tmp_path, name), stage(whole, name))
 
@@ -151,9 +151,7 @@ def test_sigterm_saves_current_step_and_second_sigterm_stops_at_once(run: Forks,
     left = path_of(checkpoints, 4)
     assert newest_sound(checkpoints)[0] == left
     message = run.log.read_text().splitlines()[-1]
-    assert message.startswith(
-        f"grpo: stopped by SIGTERM at step 4 (checkpoint {left}); to go on from there run the same"
-    )
+    assert message.startswith(f"grpo: stopped by SIGTERM at step 4 (checkpoint {left}); run the same")
     assert run(*WHOLE, here) == 0
     for name in ("critic", "grpo"):
         assert_same(stage(tmp_path, name), stage(whole, name))
@@ -172,11 +170,12 @@ def test_killed_stage_resumes_with_changed_code_only_if_option_is_set(run: Forks
     assert run(*WHOLE, here) == 1
     message = run.log.read_text().splitlines()[-1]
     assert message.startswith("grpo: code changed since ")
-    assert "was begun, in contrastive_reasoning.rewards.critic; to go on" in message
-    assert "checkpoints.resume_changed_code=true; to begin anew: checkpoints.begin_anew=true" in message
+    assert "was started, in contrastive_reasoning.rewards.critic; " in message
+    assert "; checkpoints.resume_changed_code=true resumes its checkpoint " in message
+    assert "; checkpoints.begin_anew=true starts a new stage" in message
     assert files(stage(tmp_path, "grpo")) == before
     assert run(*WHOLE, here, "checkpoints.resume_changed_code=true", place="reward", step=2) == KILLED
-    assert f"grpo: going on in {stage(tmp_path, 'grpo')}" in run.log.read_text()
+    assert f"grpo: resuming in {stage(tmp_path, 'grpo')}" in run.log.read_text()
 
 
 @pytest.mark.whole
@@ -187,11 +186,11 @@ def test_killed_stage_is_abandoned_only_on_explicit_override(run: Forks, whole: 
     before = files(stage(tmp_path, "grpo"))
     assert run(*WHOLE, here) == 1
     message = run.log.read_text().splitlines()[-1]
-    assert "begun with advantage.scale 2.0 (now 3.0); set that back to go on" in message
+    assert "started with advantage.scale 2.0 (now 3.0); set that back to resume it" in message
     assert files(stage(tmp_path, "grpo")) == before
     assert run(*WHOLE, here, "checkpoints.begin_anew=true", place="rollout", step=1) == KILLED
     assert run(*WHOLE, here, "advantage.scale=1.5", place="rollout", step=1) == KILLED
-    assert "is unfinished and stays so, it was begun with advantage.scale " in run.log.read_text()
+    assert "remains unfinished; it was started with advantage.scale " in run.log.read_text()
 
 
 @pytest.mark.slow

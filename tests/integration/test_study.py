@@ -61,7 +61,7 @@ def test_stopped_study_resumes_and_reports_finished_jobs(tmp_path: Path) -> None
     output, _ = study.communicate(timeout=LONGEST)
     assert study.returncode == 130, output
     logs = {path.parent.name: path.read_text() for path in (outputs / "studies" / "tiny").glob("*/log.txt")}
-    assert any("to go on from there run the same command again" in log for log in logs.values()), logs
+    assert any("run the same command again to resume" in log for log in logs.values()), logs
 
     study = start(tmp_path)
     output, _ = study.communicate(timeout=LONGEST)

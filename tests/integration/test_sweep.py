@@ -103,8 +103,8 @@ def test_sweeper_that_minimises_success_is_rejected(tmp_path: Path) -> None:
     done = run("-m", *EVALUATED, *where, "+hydra.sweeper.direction=minimize")
     assert (done.code, done.said) == (2, "")
     assert done.errors == (
-        "hydra.sweeper.direction=minimize: jobs return one number, of which more is better (success): "
-        "say hydra.sweeper.direction=maximize\n"
+        "hydra.sweeper.direction=minimize: jobs return success, which a sweep must maximize: "
+        "use hydra.sweeper.direction=maximize\n"
     )
     assert not [*tmp_path.iterdir()]
 
@@ -159,7 +159,7 @@ def test_ctrl_c_stops_all_jobs_and_same_command_resumes(
     output, _ = sweep.communicate(timeout=LONGEST)
     assert sweep.returncode == 130, output
     assert {job["state"] for job in jobs_of(tmp_path)} == {"stopped"}
-    assert "the same command goes on" in output
+    assert "run the same command to continue" in output
     assert not list(tmp_path.glob("runs/*/*/summary.json"))
 
     time.sleep(1.0)  # sweeps are named by the second

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from experiments.config.hints import python_command
 from experiments.mlflow_sync import Tracker
 from experiments.run_folder import read_metrics
 from experiments.track import main
@@ -73,7 +74,9 @@ def test_run_with_faulty_tracker_logs_same_metrics_as_without(
     address = f"sqlite:///{tmp_path}/damaged.db" if fault == "damaged" else door.address
     done = run(tmp_path, address, "logger.patience=1")
     assert done.returncode == 0, done.stderr
-    assert "MLflow does not have everything yet; to send the rest: python -m experiments.track" in done.stdout
+    assert (
+        f"MLflow does not have everything yet; to send the rest: {python_command()} -m experiments.track" in done.stdout
+    )
     assert numbers(tmp_path) == expected
     assert fault in ("dead", "damaged") or door.requests > 0
 
@@ -133,7 +136,9 @@ def test_tracker_with_full_disk_gets_all_metrics_afterwards(
     if "unshare" in done.stderr or done.returncode == NO_NAMESPACE:
         pytest.skip("this system lets nobody make a disk of their own")
     assert done.returncode == 0, done.stderr
-    assert "MLflow does not have everything yet; to send the rest: python -m experiments.track" in done.stdout
+    assert (
+        f"MLflow does not have everything yet; to send the rest: {python_command()} -m experiments.track" in done.stdout
+    )
     assert int((tmp_path / "left.txt").read_text()) < 64, "it was full"
     assert numbers(tmp_path) == expected
     address = f"sqlite:///{tmp_path}/kept.db"

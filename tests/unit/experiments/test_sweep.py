@@ -97,8 +97,8 @@ def test_wrong_direction_rejects_all_but_maximize() -> None:
     }.items():
         given = OmegaConf.create({"direction": list(wrong) if isinstance(wrong, tuple) else wrong})
         assert wrong_direction(given) == (
-            f"hydra.sweeper.direction={shown}: jobs return one number, of which more is better (success): "
-            "say hydra.sweeper.direction=maximize"
+            f"hydra.sweeper.direction={shown}: jobs return success, which a sweep must maximize: "
+            "use hydra.sweeper.direction=maximize"
         )
 
 
@@ -170,4 +170,4 @@ def test_interrupt_during_summary_exits_with_message(
     monkeypatch.setattr(sweeping, "summarise", raise_interrupt)
     with pytest.raises(SystemExit, match="130"):
         sweeping.watch(lambda: None)
-    assert "stopped before all of the summary was written; the same command goes on" in capsys.readouterr().err
+    assert "stopped before all of the summary was written; run the same command to continue" in capsys.readouterr().err

@@ -72,7 +72,9 @@ def test_ambiguous_baseline_is_not_chosen() -> None:
     arms = arms_of(one("a", "grpo", "verifier"), one("b", "grpo", "verifier"), one("c", "grpo", "clipo"))
     assert baselines_of(arms, None) == [None, None, None]
     (note,) = note_on_baselines(arms, {})
-    assert note.startswith("No Δ: 2 arms could be the baseline (a · objective=grpo, b · objective=grpo); say baseline=")
+    assert note.startswith(
+        "No Δ: 2 arms could be the baseline (a · objective=grpo, b · objective=grpo); choose one with baseline="
+    )
 
 
 @pytest.fixture

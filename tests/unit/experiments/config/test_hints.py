@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import shlex
+import sys
+from pathlib import Path
+
 import pytest
 
-from experiments.config.hints import command_line, did_you_mean, install_command
+from experiments.config.hints import command_line, did_you_mean, install_command, python_command
 
 KEYS = ["seed", "reward.weight", "loss.loss.weight", "rollout.group_size", "budget.grpo.steps"]
 
@@ -30,7 +34,16 @@ def test_did_you_mean_lists_names_if_none_is_near() -> None:
 def test_commands_differ_between_clone_and_installed_package(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("experiments.config.hints.IN_A_CLONE", True)
     assert command_line("sweep", "EXPERIMENT", "sweep=NAME") == "make sweep name=EXPERIMENT sweep=NAME"
-    assert install_command("ray") == "pip install -e '.[ray]'"
+    assert install_command("ray") == f"{python_command()} -m pip install -c constraints.txt -e '.[ray]'"
     monkeypatch.setattr("experiments.config.hints.IN_A_CLONE", False)
     assert command_line("sweep", "EXPERIMENT", "sweep=NAME") == "contrastive-reasoning sweep EXPERIMENT sweep=NAME"
-    assert install_command("ray") == "pip install 'contrastive-reasoning[ray]'"
+    assert install_command("ray") == f"{python_command()} -m pip install 'contrastive-reasoning[ray]'"
+
+
+def test_python_command_is_this_python_relative_to_working_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "of mine/bin/python"))
+    assert shlex.split(python_command()) == [str(tmp_path / "of mine/bin/python")]
+    monkeypatch.chdir(tmp_path)
+    assert shlex.split(python_command()) == ["of mine/bin/python"]

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from experiments.config.composition import parse
-from experiments.config.folders import VARIABLE
-from experiments.config.override_checks import override_error, override_errors
+from experiments.config.folders import CONF, VARIABLE
+from experiments.config.hints import install_command
+from experiments.config.override_checks import nothing_to_sweep, override_error, override_errors
 from experiments.schema import register
 
 register()
@@ -38,7 +39,7 @@ MISTAKES = [
     ),
     ([CRITIC, "~reward.weight"], "~reward.weight: a key cannot be removed; write key=null"),
     ([CRITIC, "reward.weight=abc"], "reward.weight must be a number, got the text 'abc'"),
-    ([CRITIC, "seed=abc"], "seed: Value 'abc' of type 'str' could not be converted to Integer"),
+    ([CRITIC, "seed=abc"], "seed must be a whole number, got the text 'abc'"),
     ([CRITIC, "rollout.sampling=1"], "rollout.sampling=1: it takes a mapping of keys"),
     ([CRITIC, "reward=critic_calibrated", "reward@reward.source=orcle"], ORACLE_MESSAGE),
     ([CRITIC, "reward=critic_steps"], "reward=critic_steps: no such reward; did you mean 'critic'?"),
@@ -160,7 +161,7 @@ HEADER = "# @package _global_\n"
         ),
         (
             f"{HEADER}name: a\nseed: abc\n",
-            "In 'experiment/mine': seed: Value 'abc' of type 'str' could not be converted to Integer",
+            "In 'experiment/mine': seed must be a whole number, got the text 'abc'",
         ),
         (f"{HEADER}name: a\nseed: ${{nothing.here}}\n", "seed: Interpolation key 'nothing.here' not found"),
         (
@@ -255,7 +256,17 @@ INVALID_VALUES = [
         "task=math task.real.judge=chioce",
         "task.real.judge=chioce: no such judge; did you mean 'choice' of answer, choice?",
     ),
-    ("hydra.launcher.n_jobs=2", "hydra.launcher.n_jobs: Key 'n_jobs' not in 'BasicLauncherConf'"),
+    (
+        "hydra.launcher.n_jobs=2",
+        "hydra.launcher.n_jobs: no such key of the chosen launcher; choose another with hydra/l",
+    ),
+    (
+        "hydra.sweeper.n_trials=2",
+        "hydra.sweeper.n_trials: no such key of the chosen sweeper; choose another with hydra/s",
+    ),
+    ("seed=1.5", "seed must be a whole number, got 1.5"),
+    ("seed=null", "seed cannot be null"),
+    ("policy.trust_remote_code=perhaps", "policy.trust_remote_code"),
     ("hydra.mode=MULTIRN", "hydra.mode: Invalid value 'MULTIRN', expected one of [RUN, MULTIRUN]"),
     ("hydra/job_logging=nonee", "these choices together need hydra/job_logging=nonee, which does not exist; did"),
 ]
@@ -267,11 +278,37 @@ def test_invalid_choices_and_hydra_values_are_rejected() -> None:
         assert (message or "").startswith(sentence)
 
 
+def test_launchers_that_can_be_installed_are_named_with_those_that_are() -> None:
+    sentence = override_error(["experiment=clipo_laptop", "hydra.launcher.n_jobs=2"]) or ""
+    names = sentence.rpartition("hydra/launcher=")[2].split("|")
+    assert {"basic", "joblib", "ray", "submitit_slurm"} <= set(names)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "sweeps"),
+    [
+        ([], False),
+        (["seed=3", "objective=gspo"], False),
+        (["seed=0,1"], True),
+        (["sweep=tau"], True),
+        (["hydra/launcher=submitit_slurm"], True),
+        (["hydra.sweeper.params.seed=0"], True),
+    ],
+)
+def test_multirun_without_several_values_is_rejected_unless_hydra_keys_are_given(
+    overrides: list[str], sweeps: bool
+) -> None:
+    sentence = nothing_to_sweep(["experiment=clipo_laptop", *overrides])
+    assert (sentence is None) is sweeps
+    presets = "|".join(sorted(path.stem for path in (CONF / "sweep").glob("*.yaml")))
+    assert sweeps or (sentence or "").endswith(f", sweep={presets}")
+
+
 @pytest.mark.parametrize(
     ("override", "sentence"),
     [
-        ("hydra/sweeper=optuna", "hydra/sweeper=optuna is not installed: pip install -e '.[optuna]'"),
-        ("hydra/launcher=ray", "hydra/launcher=ray is not installed: pip install -e '.[ray]'"),
+        ("hydra/sweeper=optuna", f"hydra/sweeper=optuna is not installed: {install_command('optuna')}"),
+        ("hydra/launcher=ray", f"hydra/launcher=ray is not installed: {install_command('ray')}"),
         (
             "reward.temperature=interval(0.01,0.2)",
             "reward.temperature=interval(0.01,0.2): a sweep without steps needs hydra/sweeper=optuna",

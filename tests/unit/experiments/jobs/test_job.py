@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from experiments.config.hints import python_command
 from experiments.jobs.job import End, GroupState, Job, read_state, write_state
 from experiments.mlflow_sync import Tracker
 from experiments.mlflow_sync.sync import FolderSync
@@ -125,7 +126,7 @@ def test_unreachable_mlflow_adds_one_line(outputs: Any, sweep: Path, monkeypatch
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "nonsense:/x")
     (line,) = send_to_mlflow(sweep, [job])
     assert line.startswith(
-        f"MLflow does not have everything yet; to send the rest: python -m experiments.track {folder}\n"
+        f"MLflow does not have everything yet; to send the rest: {python_command()} -m experiments.track {folder}\n"
     )
 
 

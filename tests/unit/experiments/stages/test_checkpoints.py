@@ -73,7 +73,7 @@ def test_newest_sound_of_first_reads_checkpoint_on_rank_0_only(tmp_path: Path) -
     flip(path)
     first, second = on_ranks(newest_sound_and_reads, tmp_path, tmp_path)
     assert first[0] == second[0]
-    assert "none is left to go on from" in second[0]
+    assert "none is left to resume from" in second[0]
 
 
 def test_newest_sound_returns_numerically_highest_step(tmp_path: Path) -> None:
@@ -136,7 +136,7 @@ def test_newest_sound_raises_if_all_sealed_checkpoints_are_missing(
     for step in (1, 2):
         path = write(tmp_path, step)
         path.rename(tmp_path / f"elsewhere {step}")
-    with pytest.raises(CheckpointError, match=rf"step=000002.*step=000001.*none is left .* remove {tmp_path} to begin"):
+    with pytest.raises(CheckpointError, match=rf"step=000002.*step=000001.*none is left .* remove {tmp_path} to start"):
         newest_sound(tmp_path)
     clear(tmp_path, keep=[])
     assert newest_sound(tmp_path) == (None, [])

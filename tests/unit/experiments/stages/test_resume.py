@@ -61,14 +61,14 @@ def test_unfinished_stage_of_changed_code_resumes_only_if_accepted(
     stop(before := chain(tmp_path), overrides=BASE)
     check(before)
     edit_code(monkeypatch, "contrastive_reasoning.objectives.grpo")
-    changed = f"grpo: code changed since {before[1].folder} was begun, in contrastive_reasoning.objectives.grpo"
+    changed = f"grpo: code changed since {before[1].folder} was started, in contrastive_reasoning.objectives.grpo"
     now = chain(tmp_path)
     for compared in (False, True):
-        with pytest.raises(CheckpointError, match=rf"^{re.escape(changed)}; .* checkpoint 6 .*{ACCEPT}; .*{ANEW}$"):
+        with pytest.raises(CheckpointError, match=rf"^{re.escape(changed)}; {ACCEPT} resumes its checkpoint 6, .*; {ANEW} .*"):
             check(now, compared=compared)
     check(now, anew=True)
     accepted = chain(tmp_path, ACCEPT)
-    assert f"{changed}; going on all the same\n" in capsys.readouterr().out
+    assert f"{changed}; resuming nevertheless\n" in capsys.readouterr().out
     check(accepted)
     assert not before[1].folder.exists()
     assert [path.name for path in (accepted[1].folder / CHECKPOINTS).glob("*.ckpt")] == ["step=000006.ckpt"]
@@ -109,7 +109,7 @@ def test_only_one_of_two_concurrent_runs_renames_a_stage(
     assert chain(tmp_path, ACCEPT)[1] == now
     assert [one.step for one in kept_checkpoints(now.folder / CHECKPOINTS)] == [6]
     assert read_manifest(now.folder)["earlier_code"] == [before[1].code]
-    assert capsys.readouterr().out.count("going on all the same") == 1
+    assert capsys.readouterr().out.count("resuming nevertheless") == 1
 
 
 @pytest.mark.parametrize("whose", ["of other code", "of today's code"])
@@ -143,7 +143,7 @@ def test_changed_code_of_parent_stage_raises_unless_accepted(
     begin(now[0])
     assert capsys.readouterr().out == (
         f"warm_start: code changed since {before[0].folder} was made, in lightning_modules.warm_start; "
-        f"it is made again ({ACCEPT} takes it)\n"
+        f"it runs again ({ACCEPT} reuses it)\n"
     )
     accepted = chain(tmp_path, FRESH, ACCEPT)
     assert accepted[0].folder == before[0].folder, "the warm start is taken as it is"
@@ -180,10 +180,10 @@ def test_stage_of_earlier_version_counts_as_changed_code(tmp_path: Path, capsys:
     manifest = json.loads((moved[1] / MANIFEST).read_text())
     (moved[1] / MANIFEST).write_text(json.dumps(manifest | {"parents": {"warm_start": "0" * 12}}))
     now = chain(tmp_path, FRESH)
-    with pytest.raises(CheckpointError, match=r"in modules that were not recorded then; .* checkpoint 6 "):
+    with pytest.raises(CheckpointError, match=r"in modules that were not recorded then; .* checkpoint 6,"):
         check(now)
     begin(now[0])
-    assert "it is made again" in capsys.readouterr().out
+    assert "it runs again" in capsys.readouterr().out
     (now[0].folder / MANIFEST).unlink()
     accepted = chain(tmp_path, FRESH, ACCEPT)
     assert accepted[0].folder == moved[0]
@@ -192,7 +192,7 @@ def test_stage_of_earlier_version_counts_as_changed_code(tmp_path: Path, capsys:
     assert other[0].folder != moved[0], "another value is another stage"
 
 
-def test_unfinished_stage_of_other_devices_raises_unless_begun_anew(
+def test_unfinished_stage_of_other_devices_raises_unless_a_new_stage_is_started(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before, now = chain(tmp_path, FRESH), chain(tmp_path, FRESH, "trainer=zero2")
@@ -202,7 +202,7 @@ def test_unfinished_stage_of_other_devices_raises_unless_begun_anew(
         "trainer.accelerator cpu (now auto), trainer.devices 1 (now 2), trainer.strategy auto (now absent), "
         "trainer.strategy._target_ absent (now lightning_modules.zero.ZeroStrategy), 5 more"
     )
-    shown = re.escape(f"{before[1].folder} is unfinished at checkpoint 6, begun with {difference};")
+    shown = re.escape(f"{before[1].folder} is unfinished at checkpoint 6, started with {difference};")
     with pytest.raises(CheckpointError, match=rf"^grpo: {shown} set that back .* with {ANEW}$"):
         check(now)
     check(now, anew=True)
@@ -210,7 +210,7 @@ def test_unfinished_stage_of_other_devices_raises_unless_begun_anew(
     begin(now[0])
     begin(now[1], now)
     out = capsys.readouterr().out
-    assert f"grpo: {before[1].folder} is unfinished and stays so, it was begun with {difference}\n" in out
+    assert f"grpo: {before[1].folder} remains unfinished; it was started with {difference}\n" in out
 
 
 def test_unfinished_stage_of_other_data_raises(tmp_path: Path) -> None:
@@ -221,7 +221,7 @@ def test_unfinished_stage_of_other_data_raises(tmp_path: Path) -> None:
     problems.write_text('{"nums": [1, 2, 4], "target": 7}')
     now = chain(tmp_path, *settings)
     hashes = [plan[1].files[str(problems)] for plan in (before, now)]
-    named = re.escape(f"begun with files.{problems} {hashes[0]} (now {hashes[1]})")
+    named = re.escape(f"started with files.{problems} {hashes[0]} (now {hashes[1]})")
     for compared in (False, True):
         with pytest.raises(CheckpointError, match=named):
             check(now, compared=compared)
@@ -235,12 +235,12 @@ def test_unfinished_stage_of_other_data_raises(tmp_path: Path) -> None:
         (BASE, [*BASE, "progress=quiet", "output_dir=here", "checkpoints.keep=3", "+logger.more=1"]),
     ],
 )
-def test_unfinished_stage_of_unintended_settings_raises_unless_begun_anew(
+def test_unfinished_stage_of_unintended_settings_raises_unless_a_new_stage_is_started(
     tmp_path: Path, then: list[str], now: list[str]
 ) -> None:
     stop(before := chain(tmp_path, "advantage.epsilon=0.5"), overrides=then)
     after = chain(tmp_path)
-    shown = f"{before[1].folder} is unfinished at checkpoint 6, begun with advantage.epsilon 0.5 (now 1e-06);"
+    shown = f"{before[1].folder} is unfinished at checkpoint 6, started with advantage.epsilon 0.5 (now 1e-06);"
     with pytest.raises(CheckpointError, match=rf"^grpo: {re.escape(shown)} .* with {ANEW}$"):
         check(after, now)
     check(after, now, anew=True)
@@ -318,7 +318,7 @@ def test_long_or_differently_typed_settings_count_as_changed(
     now = chain(tmp_path / "kind", "rollout.sampling.stop=1")
     check(now)
     begin(now[1], now)
-    assert "it was begun with values that read alike and are of another kind" in capsys.readouterr().out
+    assert "it was started with values that read alike and are of another kind" in capsys.readouterr().out
 
 
 def test_is_compared_for_sweep_jobs_and_study_arms(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -61,7 +61,7 @@ def test_damaged_stage_is_not_reused_and_damage_is_printed(
     assert not reusable(plan)
     assert not is_finished(plan.folder)
     message = sentence.format(path=path)
-    assert capsys.readouterr().out == f"grpo: {message}; the stage's newest checkpoint makes it again\n"
+    assert capsys.readouterr().out == f"grpo: {message}; restoring it from the stage's newest checkpoint\n"
 
 
 def test_damaged_stage_without_checkpoint_raises(plan: StagePlan) -> None:
@@ -69,7 +69,7 @@ def test_damaged_stage_without_checkpoint_raises(plan: StagePlan) -> None:
         path.unlink()
     assert reusable(plan), "they may be removed to save room"
     flip(plan.folder / WEIGHTS)
-    with pytest.raises(CheckpointError, match=rf"damaged.*; no checkpoint is left .*: remove {plan.folder} to begin"):
+    with pytest.raises(CheckpointError, match=rf"damaged.*; no checkpoint is left .*: remove {plan.folder} to start"):
         reusable(plan)
 
 

@@ -106,7 +106,7 @@ def test_report_names_missing_start_that_mlflow_did_not_record(runs: Any, study:
     shutil.rmtree(folder)
     found = today(runs.tracker, study)
     assert found.missing == {0: str(folder / POLICY)}
-    reason = f"the warm start they began from is not on this machine ({folder / POLICY}), nor does MLflow say"
+    reason = f"their warm start is not on this machine ({folder / POLICY}), and MLflow has no record"
     with pytest.raises(StudyError) as error:
         report(runs.tracker, study, **found._asdict(), output=tmp_path)
     assert "2 runs have finished, and it is unknown whether they have today's configuration: " in str(error.value)
