@@ -64,7 +64,9 @@ def test_unfinished_stage_of_changed_code_resumes_only_if_accepted(
     changed = f"grpo: code changed since {before[1].folder} was started, in contrastive_reasoning.objectives.grpo"
     now = chain(tmp_path)
     for compared in (False, True):
-        with pytest.raises(CheckpointError, match=rf"^{re.escape(changed)}; {ACCEPT} resumes its checkpoint 6, .*; {ANEW} .*"):
+        with pytest.raises(
+            CheckpointError, match=rf"^{re.escape(changed)}; {ACCEPT} resumes its checkpoint 6, .*; {ANEW} .*"
+        ):
             check(now, compared=compared)
     check(now, anew=True)
     accepted = chain(tmp_path, ACCEPT)

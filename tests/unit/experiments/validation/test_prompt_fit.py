@@ -38,7 +38,9 @@ def config(folder: Path, context: int) -> DictConfig:
 
 
 def test_prompt_that_fills_context_is_rejected_without_reading_weights(tmp_path: Path) -> None:
-    with pytest.raises(AssemblyError, match=r"the prompt of problem countdown:\S+ has 1\d tokens, .* context is 8 tokens"):
+    with pytest.raises(
+        AssemblyError, match=r"the prompt of problem countdown:\S+ has 1\d tokens, .* context is 8 tokens"
+    ):
         check_prompts_fit(config(tmp_path, context=8))
 
 
