@@ -1,4 +1,4 @@
-# Every target sets up its own .venv on first use; it needs python3.11 (or newer) and make, nothing else.
+# Every target creates .venv on first use. It needs only Python 3.11 or newer, and make.
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV   := .venv
 BIN    := $(VENV)/bin
@@ -17,8 +17,8 @@ gpus   ?=
 
 TARGETS := help setup exp sweep test test-whole test-all test-real lint types check study list model dashboard compare report sync eval sample plan bench gpu-check docs clean
 
-# What may be said to each on the command line. Another word in small letters would be lost without a word, so it is
-# refused; one in capitals is a variable of the environment, which every recipe sees: CUDA_VISIBLE_DEVICES=1. So are https_proxy and its like.
+# The variables that each target takes. Make ignores unknown ones, so another lower-case variable is an error here. Upper-case
+# ones are environment variables, which every recipe sees: CUDA_VISIBLE_DEVICES=1. So are https_proxy and similar names.
 exp_takes := name over
 sweep_takes := name sweep over
 study_takes := name over
@@ -49,7 +49,7 @@ $(error make $(GOALS) takes $(or $(addsuffix =…,$(TAKEN)),no variable), not $(
 settings are given in over, as in make exp over='seed=1')
 endif
 
-# One word for the shell, whatever stands in it.
+# Quotes a value for the shell.
 quoted = '$(subst ','\'',$(1))'
 
 .DEFAULT_GOAL := help
@@ -72,7 +72,7 @@ setup: $(STAMP)  ## install everything into .venv
 exp: $(STAMP)  ## run one experiment:  name=llama_critic over='seed=1'
 	@$(RUN) experiment=$(name) $(over)
 
-sweep: $(STAMP)  ## run what is left of a sweep, show what came out:  name=clipo_laptop sweep=tau over='seed=0,1,2'
+sweep: $(STAMP)  ## run what is left of a sweep, show its table:  name=clipo_laptop sweep=tau over='seed=0,1,2'
 	@$(RUN) -m experiment=$(name) $(if $(sweep),sweep=$(sweep)) $(over)
 
 study: $(STAMP)  ## run the arms and seeds of a study that are left:  name=countdown_credit over='parallel=1'
@@ -97,9 +97,9 @@ lint: $(STAMP)  ## check style and formatting
 types: $(STAMP)  ## check types
 	@$(BIN)/pyright
 
-check: lint types test test-whole  ## what a change must pass: lint, types and both kinds of tests
+check: lint types test test-whole  ## run what a change must pass: lint, types and both kinds of tests
 
-list:  ## every experiment with its question, the studies, the sweeps
+list:  ## list experiments with their questions, studies and sweeps
 	@$(PYTHON) -m experiments.cli.catalogue
 
 model: $(STAMP)  ## fetch a pretrained model into outputs/models:  name=smollm2-135m-q4, or name=OWNER/NAME of the hub
@@ -108,28 +108,28 @@ model: $(STAMP)  ## fetch a pretrained model into outputs/models:  name=smollm2-
 dashboard: $(STAMP)  ## open MLflow on the local results, for this machine alone:  name='llama_baseline llama_critic', else the newest
 	@$(BIN)/python -m experiments.dashboard $(if $(filter file,$(origin name)),,$(name)) $(over)
 
-compare: $(STAMP)  ## table and curves of finished runs:  name=llama_critic over='…'
+compare: $(STAMP)  ## show table and curves of finished runs:  name=llama_critic over='…'
 	@$(BIN)/python -m experiments.compare $(name) $(over)
 
-report: $(STAMP)  ## one page of HTML of finished runs:  name=llama_critic over='…'
+report: $(STAMP)  ## write one HTML page of finished runs:  name=llama_critic over='…'
 	@$(BIN)/python -m experiments.report $(name) $(over)
 
-sync: $(STAMP)  ## send to MLflow what it missed while it did not answer:  name=llama_critic, else all
+sync: $(STAMP)  ## send to MLflow what it missed while it was unreachable:  name=llama_critic, else all
 	@$(BIN)/python -m experiments.track $(if $(filter file,$(origin name)),outputs,$(addprefix outputs/runs/,$(name))) $(over)
 
 eval: $(STAMP)  ## evaluate a model:  model=<hub name or folder> suite=countdown_laptop
 	@$(RUN) experiment=$(name) 'stages=[evaluate]' suite=$(suite) $(if $(filter file,$(origin name)),name=eval) $(if $(model),policy.pretrained=$(model) policy.chat_template=null) $(over)
 
-sample: $(STAMP)  ## completions of one problem, judged step by step:  model=… prompt='numbers=3,5,8 target=23' over='n=3 critic=…'
+sample: $(STAMP)  ## draw completions of one problem, judged step by step:  model=… prompt='numbers=3,5,8 target=23' over='n=3 critic=…'
 	@$(BIN)/python -m experiments.sample $(if $(model),model=$(model)) $(if $(prompt),$(call quoted,prompt=$(value prompt))) $(over)
 
-plan: $(STAMP)  ## what an experiment costs before anything is loaded:  name=grpo_gsm8k scale=paper gpus=8
+plan: $(STAMP)  ## show what an experiment costs, without loading anything:  name=grpo_gsm8k scale=paper gpus=8
 	@$(BIN)/python -m experiments.plan experiment=$(name) $(if $(scale),scale=$(scale)) $(if $(gpus),gpus=$(gpus)) $(over)
 
 bench: $(STAMP)  ## measure a GRPO step side by side with its peers, as ratios on this machine
 	@$(BIN)/python -m benchmarks $(over)
 
-gpu-check: $(STAMP)  ## on a machine with a GPU: what works there, into docs/gpu.md:  name=smollm2-135m-q4, else the hub's model
+gpu-check: $(STAMP)  ## check what works on this machine's GPU, into docs/gpu.md:  name=smollm2-135m-q4, else the hub's model
 	@$(BIN)/python -m benchmarks.gpu_check $(if $(filter file,$(origin name)),,$(name)) $(over)
 
 docs: $(STAMP)  ## build the documentation into site/

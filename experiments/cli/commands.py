@@ -101,7 +101,7 @@ COMMANDS = {
         overrides=True,
     ),
     "sweep": Command(
-        summary="run what is left of a sweep, show what came out",
+        summary="run what is left of a sweep, show its table",
         usage="NAME [sweep=PRESET] [key=value,value …]",
         example="sweep clipo_laptop sweep=tau seed=0,1,2",
         module="experiments.run",
@@ -118,7 +118,7 @@ COMMANDS = {
         names="study",
     ),
     "list": Command(
-        summary="every experiment with its question, the studies, the sweeps",
+        summary="list experiments with their questions, studies and sweeps",
         example="list",
         module="experiments.cli.catalogue",
     ),
@@ -130,7 +130,7 @@ COMMANDS = {
         arguments=for_study,
     ),
     "plan": Command(
-        summary="what an experiment costs before anything is loaded",
+        summary="show what an experiment costs, without loading anything",
         usage="NAME [scale=paper] [gpus=8] [gpu_memory=80] [mfu=0.4] [tflops=989] [prompt_tokens=200] "
         "[completion_tokens=800] [key=value …]",
         example="plan grpo_gsm8k scale=paper gpus=8",
@@ -149,7 +149,7 @@ COMMANDS = {
         overrides=True,
     ),
     "sample": Command(
-        summary="completions of one problem, judged step by step",
+        summary="draw completions of one problem, judged step by step",
         usage="[model=HUB_NAME_OR_FOLDER] [prompt=TEXT] [answer=TEXT] [critic=FOLDER] [n=1] [temperature=1.0] "
         "[max_tokens=48] [key=value …]",
         example="sample prompt='numbers=3,5,8 target=23' n=3",
@@ -157,14 +157,14 @@ COMMANDS = {
         overrides=True,
     ),
     "compare": Command(
-        summary="table and curves of finished runs",
+        summary="show table and curves of finished runs",
         usage=f"NAME [NAME …] {COMPARED}",
         example="compare grpo_laptop clipo_laptop",
         module="experiments.compare",
         names="experiment",
     ),
     "report": Command(
-        summary="one page of HTML of finished runs",
+        summary="write one HTML page of finished runs",
         usage=f"NAME [NAME …] {COMPARED} [output=FILE]",
         example="report grpo_laptop clipo_laptop",
         module="experiments.report",
@@ -178,7 +178,7 @@ COMMANDS = {
         names="experiment",
     ),
     "sync": Command(
-        summary="send to MLflow what it missed while it did not answer",
+        summary="send to MLflow what it missed while it was unreachable",
         usage="[NAME …]",
         example="sync llama_critic",
         module="experiments.track",
