@@ -182,7 +182,7 @@ def close(study: Study, failed: Mapping[str, Path], *, sent: Path | None) -> int
 def _send(runs: Path) -> None:
     """Sends to MLflow what it missed while a job ran or was killed."""
     if any(runs.rglob("stages.json")) and not sync([runs], connect):
-        tell(f"{NOT_SENT}: {sync_command([runs])}")
+        tell(f"{NOT_SENT} {sync_command([runs])}")
 
 
 def tell(line: str) -> None:

@@ -49,7 +49,7 @@ from experiments.system.terminal import first_line
 
 COMMAND = ("-m", "experiments.track")
 LOG_FILE, MEMORY_FILE, LOCK_FILE = "mirror.log", "mirror.json", ".mirror.lock"
-NOT_SENT = "MLflow does not have everything yet; to send the rest"
+NOT_SENT = "MLflow does not have everything yet; to send the rest:"
 NOT_ALL, UNFORESEEN = ": not all was sent ", ", unforeseen:"
 FAILURE_LINE = re.compile(rf".+{NOT_ALL}\(|MLflow at |MLflow's ")
 """Matches the lines of a sync process' log that report a failure."""
@@ -345,7 +345,7 @@ def missing_from_mlflow(folders: Sequence[Path], log: Path) -> str:
     reason = "it took longer than logger.patience allows"
     if failed:
         reason = failed[-1].partition(NOT_ALL)[2][1:-1] or failed[-1]
-    return f"{NOT_SENT}: {sync_command(folders)}\n  {reason}"
+    return f"{NOT_SENT} {sync_command(folders)}\n  {reason}"
 
 
 def sync_command(folders: Sequence[Path]) -> str:
