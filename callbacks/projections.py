@@ -32,7 +32,7 @@ LEAST = 4
 
 @dataclass(kw_only=True, eq=False)
 class EmbeddingProjection(L.Callback):
-    """Draws two figures at the end of each validation: the goals of the batch, and the held-out states. Only watches.
+    """Draws two figures at each validation of a fit: the goals of the batch, and the held-out states. Only watches.
 
     Critics without embeddings are skipped; goals that are text are not coloured.
 
@@ -59,7 +59,7 @@ class EmbeddingProjection(L.Callback):
     ) -> None:
         critic = pl_module.critic
         with gathered(critic):
-            if not watching(trainer) or not hasattr(critic, "encode_goal"):
+            if trainer.state.fn != "fit" or not watching(trainer) or not hasattr(critic, "encode_goal"):
                 return
             if isinstance(batch, CriticBatch) and count_of(self._goals) < self.points:
                 values = batch.goals.cpu() if isinstance(batch.goals, Tensor) else None

@@ -132,12 +132,12 @@ class HindsightStates(L.LightningDataModule):
         self.held_out: Int[ndarray, " H"] | None = None
 
     def setup(self, stage: str | None = None) -> None:
-        self.held_out = keys_of(held_out_states(self.task))
+        if self.held_out is None:  # takes a second, and the validation before training sets up too
+            self.held_out = keys_of(held_out_states(self.task))
 
     def batch(self, number: int, *, split: int = 0) -> CriticBatch:
         """Batch ``number``: a function of number, split and seed."""
-        if self.held_out is None:
-            self.setup()
+        self.setup()
         rng = np.random.default_rng([self.seed, split, number])
         plays = [self._plays(moves, size, rng) for moves, size in enumerate(self.depth_sizes) if size]
         reached = np.concatenate([each.reached for each in plays])

@@ -34,6 +34,8 @@ class FitBudget:
     batch_size: int = at_least(1)
     evaluate_every: int = at_least(1)
     checkpoint_every: int = at_least(1)
+    log_every: int = at_least(1)
+    """Steps between two records of the training metrics."""
 
 
 @dataclass
@@ -69,6 +71,7 @@ class GRPOBudget:
     training_problems: int = at_least(0)
     """Training problems that are evaluated along with the validation problems."""
     checkpoint_every: int = at_least(1)
+    log_every: int = at_least(1)
 
 
 @dataclass

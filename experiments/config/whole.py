@@ -42,6 +42,7 @@ SET_BY_STAGES: Mapping[str, str] = {
     "val_check_interval": "budget.<stage>.evaluate_every",
     "check_val_every_n_epoch": "budget.<stage>.evaluate_every",
     "enable_checkpointing": "budget.<stage>.checkpoint_every",
+    "log_every_n_steps": "budget.<stage>.log_every",
     "callbacks": "callbacks.<stage>",
     "logger": "logger",
     "default_root_dir": "output_dir",

@@ -130,6 +130,7 @@ def build_trainer(
         max_steps=budget.steps * budget.get("updates", 1) * budget.get("minibatches", 1),  # in optimizer steps
         val_check_interval=budget.evaluate_every,
         check_val_every_n_epoch=None,
+        log_every_n_steps=budget.log_every,
         callbacks=[stage_checkpoint(config, stage, folder, stop), *acting, *watching],
         enable_checkpointing=False,  # no checkpoints by Lightning
         logger=RunFolderLogger(folder=folder),

@@ -41,6 +41,8 @@ def be_quiet() -> None:
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     for name in QUIET_LOGGERS:
         logging.getLogger(name).setLevel(logging.WARNING)
+    # a cached list of fonts may name those of an environment that was removed since; Matplotlib then uses its default
+    logging.getLogger("matplotlib.font_manager").setLevel(logging.ERROR)
     for message in NOISE:
         warnings.filterwarnings("ignore", message=message)
     warnings.showwarning = print_warning  # not formatwarning, which Lightning replaces at its import
