@@ -365,7 +365,8 @@ class MinibatchUpdate:
 
     def metrics(self) -> dict[str, float]:
         """Means over the updates (the largest of a maximum), and the gap of the sampler's log-probs to the policy's."""
-        updates = {name: torch.stack([update[name] for update in self.updates]) for name in self.updates[0]}
+        names = dict.fromkeys(name for update in self.updates for name in update)  # ratio_… may be in the first alone
+        updates = {name: torch.stack([one[name] for one in self.updates if name in one]) for name in names}
         gap = (self.rollouts.old_log_probs - self.old_log_probs).abs() * self.trained_tokens
         return {
             **{

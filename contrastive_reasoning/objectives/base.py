@@ -48,6 +48,11 @@ class ObjectiveOutputs:
 
 @runtime_checkable
 class Objective(Protocol):
+    """A policy loss. Without a reference, rollouts whose advantages are all 0 are not passed to it.
+
+    So a term that does not vanish with the advantage, such as an entropy bonus, would lack these rollouts.
+    """
+
     def __call__(self, inputs: ObjectiveInputs) -> ObjectiveOutputs: ...
 
     def weights(self, mask: Bool[Tensor, "B T"], *, rows: float, tokens: float) -> Float[Tensor, "B T"]:

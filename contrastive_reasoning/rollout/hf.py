@@ -8,8 +8,8 @@ from dataclasses import replace
 from typing import Any
 
 import torch
-from torch import nn
-from transformers import GenerationConfig
+from torch import Tensor, nn
+from transformers import GenerationConfig, StoppingCriteria
 
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
 from contrastive_reasoning.rollout.batch import RolloutBatch
@@ -19,11 +19,12 @@ from contrastive_reasoning.rollout.requests import (
     Requests,
     Written,
     encode,
+    ends_of,
     evaluating,
     pooled_states,
     spelling,
 )
-from contrastive_reasoning.rollout.sampling import Sampling, Seed, StopStrings, derived_seed, length_of
+from contrastive_reasoning.rollout.sampling import Ends, Sampling, Seed, StopStrings, derived_seed, length_of
 from contrastive_reasoning.tasks.base import Problem
 
 
@@ -73,7 +74,7 @@ def _write(
             input_ids=ids[owner],
             attention_mask=mask[owner].long(),
             generation_config=_settings(policy, sampling, requests, rows),
-            tokenizer=policy.tokenizer,
+            stopping_criteria=[_Ended(ends_of(policy, sampling, requests), rows)],
         )
     tokens = output.sequences[:, ids.shape[1] :]
     logits = torch.stack(output.logits, dim=1).float() / sampling.scoring_temperature
@@ -89,6 +90,17 @@ def _write(
         )
         completions.lengths[row] = min(length or limit, limit)
         completions.stopped[row] = length is not None and length <= limit
+
+
+class _Ended(StoppingCriteria):
+    """Rows that an end token or a stop string ended. transformers' own stop strings may also begin in the prompt."""
+
+    def __init__(self, ends: Ends, rows: range) -> None:
+        self.ends = ends
+        self.rows = rows
+
+    def __call__(self, input_ids: Tensor, scores: Tensor, **_: Any) -> Tensor:
+        return self.ends.ended(self.rows, input_ids[:, -1])
 
 
 @contextmanager
@@ -113,7 +125,6 @@ def _settings(policy: CausalLMPolicy, sampling: Sampling, requests: Requests, ro
         num_beams=1,
         repetition_penalty=1.0,
         max_new_tokens=int(requests.limits[first : last + 1].max()),
-        stop_strings=list(sampling.stop) or None,
         eos_token_id=list(policy.eos_token_ids),
         pad_token_id=policy.pad_token_id,
         output_logits=True,

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from math import exp, log
 from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 from torch.testing import assert_close
 
-from contrastive_reasoning.objectives import TokenCorrection
+from contrastive_reasoning.objectives import ObjectiveInputs, ObjectiveOutputs, TokenCorrection
 from contrastive_reasoning.rollout import Engine, RolloutBatch
-from tests.unit.lightning_modules.grpo_kit import Gradients, Metrics, fit, module, optimizer, weights
+from tests.unit.lightning_modules.grpo_kit import Gradients, Metrics, fit, module, objective, optimizer, weights
 
 
 class Shifted(Engine):
@@ -45,6 +46,28 @@ def test_token_correction_scales_gradient_by_capped_weight() -> None:
     fit(module(**settings, correction=TokenCorrection(cap=1.5)), 1, cut, engine=Shifted(log(2)))
     assert_close(corrected.updates[0], 2.0 * plain.updates[0], rtol=1e-4, atol=1e-7)
     assert_close(cut.updates[0], 1.5 * plain.updates[0], rtol=1e-4, atol=1e-7)
+
+
+@dataclass(frozen=True, kw_only=True)
+class WithoutMetrics:
+    """An objective of the user's own that returns only a loss."""
+
+    inner: Any
+
+    def weights(self, mask: Tensor, *, rows: float, tokens: float) -> Tensor:
+        return self.inner.weights(mask, rows=rows, tokens=tokens)
+
+    def __call__(self, inputs: ObjectiveInputs) -> ObjectiveOutputs:
+        return ObjectiveOutputs(loss=self.inner(inputs).loss)
+
+
+def test_objective_without_metrics_trains_over_several_updates() -> None:
+    metrics, with_metrics = Metrics(), Metrics()
+    fit(module(objective=WithoutMetrics(inner=objective()), updates_per_rollout=2), 1, metrics)
+    fit(module(updates_per_rollout=2), 1, with_metrics)
+    (step,), (full,) = metrics.steps, with_metrics.steps
+    assert step["train/objective/loss"] == pytest.approx(full["train/objective/loss"])
+    assert step["train/objective/ratio_mean"] == pytest.approx(1.0, abs=1e-4), "of the first update"
 
 
 def test_sampler_mismatch_is_logged_and_does_not_change_update() -> None:

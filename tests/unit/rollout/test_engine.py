@@ -173,6 +173,20 @@ def test_stop_string_ends_a_completion_and_stays_in_its_text(
     assert wanted not in free.texts[row][: rollouts.token_spans[0][-1][0]]
 
 
+@pytest.mark.parametrize("engine", [ENGINE, HFEngine(max_batch_tokens=10_000)], ids=["own", "hf"])
+def test_stop_string_that_begins_in_prompt_ends_no_completion(
+    policy: CausalLMPolicy, problems: Sequence[Problem], engine: Engine | HFEngine
+) -> None:
+    free = ENGINE.generate(policy, problems, group_size=1, sampling=GREEDY, seed=(0,))
+    stops = [problem.prompt[-1] + text[:1] for problem, text in zip(problems, free.texts, strict=True)]
+    row = next(row for row, stop in enumerate(stops) if len(stop) == 2 and stop not in free.texts[row])
+    stopping = replace(GREEDY, stop=[stops[row]])
+    rollouts = engine.generate(policy, problems[row : row + 1], group_size=1, sampling=stopping, seed=(0,))
+    tokens = int(free.mask[row].sum())
+    assert rollouts.completion_ids[0].tolist() == free.completion_ids[row, :tokens].tolist()
+    assert rollouts.finish_reasons == free.finish_reasons[row : row + 1]
+
+
 def test_generate_keeps_module_modes_and_records_no_gradients(
     policy: CausalLMPolicy, problems: Sequence[Problem]
 ) -> None:
