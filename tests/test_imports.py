@@ -79,7 +79,6 @@ LAYERS: tuple[set[str], ...] = (
         "sweep",
         "compare",
         "dashboard",
-        "embed",
         "model",
         "track",
         "run",

@@ -120,15 +120,8 @@ def name_flaw(name: str) -> str | None:
     return next((flaw for flaw, has_it in flaws.items() if has_it), None)
 
 
-def plain_name(name: str, *, what: str) -> str:
-    """Returns ``name``. Raises ValueError, which names the key ``what``, unless it is one plain part of a path."""
-    if flaw := name_flaw(name):
-        raise ValueError(f"{what}={quote_name(name)} {flaw}")
-    return name
-
-
 def plain_path(name: str, *, what: str) -> str:
-    """Like :func:`plain_name`, for names such as ``val/completions`` whose parts are all plain."""
+    """Returns a name such as ``val/completions``. Raises ValueError with ``what`` unless every part is plain."""
     for part in name.split("/"):
         if flaw := name_flaw(part):
             raise ValueError(f"{what}={quote_name(name)}: {part!r} {flaw}")
