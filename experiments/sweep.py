@@ -33,8 +33,15 @@ from experiments.jobs.job import LOG, PRIMARY, SUCCEEDED, GroupState, Job, final
 from experiments.jobs.progress import LiveJobs, label, tally, varying
 from experiments.jobs.runner import GO_ON, begin, end_of
 from experiments.mlflow_sync.sync import LOG_FILE, missing_from_mlflow, sync_apart
-from experiments.run_folder import read_config, read_json, stage_folders
-from experiments.run_folder.reader import RESULT, SUMMARY, SWEEP_COMMAND, SWEEP_FILE
+from experiments.run_folder.reader import (
+    RESULT,
+    SUMMARY,
+    SWEEP_COMMAND,
+    SWEEP_FILE,
+    read_config,
+    read_json,
+    stage_folders,
+)
 from experiments.system.files import lock, write_json
 from experiments.system.launch import FAILED, INTERRUPTED, is_launched
 

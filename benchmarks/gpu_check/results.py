@@ -9,8 +9,7 @@ from statistics import median
 from xml.etree import ElementTree
 
 from benchmarks.processes import shareable
-from experiments.run_folder import read_metrics, stage_folders
-from experiments.run_folder.reader import find_run_folders
+from experiments.run_folder.reader import find_run_folders, read_metrics, stage_folders
 
 SHOWN = {
     "train/throughput/tokens_per_second": "tokens a second",

@@ -20,8 +20,7 @@ from typing import Literal, NamedTuple, get_args
 
 import psutil
 
-from experiments.run_folder import read_json
-from experiments.run_folder.reader import JOB_RUN, SUMMARY
+from experiments.run_folder.reader import JOB_RUN, SUMMARY, read_json
 from experiments.system.files import write_json
 
 State = Literal["waiting", "running", "done", "done already", "failed", "stopped"]

@@ -20,7 +20,7 @@ from rich.table import Table
 from rich.text import Text
 
 from experiments.jobs.job import JOB, LOG, STATES, Found, Job, primary_metric, read_job
-from experiments.run_folder import complete_lines, read_config, stage_folders
+from experiments.run_folder.reader import complete_lines, read_config, stage_folders
 
 LOOK_SECONDS = 1.0
 STYLES = {"running": "bold", "failed": "red", "stopped": "", "waiting": "dim", "done": "green", "done already": "green"}

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from contrastive_reasoning.progress import Phase, Quiet
-from experiments.run_folder import read_json
+from experiments.run_folder.reader import read_json
 from experiments.system.checksums import checksums, damage
 from experiments.system.files import put_in_place, sync_all, write_json
 

@@ -16,27 +16,3 @@ outputs/stages/<stage>/<fingerprint>/
     metrics.jsonl      {"step": 3, "name": …, "value": 0.5, "time": …}, one number per line
     figures/<name>/<step>.png, tables/<name>/<step>.json, pages/<name>/<step>.html
 """
-
-from experiments.run_folder.reader import (
-    METRICS_FILE,
-    Metric,
-    Origin,
-    complete_lines,
-    last_values,
-    read_config,
-    read_json,
-    read_metrics,
-    stage_folders,
-)
-
-__all__ = [
-    "METRICS_FILE",
-    "Metric",
-    "Origin",
-    "complete_lines",
-    "last_values",
-    "read_config",
-    "read_json",
-    "read_metrics",
-    "stage_folders",
-]

@@ -28,8 +28,7 @@ from contrastive_reasoning.rollout.spans import readable
 from contrastive_reasoning.tasks.base import Problem, Step, Verdict
 from contrastive_reasoning.tasks.countdown import reachable
 from experiments.assemble import build
-from experiments.run_folder import read_config, stage_folders
-from experiments.run_folder.reader import CRITIC
+from experiments.run_folder.reader import CRITIC, read_config, stage_folders
 from experiments.stages.train import device_of
 
 if TYPE_CHECKING:

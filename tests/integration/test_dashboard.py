@@ -21,7 +21,7 @@ from experiments.analysis.runs import Refused
 from experiments.dashboard import choose_experiments, command, pages, side_by_side
 from experiments.mlflow_sync import Tracker
 from experiments.mlflow_sync.sync import MEMORY_FILE, FolderSync
-from experiments.run_folder import read_json
+from experiments.run_folder.reader import read_json
 from experiments.system.files import write_json
 from tests.browser import opened
 from tests.ports import free_port

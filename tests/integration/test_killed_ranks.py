@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from experiments.run_folder import METRICS_FILE
+from experiments.run_folder.reader import METRICS_FILE
 from experiments.stages.checkpoints import newest_sound
 from experiments.system.launch import INTERRUPTED
 from tests.integration.test_kills import assert_same, stage

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import torch
 
-from experiments.run_folder import METRICS_FILE, complete_lines, read_metrics
+from experiments.run_folder.reader import METRICS_FILE, complete_lines, read_metrics
 from experiments.stages.checkpoints import newest_sound, path_of
 from experiments.system.launch import INTERRUPTED
 from tests.integration.forking import Forks

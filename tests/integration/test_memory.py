@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from experiments.run_folder import read_metrics
+from experiments.run_folder.reader import read_metrics
 
 STEPS, WARM_UP = 300, 100
 """Allocators and caches fill in the first hundred steps, to several times the memory in use at any moment."""

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from experiments.run_folder import read_metrics
+from experiments.run_folder.reader import read_metrics
 
 ROOT = Path(__file__).resolve().parents[2]
 SMALL = ["experiment=grpo_laptop", "debug=fast", "stages=[warm_start,grpo]", "logger.mirror=false"]

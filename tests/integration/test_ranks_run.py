@@ -17,7 +17,7 @@ from torch.testing import assert_close
 from transformers import AutoModelForCausalLM
 
 from contrastive_reasoning.policies.load import LoRA
-from experiments.run_folder import read_metrics
+from experiments.run_folder.reader import read_metrics
 from experiments.schema import register
 from tests.ports import free_port
 

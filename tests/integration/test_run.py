@@ -19,7 +19,7 @@ from transformers import AutoModelForCausalLM
 
 import conf
 from experiments.config.contradictions import contradiction
-from experiments.run_folder import last_values
+from experiments.run_folder.reader import last_values
 from experiments.schema import STAGES
 from experiments.stages.experiment import Interrupted, run_experiment
 from lightning_modules.grpo import GRPO

@@ -12,7 +12,7 @@ from hydra import compose, initialize_config_module
 from omegaconf import DictConfig
 
 from contrastive_reasoning.policies.tiny import tiny_llama, train_tokenizer
-from experiments.run_folder import last_values
+from experiments.run_folder.reader import last_values
 from experiments.schema import register
 from experiments.stages.evaluate import evaluate
 from experiments.stages.evaluation_table import show

@@ -14,7 +14,7 @@ import pytest
 
 from experiments.config.hints import python_command
 from experiments.mlflow_sync import Tracker
-from experiments.run_folder import read_metrics
+from experiments.run_folder.reader import read_metrics
 from experiments.track import main
 from tests.unit.experiments.mlflow_sync.server_kit import Door, Server
 

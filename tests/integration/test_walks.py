@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from contrastive_reasoning.policies.tiny import tiny_llama, train_tokenizer
-from experiments.run_folder import read_json, read_metrics
+from experiments.run_folder.reader import read_json, read_metrics
 from tests.integration.forking import Forks, forks
 from tests.integration.test_docs import BLOCK, asked, commands
 

@@ -19,7 +19,7 @@ import torch
 from safetensors.torch import load_file
 
 from contrastive_reasoning.tasks.countdown import CountdownProblem, parse_steps
-from experiments.run_folder import read_metrics
+from experiments.run_folder.reader import read_metrics
 from lightning_modules.optim import SKIPPED
 from tests.integration.forking import Forks
 from tests.integration.test_kills import stage

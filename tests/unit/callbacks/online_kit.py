@@ -19,7 +19,7 @@ from contrastive_reasoning.policies.load import load_policy
 from contrastive_reasoning.rewards import CalibratedReward, CriticReward, VerifierReward
 from contrastive_reasoning.rollout import Engine, Sampling
 from datamodules.hindsight_states import EveryGoal, HindsightStates
-from experiments.run_folder import read_metrics
+from experiments.run_folder.reader import read_metrics
 from lightning_modules.grpo import GRPO
 from lightning_modules.optim import AdamW
 from tests.quiet import quiet_trainer

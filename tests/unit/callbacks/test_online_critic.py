@@ -19,8 +19,8 @@ from contrastive_reasoning.rewards import VerifierReward, WeightedSum
 from contrastive_reasoning.rewards.critic import critic_within
 from contrastive_reasoning.tasks.base import Step
 from contrastive_reasoning.tasks.countdown import reachable_targets
-from experiments.run_folder import read_metrics
 from experiments.run_folder.logger import RunFolderLogger
+from experiments.run_folder.reader import read_metrics
 from experiments.stages.checkpoints import path_of
 from experiments.stages.stage_checkpoint import Interrupted
 from lightning_modules.grpo import GRPO

@@ -19,8 +19,8 @@ from contrastive_reasoning.objectives import ObjectiveInputs, ObjectiveOutputs
 from contrastive_reasoning.rewards import Credit
 from contrastive_reasoning.rollout import RolloutBatch
 from contrastive_reasoning.rollout.sampling import invert_cdf
-from experiments.run_folder import read_metrics
 from experiments.run_folder.logger import RunFolderLogger
+from experiments.run_folder.reader import read_metrics
 from lightning_modules.grpo import GRPO
 from lightning_modules.optim import SKIPPED
 from tests.unit.lightning_modules.grpo_kit import Digits, Metrics, fit, module, objective, policy, saving, weights

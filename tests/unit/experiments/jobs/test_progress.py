@@ -10,8 +10,8 @@ from rich.console import Console
 
 from experiments.jobs.job import Job, State, write_job
 from experiments.jobs.progress import LiveJobs, RunProgress, as_line, as_table
-from experiments.run_folder import Metric
 from experiments.run_folder.logger import format_line
+from experiments.run_folder.reader import Metric
 
 SAMPLED = "val/verifier/accuracy_sampled"
 

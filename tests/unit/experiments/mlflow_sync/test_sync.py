@@ -20,7 +20,7 @@ from experiments.analysis.runs import finished_runs
 from experiments.mlflow_sync import TrackedRun, Tracker
 from experiments.mlflow_sync.describe import describe
 from experiments.mlflow_sync.sync import MEMORY_FILE, FolderSync, start_sync, stop_sync, sync
-from experiments.run_folder import read_json
+from experiments.run_folder.reader import read_json
 from experiments.run_folder.record import write_failure
 from experiments.system.files import write_json, write_text
 from tests.unit.lightning_modules.grpo_kit import policy

@@ -12,7 +12,7 @@ from hydra import compose, initialize_config_module
 from hydra.core.hydra_config import HydraConfig
 from packaging.requirements import Requirement
 
-from experiments.run_folder import Origin, read_json
+from experiments.run_folder.reader import Origin, read_json
 from experiments.run_folder.record import environment, installed_packages, new_run_folder, write_failure
 from experiments.schema import register
 

@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 from matplotlib.figure import Figure
 
-from experiments.run_folder import METRICS_FILE
 from experiments.run_folder.logger import RunFolderLogger
-from experiments.run_folder.reader import RESULT
+from experiments.run_folder.reader import METRICS_FILE, RESULT
 from experiments.stages.checkpoints import path_of, seal
 from experiments.stages.stage_manifest import write_result
 from experiments.system.files import write_text

@@ -16,8 +16,8 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
-from experiments.run_folder import read_metrics
 from experiments.run_folder.logger import RunFolderLogger
+from experiments.run_folder.reader import read_metrics
 from experiments.stages.checkpoints import CheckpointError, kept_checkpoints, newest_sound, path_of, seal
 from experiments.stages.stage_checkpoint import Interrupted, StageCheckpoint, StopRequest
 from tests.hostile.trap import Trap

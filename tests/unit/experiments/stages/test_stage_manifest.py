@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from experiments.run_folder import read_json
-from experiments.run_folder.reader import RESULT
+from experiments.run_folder.reader import RESULT, read_json
 from experiments.stages.checkpoints import CHECKPOINTS, CheckpointError, path_of, seal
 from experiments.stages.plan import StagePlan
 from experiments.stages.resume import reusable

@@ -27,7 +27,7 @@ from experiments.analysis.runs import arms_by
 from experiments.mlflow_sync import Tracker
 from experiments.mlflow_sync.sync import FolderSync
 from experiments.report import main
-from experiments.run_folder import Origin
+from experiments.run_folder.reader import Origin
 from tests.unit.experiments.comparison_kit import finished
 
 HOSTILE = "<script>alert(1)</script>"
