@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from experiments.system.files import write_json
+from experiments.system.files import last_line, write_json
 
 Tell = Callable[[str], None]
 """Shows the current measurement."""
@@ -96,9 +96,7 @@ class Arm:
 
     def _failed(self) -> ArmFailed:
         self.process.wait()
-        lines = [line.strip() for line in self.log.read_text(encoding="utf-8", errors="replace").splitlines()]
-        last = next((line for line in reversed(lines) if line), "without a word")
-        return ArmFailed(f"{self.name} ended: {last}")
+        return ArmFailed(f"{self.name} ended: {last_line(self.log, default='without a word')}")
 
 
 Figures = dict[str, dict[str, list[float]]]

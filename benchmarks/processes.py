@@ -10,6 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from benchmarks.arms import ROOT
+from experiments.system.files import last_line
 from experiments.system.secrets import hide_secrets, without_paths
 
 GRACE_SECONDS = 15.0
@@ -48,7 +49,7 @@ def run(command: Sequence[str], *, log: Path, seconds: float) -> str | None:
     try:
         code = process.wait(seconds)
     except subprocess.TimeoutExpired:
-        return f"stopped at its time limit of {seconds:.0f} s; its last output: {last_line(log)}"
+        return f"stopped at its time limit of {seconds:.0f} s; its last output: {_last_output(log)}"
     finally:
         stop(process)
     return failure(code, log) if code else None
@@ -57,13 +58,11 @@ def run(command: Sequence[str], *, log: Path, seconds: float) -> str | None:
 def failure(code: int, log: Path) -> str:
     """Returns the exit code or signal of a process and the last line of its output."""
     how = f"ended by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
-    return f"{how}: {last_line(log)}"
+    return f"{how}: {_last_output(log)}"
 
 
-def last_line(log: Path) -> str:
-    """Returns the last non-blank line of the output, without secrets and local paths."""
-    lines = [line.strip() for line in log.read_text(encoding="utf-8", errors="replace").splitlines()]
-    return shareable(next((line for line in reversed(lines) if line), "no output"))
+def _last_output(log: Path) -> str:
+    return shareable(last_line(log, default="no output"))
 
 
 def shareable(text: str) -> str:

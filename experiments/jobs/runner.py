@@ -17,7 +17,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections import deque
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -51,6 +50,7 @@ from experiments.jobs.job import (
 from experiments.jobs.progress import LiveJobs
 from experiments.run_folder.reader import JOB_RUN, JOB_VARIABLE, SWEEP_COMMAND, SWEEP_VARIABLE
 from experiments.system.devices import GPU_GROUPS, SEPARATOR, THREADS, cores, cores_each, gpu_groups, gpus_of_job
+from experiments.system.files import last_line
 from experiments.system.launch import INTERRUPTED
 
 LOOK_SECONDS = 0.3
@@ -225,11 +225,5 @@ def _outcome(code: int, log: Path, *, stopped: bool) -> dict[str, Any]:
         return {"state": "done"}
     if stopped or code == INTERRUPTED:
         return {"state": "stopped"}
-    return {"state": "failed", "cause": f"killed by {signal.Signals(-code).name}" if code < 0 else _last_line(log)}
-
-
-def _last_line(log: Path) -> str:
-    """The last line that is not blank: an error message or the end of a traceback."""
-    with log.open(encoding="utf-8", errors="replace") as file:
-        last = "".join(deque(filter(str.strip, file), maxlen=1)).strip() or "it printed nothing"
-    return last if len(last) <= LONGEST_CAUSE else last[: LONGEST_CAUSE - 1] + "…"
+    cause = f"killed by {signal.Signals(-code).name}" if code < 0 else last_line(log, default="it printed nothing")
+    return {"state": "failed", "cause": cause if len(cause) <= LONGEST_CAUSE else cause[: LONGEST_CAUSE - 1] + "…"}

@@ -1,4 +1,4 @@
-"""Atomic file writes, locks, and names that are safe for folders.
+"""Atomic file writes, locks, the last line of a log, and names that are safe for folders.
 
 A file is written under a temporary name, synced to disk, then renamed; after that its folder is synced. So no reader
 sees half a file, and neither a killed run nor a power cut leaves one under its final name.
@@ -11,6 +11,7 @@ import json
 import os
 import re
 import unicodedata
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -58,6 +59,12 @@ def put_in_place(partial: Path, path: Path) -> None:
     sync(partial)
     os.replace(partial, path)
     sync(path.parent)
+
+
+def last_line(log: Path, *, default: str) -> str:
+    """Returns the last line of a log that is not blank: an error message or the end of a traceback."""
+    with log.open(encoding="utf-8", errors="replace") as file:
+        return "".join(deque(filter(str.strip, file), maxlen=1)).strip() or default
 
 
 def clear_partials(folder: Path) -> None:

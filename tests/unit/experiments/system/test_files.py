@@ -13,6 +13,7 @@ import pytest
 from experiments.system.files import (
     clear_partials,
     join_names,
+    last_line,
     lock,
     name_flaw,
     partial_of,
@@ -91,6 +92,19 @@ def test_held_lock_cannot_be_acquired_twice(tmp_path: Path) -> None:
         assert not second
     with lock(tmp_path / "lock", wait=False) as third:
         assert third
+
+
+def test_last_line_skips_blank_lines_and_has_default(tmp_path: Path) -> None:
+    log = tmp_path / "log.txt"
+    for content, last in (
+        (b"Traceback\n  ...\nValueError: x \n\n  \n", "ValueError: x"),
+        (b"10 %\r20 %\r", "20 %"),
+        (b"\xff", "\ufffd"),
+        (b"\n \n", "nothing"),
+        (b"", "nothing"),
+    ):
+        log.write_bytes(content)
+        assert last_line(log, default="nothing") == last
 
 
 KILLED_WHILE_IT_WRITES = """
