@@ -26,11 +26,6 @@ command reports an error. The output of each part is in `outputs/gpu_check/`. Wi
 run on the CPU, and this page does not change.
 
 """
-NOTHING = """\
-## This machine
-
-No check on a GPU is recorded yet, so this page has no GPU figures.
-"""
 ON_CPU = "The parts ran on the CPU. Their figures say nothing about a GPU."
 
 
@@ -47,13 +42,10 @@ class Machine:
     versions: Mapping[str, str]
 
 
-def page(machine: Machine | None, outcomes: Mapping[str, Outcome]) -> str:
-    """Returns the whole page; without a machine, the page of a fresh clone."""
+def page(machine: Machine, outcomes: Mapping[str, Outcome]) -> str:
     parts = table(
         ("part", "what runs", "at most"), [(f"`{name}`", p.what, f"{p.minutes:g} min") for name, p in PARTS.items()]
     )
-    if machine is None:
-        return "\n".join([HEAD.rstrip(), "", *parts, "", NOTHING])
     lines = [HEAD.rstrip(), "", *parts, "", *_machine(machine), "", "## Parts", ""]
     rows = [(f"`{name}`", one.state, f"{one.seconds:.0f} s", one.not_run) for name, one in outcomes.items()]
     lines += [*table(("part", "outcome", "took", "why it was not run"), rows), ""]

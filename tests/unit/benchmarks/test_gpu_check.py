@@ -210,7 +210,6 @@ def test_page_has_every_figure_and_reason_within_language_limits(monkeypatch: py
     ):
         assert line in text.splitlines()
     assert f"torch {torch.__version__}".partition("+")[0] in text
-    assert "recorded" not in text
     assert complaints("docs/gpu.md", text, limits()) == []
 
 
@@ -218,4 +217,4 @@ def test_docs_page_matches_this_command() -> None:
     text = (ROOT / "docs" / "gpu.md").read_text(encoding="utf-8")
     assert text.startswith(HEAD)
     row = r"^\| `tests` \| (works|failed|not run) \|"
-    assert text == page(None, {}) or re.search(row, text.partition("\n## Parts\n")[2], re.MULTILINE)
+    assert re.search(row, text.partition("\n## Parts\n")[2], re.MULTILINE)
