@@ -13,13 +13,11 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Mapping, Sequence
 from functools import cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from experiments.import_paths import current
 from experiments.mlflow_sync import TrackedRun, Tracker
-from experiments.mlflow_sync.describe import flatten
 from experiments.run_folder.reader import POLICY, RESULT
-from experiments.stages.plan import NAMING, StagePlan
+from experiments.stages.plan import StagePlan
 from experiments.stages.resume import stages_taken
 from experiments.stages.stage_manifest import CONTENTS
 from experiments.studies.jobs import ArmJob, compose_job, jobs_of, start_jobs
@@ -79,7 +77,7 @@ def today(tracker: Tracker, study: Study) -> Today:
         policy = policies.get(job.seed, "")
         marks |= {mark_of(job, ((policy, content),)) for content in known.get(policy, [])} or {mark_of(job)}
     missing = {seed: policy for seed, policy in policies.items() if not known[policy]}
-    return Today(marks | _marks_of_earlier_versions(tracker, study, jobs), missing)
+    return Today(marks, missing)
 
 
 def _start_contents(tracker: Tracker, study: Study) -> dict[str, list[str]]:
@@ -103,39 +101,8 @@ def _left_policies(tracker: Tracker, experiments: Sequence[str], plan: StagePlan
 
 
 def _same_stage(run: TrackedRun, plan: StagePlan) -> bool:
-    """Whether a tracked run has this stage's settings, under any code.
-
-    For a run recorded before settings were hashed, the parameters are compared.
-    """
-    if run.tags.get("stage") != plan.name:
-        return False
-    if "settings" in run.tags:
-        return run.tags["settings"] == plan.settings
-    return run.tags.get("fingerprint") == plan.fingerprint or same_parameters(run.params, plan.config)
-
-
-def same_parameters(recorded: Mapping[str, str], config: Mapping[str, Any]) -> bool:
-    """Whether all shared keys are equal. Paths are ignored, and import paths are converted to today's."""
-    now = flatten(config)
-    keys = [key for key in recorded.keys() & now.keys() if key.rpartition(".")[2] not in NAMING]
-    return bool(keys) and all(current(recorded[key]) == current(now[key]) for key in keys)
-
-
-def _marks_of_earlier_versions(tracker: Tracker, study: Study, jobs: Sequence[ArmJob]) -> set[Mark]:
-    """Returns marks of runs from before settings were hashed, if all of their stages have today's parameters."""
-    by_run: dict[str, dict[str, TrackedRun]] = {}
-    for stage in tracker.runs([study.name], kind="stage"):
-        if "settings" not in stage.tags and stage.tags.get("arm") != START:
-            by_run.setdefault(stage.tags["mlflow.parentRunId"], {})[stage.tags["stage"]] = stage
-    marks: set[Mark] = set()
-    for job in jobs if by_run else []:
-        plans = {plan.name: plan for plan in plan_job(job)}
-        for stages in by_run.values():
-            *_, last = stages.values()
-            alike = all(name in plans and _same_stage(run, plans[name]) for name, run in stages.items())
-            if alike and (last.tags.get("arm"), last.tags["seed"]) == (job.arm, str(job.seed)):
-                marks.add(_mark(last))
-    return marks
+    """Whether a tracked run has this stage's settings, under any code."""
+    return run.tags.get("stage") == plan.name and run.tags.get("settings") == plan.settings
 
 
 def still_to_do(tracker: Tracker, study: Study, jobs: Sequence[ArmJob]) -> list[ArmJob]:
@@ -198,5 +165,5 @@ def _finished_runs(tracker: Tracker, study: Study) -> list[TrackedRun]:
 
 
 def _mark(stage: TrackedRun) -> Mark:
-    known = stage.tags.get("settings", stage.tags["fingerprint"])  # earlier versions did not record settings
-    return Mark(stage.tags["arm"], stage.tags["seed"], known)
+    # a stage that was sent without its manifest has no settings, and never counts
+    return Mark(stage.tags["arm"], stage.tags["seed"], stage.tags.get("settings", ""))

@@ -90,7 +90,7 @@ class StudyRuns:
         ``unsampled``: number of problems without samples.
         ``further``: further keys of its configuration.
         ``made_by``: further keys of the configuration of its stage grpo.
-        ``settings``: hash of the settings of its evaluation; None: an earlier version recorded the run.
+        ``settings``: hash of the settings of its evaluation; None: equal to the fingerprint.
         """
         mark = fingerprint or f"{self.name}-{arm}-{seed}-{configuration}"
         if configuration == TODAY:
@@ -106,8 +106,7 @@ class StudyRuns:
         success = {"test/verifier/accuracy": {0: sum(solved) / len(solved)}, "test/verifier/pass_at_4": {0: 0.75}}
         success |= {f"test/{name}/verifier/accuracy": {0: value} for name, value in (elsewhere or {}).items()}
         stages["evaluate"] = self.outputs.stage("evaluate", mark, success)
-        if settings is not None:
-            (stages["evaluate"] / "begun.json").write_text(json.dumps({"settings": settings}))
+        (stages["evaluate"] / "begun.json").write_text(json.dumps({"settings": settings or mark}))
         rows = [
             {
                 "setting": setting,
