@@ -223,12 +223,12 @@ def _impossible_devices(config: DictConfig) -> Iterator[str]:
         )
 
 
-def device_count(trainer: DictConfig) -> int | None:
+def device_count(trainer: DictConfig | Mapping[str, Any]) -> int | None:
     """Returns the devices per node of a count, a list of one index or ``auto`` on a CPU (1); None for other values."""
     devices = trainer.get("devices", 1)
     if isinstance(devices, int) and devices >= 1:
         return devices
     if isinstance(devices, str) and devices.isdecimal() and int(devices) >= 1:
         return int(devices)
-    single = isinstance(devices, ListConfig) and len(devices) == 1
+    single = isinstance(devices, ListConfig | list) and len(devices) == 1
     return 1 if single or (devices == "auto" and trainer.get("accelerator") == "cpu") else None

@@ -49,7 +49,7 @@ def advice(config: Any) -> Advice | None:
     Returns None if none fits. Raises ValueError if the shape of a model is unknown.
     """
     for sharding in (by_name("gpu", 1), *(by_name(name, NODE) for name in MILD_TO_STRONG)):
-        plan = _plan(config, devices=sharding.devices, on_cpu=False)
+        plan = experiment_of(config, on_cpu=False, devices=sharding.devices)
         memory = max((one.total(on_cpu=False) for one in plan.moments(sharding)), default=0) / GIB
         slow = sharding.devices == 1 and _hours(plan, devices=1, tflops=H100 * MFU) > DAY
         if memory <= CARD * (1 - LEFT_FREE) and not slow:
@@ -75,7 +75,7 @@ def refusal(config: Any, trainer: str, node: Mapping[str, Any]) -> str | None:
     sharding = sharding_of(trainer, node, gpus=None)
     devices = sharding.devices
     try:
-        plan = _plan(config, devices=devices, on_cpu=True)
+        plan = experiment_of(config, on_cpu=True, devices=devices)
         hours = _hours(plan, devices=devices, tflops=CPU_TFLOPS)
         if hours <= PATIENCE:
             return _too_large(plan, trainer, sharding)
@@ -103,10 +103,6 @@ def _too_large(plan: Experiment, trainer: str, sharding: Sharding) -> str | None
         f"trainer={trainer}: {plan.config.name} needs {needs:.1f} GiB, in {worst.stage} {worst.name}, and this machine "
         f"has {has:.1f}; what to lower: {setting_behind(worst)} (make plan)"
     )
-
-
-def _plan(config: Any, *, devices: int, on_cpu: bool) -> Experiment:
-    return experiment_of(config, on_cpu=on_cpu, devices=devices, prompt_tokens=None, completion_tokens=None)
 
 
 def _hours(plan: Experiment, *, devices: int, tflops: float) -> float:

@@ -24,6 +24,7 @@ from omegaconf import ListConfig, OmegaConf
 from contrastive_reasoning.policies.pass_cost import DecoderSize, Weights
 from contrastive_reasoning.policies.shape import FoundShape, ModelShape, find_shape
 from contrastive_reasoning.policies.sharding import most_in_a_share
+from experiments.config.contradictions import device_count
 
 FLOAT = 4
 BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
@@ -174,7 +175,7 @@ def _shape(policy: Any) -> FoundShape:
 
 @dataclass(frozen=True, kw_only=True)
 class Sharding:
-    """How a trainer shards states. Raises ValueError for fewer than one device or an unknown stage."""
+    """How a trainer shards states. Raises ValueError for an unknown stage."""
 
     trainer: str
     """The choice of the group ``trainer``."""
@@ -187,8 +188,6 @@ class Sharding:
     """Numbers that DeepSpeed exchanges at once."""
 
     def __post_init__(self) -> None:
-        if self.devices < 1:
-            raise ValueError(f"gpus must be at least 1, got {self.devices}")
         if self.stage not in (0, 1, 2, 3):
             raise ValueError(f"trainer={self.trainer}: a ZeRO stage is 0, 1, 2 or 3, got {self.stage}")
 
@@ -199,7 +198,7 @@ def sharding_of(trainer: str, config: Mapping[str, Any], *, gpus: int | None) ->
     A strategy that is a mapping may set ``stage``, ``offload_optimizer``, ``offload_parameters`` and
     ``bucket_elements``; the name of the choice sets the others.
     """
-    named = by_name(trainer, gpus or _count(config.get("devices", 1)) * _count(config.get("num_nodes", 1)))
+    named = by_name(trainer, gpus or (device_count(config) or 1) * config.get("num_nodes", 1))
     strategy = config.get("strategy")
     if not isinstance(strategy, Mapping):
         return named
@@ -219,15 +218,6 @@ def by_name(trainer: str, devices: int) -> Sharding:
         offload_parameters=offload,
         bucket_elements=BUCKET,
     )
-
-
-def _count(value: Any) -> int:
-    """Returns a number of devices; ``auto`` and -1, which depend on the machine, count as one."""
-    if isinstance(value, list | tuple):
-        return len(value)
-    if isinstance(value, str) and "," in value:
-        return len([index for index in value.split(",") if index.strip()])
-    return max(int(value), 1) if str(value).lstrip("-").isdigit() else 1
 
 
 class States(NamedTuple):

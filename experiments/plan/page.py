@@ -19,9 +19,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from rich.console import Console
 from rich.table import Table
 
-from contrastive_reasoning.policies.pass_cost import DecoderSize, learning_flops, reading_flops, work_of
+from contrastive_reasoning.policies.pass_cost import learning_flops, reading_flops, work_of
 from experiments.plan.learner import MILD_TO_STRONG, Sharding, by_name, sharding_of
-from experiments.plan.rollouts import Rollouts
 from experiments.plan.stages import CONTEXT, SLACK, Experiment, Moment, assumptions, experiment_of
 from experiments.system.devices import host_memory
 
@@ -181,10 +180,10 @@ class StepWork(NamedTuple):
     """Completion tokens."""
 
 
-def step_work(
-    size: DecoderSize, rollouts: Rollouts, *, updates: int, minibatches: int, reference: bool, full_kl: bool
-) -> StepWork:
-    """Returns the work of a step in which every rollout is trained on. Groups of equal rewards need no update."""
+def work_of_step(plan: Experiment) -> StepWork:
+    """Returns the work of a GRPO step in which every rollout is trained on. Groups of equal rewards need no update."""
+    size, rollouts, budget = plan.learner.decoder_size, plan.rollouts, plan.config.budget.grpo
+    updates, minibatches, reference, full_kl = budget.updates, budget.minibatches, plan.reference, plan.full_kl
     rows = rollouts.problems * rollouts.group_size
     owner = [row // rollouts.group_size for row in range(rows)]
     work = work_of([rollouts.prompt_tokens] * rollouts.problems, [rollouts.mean_tokens] * rows, owner)
@@ -195,19 +194,6 @@ def step_work(
         scoring=by_reference * read + read * (minibatches - 1) // minibatches,
         update=updates * learning_flops(size, work),
         generated=work.projected,
-    )
-
-
-def work_of_step(plan: Experiment) -> StepWork:
-    """Returns the work of one GRPO step of an experiment."""
-    budget = plan.config.budget.grpo
-    return step_work(
-        plan.learner.decoder_size,
-        plan.rollouts,
-        updates=budget.updates,
-        minibatches=budget.minibatches,
-        reference=plan.reference is not None,
-        full_kl=plan.full_kl,
     )
 
 

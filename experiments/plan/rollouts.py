@@ -37,7 +37,7 @@ class Rollouts:
 
 
 def rollouts_of(
-    config: Any, shape: ModelShape, *, prompt_tokens: int | None, completion_tokens: int | None
+    config: Any, shape: ModelShape, *, prompt_tokens: int | None = None, completion_tokens: int | None = None
 ) -> Rollouts:
     """Reads the rollouts from the configuration's GRPO budget and the given lengths."""
     budget, limit = config.budget.grpo, int(config.rollout.sampling.max_tokens)

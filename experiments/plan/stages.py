@@ -100,7 +100,12 @@ class Experiment:
 
 
 def experiment_of(
-    config: Any, *, on_cpu: bool, devices: int, prompt_tokens: int | None, completion_tokens: int | None
+    config: Any,
+    *,
+    on_cpu: bool,
+    devices: int,
+    prompt_tokens: int | None = None,
+    completion_tokens: int | None = None,
 ) -> Experiment:
     """Reads the inputs of the cost formulas from the configuration.
 
@@ -108,8 +113,7 @@ def experiment_of(
         ValueError: if the shape of a model or a dtype is unknown.
     """
     learner, source = learner_of(config.policy, on_cpu=on_cpu)
-    lengths = {"prompt_tokens": prompt_tokens, "completion_tokens": completion_tokens}
-    rollouts = rollouts_of(config, learner.shape, **lengths)
+    rollouts = rollouts_of(config, learner.shape, prompt_tokens=prompt_tokens, completion_tokens=completion_tokens)
     rows = first_rows(config.rollout.engine, rollouts, prompts=-(-rollouts.problems // devices))
     kl = config.objective.get("kl")
     compared = config.module.reference is not None and kl is not None and config.objective.get("kl_weight", 0.0) > 0

@@ -43,7 +43,7 @@ def planned(*overrides: str) -> float:
     """Returns the GiB of the fullest moment on each device, as ``make plan`` computes it for these overrides."""
     config, node, name = config_of(*overrides)
     sharding = sharding_of(name, node, gpus=None)
-    plan = experiment_of(config, on_cpu=False, devices=sharding.devices, prompt_tokens=None, completion_tokens=None)
+    plan = experiment_of(config, on_cpu=False, devices=sharding.devices)
     return max((moment.total(on_cpu=False) for moment in plan.moments(sharding)), default=0) / GIB
 
 

@@ -148,6 +148,6 @@ def test_table_has_row_for_every_part() -> None:
     for name, overrides in (("clipo_gsm8k", []), ("llama_critic", ["critic=text"]), ("grpo_gsm8k", ["rollout=vllm"])):
         with initialize_config_module("conf", version_base="1.3"):
             config = compose("config", [f"experiment={name}", "scale=paper", "trainer=gpu", *overrides])
-        experiment = experiment_of(config, on_cpu=False, devices=8, prompt_tokens=None, completion_tokens=None)
+        experiment = experiment_of(config, on_cpu=False, devices=8)
         for moment in experiment.moments(by_name("zero3", 8)):
             assert set(moment.parts) <= set(PARTS)

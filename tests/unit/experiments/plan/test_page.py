@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
+from omegaconf import OmegaConf
 from torch.utils.flop_counter import FlopCounterMode
 from transformers import LlamaConfig
 from transformers.models.llama import LlamaForCausalLM
@@ -14,8 +17,9 @@ from contrastive_reasoning.policies.tiny import train_tokenizer
 from contrastive_reasoning.rollout.engine import Engine
 from contrastive_reasoning.rollout.sampling import Sampling
 from contrastive_reasoning.tasks.base import Problem
-from experiments.plan.page import StepWork, step_work
-from experiments.plan.rollouts import Rollouts
+from experiments.plan.page import StepWork, work_of_step
+from experiments.plan.rollouts import Rollouts, Rows
+from experiments.plan.stages import Experiment
 from tests.unit.experiments.plan.learners import whole_on_cpu
 
 GROUP, PROBLEMS, COMPLETION = 4, 2, 40
@@ -55,8 +59,26 @@ def planned(policy: CausalLMPolicy, prompt: int, **others: bool | int) -> StepWo
         microbatch_tokens=10_000,
         assumed=False,
     )
-    chosen = {"updates": 1, "minibatches": 1, "reference": False, "full_kl": False} | others
-    return step_work(learner.decoder_size, rollouts, **chosen)  # pyright: ignore[reportArgumentType]
+    budget = {"updates": others.get("updates", 1), "minibatches": others.get("minibatches", 1)}
+    return work_of_step(
+        Experiment(
+            config=OmegaConf.create({"budget": {"grpo": budget}}),
+            learner=learner,
+            source="",
+            rollouts=rollouts,
+            rows=Rows(
+                prompts=PROBLEMS,
+                rows=PROBLEMS * GROUP,
+                prompt_tokens=prompt,
+                completion_tokens=COMPLETION,
+                waiting=False,
+            ),
+            reference=replace(learner, frozen=True) if others.get("reference") else None,
+            full_kl=bool(others.get("full_kl")),
+            critic=0,
+            server=0,
+        )
+    )
 
 
 def test_planned_update_operations_equal_torch_count(policy: CausalLMPolicy) -> None:

@@ -32,7 +32,7 @@ def planned(*overrides: str) -> tuple[Experiment, Moment, float]:
     """Returns the plan on one device of the scale's trainer, its fullest moment and that moment's GiB."""
     config = composed(*overrides)
     on_cpu = config.trainer.accelerator == "cpu"
-    plan = experiment_of(config, on_cpu=on_cpu, devices=1, prompt_tokens=None, completion_tokens=None)
+    plan = experiment_of(config, on_cpu=on_cpu, devices=1)
     moments = plan.moments(by_name("cpu" if on_cpu else "gpu", 1))
     if not moments:  # only a small critic
         return plan, Moment(stage="critic", name="", parts={}), 0.0
