@@ -123,7 +123,6 @@ def check_parts(config: DictConfig) -> None:
                 optimizer([torch.nn.Parameter(torch.zeros(1))])
             except (ValueError, TypeError, IndexError) as error:
                 raise AssemblyError(f"{OPTIMIZERS[stage]}: {first_line(error)}") from error
-            train.stage_checkpoint(config, stage, Path())
     if "grpo" in config.stages:
         check_credit_fits(config)
         if not any(True for _ in critic_checkpoints(config.reward)):

@@ -127,12 +127,6 @@ class StageCheckpoint(L.Callback):
     def __init__(
         self, *, folder: Path, every: int, keep: int, best: Mapping[str, str] | None, stop: StopRequest
     ) -> None:
-        for name, value in (("checkpoint_every", every), ("checkpoints.keep", keep)):
-            if not isinstance(value, int) or value < 1:
-                raise ValueError(f"{name} must be a whole number of at least 1, got {value}")
-        one = isinstance(best, Mapping) and len(best) == 1 and set(best.values()) <= {"max", "min"}
-        if best is not None and not one:
-            raise ValueError(f"checkpoints.best takes one metric with max or min, got {best}")
         self.folder = folder
         self.every = every
         self.keep = keep

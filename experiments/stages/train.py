@@ -124,6 +124,13 @@ def build_trainer(
     """Builds the trainer of a stage. Order of callbacks: checkpoints, those that take part in training, observers."""
     watching = [*build(config, "callbacks.every").values(), *build(config, f"callbacks.{stage}").values()]
     budget = config.budget[stage]
+    checkpoint = StageCheckpoint(
+        folder=folder / CHECKPOINTS,
+        every=budget.checkpoint_every,
+        keep=config.checkpoints.keep,
+        best=plain(config.checkpoints.best[stage]),
+        stop=stop,
+    )
     return make_trainer(
         config,
         max_epochs=1,
@@ -131,26 +138,12 @@ def build_trainer(
         val_check_interval=budget.evaluate_every,
         check_val_every_n_epoch=None,
         log_every_n_steps=budget.log_every,
-        callbacks=[stage_checkpoint(config, stage, folder, stop), *acting, *watching],
+        callbacks=[checkpoint, *acting, *watching],
         enable_checkpointing=False,  # no checkpoints by Lightning
         logger=RunFolderLogger(folder=folder),
         default_root_dir=str(folder),
         **instead,
     )
-
-
-def stage_checkpoint(config: DictConfig, stage: str, folder: Path, stop: StopRequest | None = None) -> StageCheckpoint:
-    """Builds the checkpoint callback of the stage; raises AssemblyError for invalid settings of ``checkpoints``."""
-    try:
-        return StageCheckpoint(
-            folder=folder / CHECKPOINTS,
-            every=config.budget[stage].checkpoint_every,
-            keep=config.checkpoints.keep,
-            best=plain(config.checkpoints.best[stage]),
-            stop=stop or StopRequest(),
-        )
-    except ValueError as error:
-        raise AssemblyError(str(error)) from error
 
 
 def make_trainer(config: DictConfig, **arguments: Any) -> Trainer:

@@ -70,6 +70,12 @@ def test_flaws_names_unread_and_missing_keys(body: str, sentence: str) -> None:
             "budget.grpo.max_prompt_tokens must be a whole number of at least 1 or null, got 0",
         ),
         ("budget: {critic: 5}", "budget.critic must be a mapping of steps, "),
+        ("checkpoints: {keep: 0}", "checkpoints.keep must be a whole number of at least 1, got 0"),
+        (
+            "budget: {warm_start: {checkpoint_every: 0}}",
+            "budget.warm_start.checkpoint_every must be a whole number of at least 1, got 0",
+        ),
+        ("checkpoints: {best: {grpo: best}}", "checkpoints.best.grpo must be "),
         (
             "checkpoints: {best: {grpo: {val/verifier/accuracy: maximum}}}",
             "checkpoints.best.grpo.val/verifier/accuracy must be 'min' or 'max', got the text 'maximum'",
