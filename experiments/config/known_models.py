@@ -30,8 +30,6 @@ class KnownModel:
     what: str
     package: str
     version: str
-    megabytes: int
-    """Size of the wheel."""
     file: str
     """Path of the GGUF file within the wheel."""
     sha256: str

