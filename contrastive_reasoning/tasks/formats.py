@@ -6,11 +6,9 @@ answer occurs exactly once in a prompt (Eq. 13 and Table 10 of CLIPO), even if t
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from string import ascii_uppercase
 from typing import Any
 
 from contrastive_reasoning.tasks.answer.extract import extract
@@ -68,35 +66,6 @@ class BoxedSolution:
     def __call__(self, row: Row, *, id: str) -> Problem:
         prompt = with_instruction(text_at(row, self.question), self.instruction)
         return Problem(id=id, prompt=prompt, answer=answer_in(text_at(row, self.solution)))
-
-
-@dataclass(frozen=True, kw_only=True)
-class MultipleChoice:
-    """A question with options, one of them correct: MMLU, CommonsenseQA, TruthfulQA as their authors publish them.
-
-    The prompt lists the options with letters under the question; the gold answer is a letter.
-    """
-
-    question: str
-    options: str
-    answer: str
-    """Column of the correct option: its letter, its index from 0, its text, or a list of marks with one true mark."""
-    shuffle: bool
-    """Whether to reorder the options by a hash of the question: for sets whose correct option always comes first."""
-    instruction: str
-
-    def __call__(self, row: Row, *, id: str) -> Problem:
-        question, options = text_at(row, self.question), value_at(row, self.options)
-        if not isinstance(options, list | tuple) or not 2 <= len(options) <= len(ascii_uppercase):
-            raise BadRow(f"{self.options} must be a list of 2 to {len(ascii_uppercase)} options")
-        gold = _index_of(value_at(row, self.answer), options)
-        order = list(range(len(options)))
-        if self.shuffle:  # depends only on the question: the same in every process
-            order.sort(key=lambda index: hashlib.sha256(f"{index}:{question}".encode()).digest())
-        texts = [as_text(option, f"an option of {self.options}") for option in options]
-        lines = [f"{letter}. {texts[index]}" for letter, index in zip(ascii_uppercase, order, strict=False)]
-        prompt = with_instruction("\n".join([f"{question}\n\nOptions:", *lines]), self.instruction)
-        return Problem(id=id, prompt=prompt, answer=ascii_uppercase[order.index(gold)])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -263,18 +232,3 @@ def _messages_in(row: Row, column: str) -> tuple[Sequence[Mapping[str, Any]], li
     if not isinstance(messages, list | tuple) or not all(isinstance(message, dict) for message in messages):
         raise BadRow("the messages are not a list of {role, content}")
     return messages, [message.get("role") for message in messages]
-
-
-def _index_of(answer: Any, options: Sequence[Any]) -> int:
-    """Returns the index of the correct option; raises BadRow if the answer names none, or several."""
-    found: list[int] = []
-    if isinstance(answer, list | tuple):
-        found = [index for index, mark in enumerate(answer) if mark]
-    elif isinstance(answer, int) and not isinstance(answer, bool):
-        found = [answer]
-    elif isinstance(answer, str):
-        letter = ascii_uppercase.find(answer.strip()) if len(answer.strip()) == 1 else -1
-        found = [letter] if letter >= 0 else [index for index, option in enumerate(options) if option == answer]
-    if len(found) != 1 or not 0 <= found[0] < len(options):
-        raise BadRow(f"the answer {answer!r} names no single one of {len(options)} options")
-    return found[0]

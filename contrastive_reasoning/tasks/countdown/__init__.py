@@ -8,12 +8,11 @@ from contrastive_reasoning.tasks.countdown.oracle import best_moves, reachable, 
 from contrastive_reasoning.tasks.countdown.problem import CountdownProblem, problem_key
 from contrastive_reasoning.tasks.countdown.states import encode_state
 from contrastive_reasoning.tasks.countdown.steps import parse_steps
-from contrastive_reasoning.tasks.countdown.task import BareCountdownTask, CountdownTask
+from contrastive_reasoning.tasks.countdown.task import CountdownTask
 from contrastive_reasoning.tasks.countdown.trace import search_trace
 from contrastive_reasoning.tasks.countdown.verifier import verify
 
 __all__ = [
-    "BareCountdownTask",
     "CountdownProblem",
     "CountdownTask",
     "ProblemSpace",

@@ -23,7 +23,6 @@ from contrastive_reasoning.tasks.countdown.problem import (
     CountdownProblem,
     fill_template,
     problem_key,
-    problem_prompt,
 )
 from contrastive_reasoning.tasks.countdown.prompt_file import read_prompt_file
 from contrastive_reasoning.tasks.countdown.steps import parse_steps
@@ -163,25 +162,6 @@ class CountdownTask:
         """LongProc's three scores. Direct moves are put between the solution tags first, one per line."""
         text = f"<Solution>\n{completion.replace(';', chr(10))}\n</Solution>" if self.style == "direct" else completion
         return {f"longproc/{name}": value for name, value in longproc_scores(problem, text).items()}
-
-
-class BareCountdownTask(CountdownTask):
-    """Countdown with a prompt of one bare line, ``3 8 4 = 28``, for every form of completions.
-
-    The prompt with two worked searches has about 1,800 tokens, ten times as many as a search of three numbers, and it
-    fixes the order of the pairs. A policy with a warm start on searches needs neither.
-    """
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.prompt_file is not None:
-            raise ValueError(
-                f"a bare Countdown task poses one line, prompt_file must be null, got {self.prompt_file!r}"
-            )
-
-    def problem(self, numbers: Sequence[int], target: int, *, source: str = "given") -> CountdownProblem:
-        prompt = problem_prompt(numbers, target, style="direct")
-        return CountdownProblem(numbers, target, style=self.style, prompt=prompt, source=source)
 
 
 @lru_cache(maxsize=16)

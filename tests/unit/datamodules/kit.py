@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contrastive_reasoning.tasks.countdown import BareCountdownTask, CountdownTask
+from contrastive_reasoning.tasks.countdown import CountdownTask
 
 SETTINGS = {
     "style": "direct",
@@ -20,5 +20,5 @@ SETTINGS = {
 }
 
 
-def countdown(*, bare: bool = False, **changes: object) -> CountdownTask:
-    return (BareCountdownTask if bare else CountdownTask)(**SETTINGS | changes)  # pyright: ignore[reportArgumentType]
+def countdown(**changes: object) -> CountdownTask:
+    return CountdownTask(**SETTINGS | changes)  # pyright: ignore[reportArgumentType]

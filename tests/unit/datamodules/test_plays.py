@@ -16,7 +16,7 @@ from datamodules.plays import PlayCorpus, Plays, ShuffledSearches, draw_play, dr
 from tests.unit.datamodules.kit import countdown
 
 TASK = countdown(counts=[3, 4])
-SEARCHES = countdown(bare=True, style="longproc", counts=[3])
+SEARCHES = countdown(style="longproc", counts=[3])
 
 
 def plays(seed: int = 0, unaimed_steps: int = 1, batch_size: int = 4, workers: int = 0) -> Plays:
@@ -42,7 +42,7 @@ def searches(seed: int = 0, workers: int = 0, style: str = "longproc", max_lines
 
 
 def numbers_and_target(prompt: str) -> tuple[tuple[int, ...], int]:
-    """The numbers and the target of a bare prompt."""
+    """The numbers and the target of a direct prompt."""
     numbers, target = prompt.strip().split(" = ")
     return tuple(map(int, numbers.split())), int(target)
 
@@ -132,7 +132,7 @@ def test_shuffled_searches_solve_a_problem_of_their_split(split: Split, max_line
     in_list_order = 0
     for _ in range(60):
         prompt, search = draw_shuffled_search(SEARCHES, split, rng, max_lines=max_lines)
-        problem = SEARCHES.problem(*numbers_and_target(prompt))
+        problem = SEARCHES.problem(*numbers_and_target_of_search(search))
         assert problem.prompt == prompt
         assert SEARCHES.verify(problem, search).correct, search
         assert all(step.legal for step in SEARCHES.parse_steps(problem, search))
@@ -142,8 +142,8 @@ def test_shuffled_searches_solve_a_problem_of_their_split(split: Split, max_line
         in_list_order += search == search_trace(problem.numbers, problem.target).text
     assert in_list_order < 10
     short = replace(SEARCHES, max_search_lines=8)
-    prompts = [draw_shuffled_search(short, "train", rng, max_lines=64)[0] for _ in range(10)]
-    assert all(short.space.admits(*numbers_and_target(prompt)) for prompt in prompts)
+    drawn = [draw_shuffled_search(short, "train", rng, max_lines=64)[1] for _ in range(10)]
+    assert all(short.space.admits(*numbers_and_target_of_search(search)) for search in drawn)
 
 
 @pytest.mark.parametrize(("make", "workers"), [(plays, 2), (searches, 0)])

@@ -16,7 +16,6 @@ from contrastive_reasoning.tasks.formats import (
     ChatMessages,
     Conversation,
     FirstFitting,
-    MultipleChoice,
     PlainAnswer,
     RowTemplate,
     WorkedAnswer,
@@ -29,10 +28,8 @@ from datamodules.problem_rows import ProblemRows
 BOXED = BoxedSolution(question="problem", solution="solution", instruction="")
 WORKED = WorkedAnswer(question="question", answer="answer", instruction="Box it.")
 PLAIN = PlainAnswer(question="Question", answer="Answer", instruction="Box it.")
-CHOICE = MultipleChoice(question="question", options="choices.text", answer="key", shuffle=False, instruction="Box it.")
 CHAT = ChatMessages(messages="prompt", answer="reward_model.ground_truth", instruction="Box it.")
 CONVERSATION = Conversation(messages="prompt", answer="reward_model.ground_truth", keep=["data_source", "extra_info"])
-OPTIONS = ["bank", "library", "mall"]
 
 
 def boxed(solution: str) -> dict[str, Any]:
@@ -41,10 +38,6 @@ def boxed(solution: str) -> dict[str, Any]:
 
 def worked(answer: str) -> dict[str, Any]:
     return {"question": "How many?", "answer": answer}
-
-
-def choice(key: Any, options: Any = OPTIONS) -> dict[str, Any]:
-    return {"question": "Where?", "choices": {"text": options}, "key": key}
 
 
 def turn(role: str, content: Any) -> dict[str, Any]:
@@ -71,10 +64,6 @@ def chat(*messages: Any, gold: Any = "142.0", **more: Any) -> dict[str, Any]:
         (WORKED, worked("#### (1,200, 3)"), "How many?\nBox it.", "(1200, 3)"),
         (PLAIN, {"Question": " How many? ", "Answer": 142.0}, "How many?\nBox it.", "142"),
         (PLAIN, {"Question": "Which?", "Answer": [0, 5]}, "Which?\nBox it.", "[0, 5]"),
-        *[
-            (CHOICE, choice(key), "Where?\n\nOptions:\nA. bank\nB. library\nC. mall\nBox it.", "B")
-            for key in ("B", 1, "library", [0, 1, 0], [False, True, False])
-        ],
         (CHAT, chat(turn("user", "What is m+n?\nBox it.")), "What is m+n?\nBox it.", "142.0"),
         (
             CHAT,
@@ -90,7 +79,6 @@ def test_format_converts_row_to_problem(format: Format, row: dict[str, Any], pro
     assert (problem.id, problem.prompt, problem.answer) == ("set/7", prompt, answer)
 
 
-NO_LIST = "must be a list of 2 to 26 options"
 ROLES = "the role of a message must be one of system, user, assistant, got"
 
 
@@ -102,13 +90,6 @@ ROLES = "the role of a message must be one of system, user, assistant, got"
         (BOXED, boxed(r"\boxed{1"), "box not closed"),
         (BOXED, boxed(r"\boxed{1} and \boxed"), "empty box"),
         *[(WORKED, worked(answer), "no result after ####") for answer in ("72", "so it is 72 ####", "####")],
-        *[
-            (CHOICE, choice(key), "names no single one of 3 options")
-            for key in ("D", 3, -1, "park", True, [1, 1, 0], [0, 0, 0], None, "")
-        ],
-        *[(CHOICE, choice("A", options), NO_LIST) for options in (None, ["one"], "ABC")],
-        (CHOICE, choice("A", ["one", None]), "an option of choices.text is empty"),
-        (CHOICE, choice("A", ["one", {}]), "an option of choices.text is neither text nor a number but dict"),
         (CHAT, chat(turn("system", "x")), "must be one user's, got system"),
         (CHAT, chat(), "got none"),
         (CHAT, chat() | {"prompt": "x"}, "not a list of"),
@@ -140,19 +121,6 @@ def test_first_fitting_uses_first_format_whose_columns_exist() -> None:
         either({"question": "How many?", "answer": "8", "Question": "How many?", "Answer": "8"}, id="0")
     with pytest.raises(ValueError, match="at least one format"):
         FirstFitting(formats={})
-
-
-def test_multiple_choice_shuffle_moves_letter_with_its_option() -> None:
-    shuffled = replace(CHOICE, shuffle=True)
-    golds = set()
-    for number in range(40):
-        row = choice([1, 0, 0]) | {"question": f"Where {number}?"}
-        problem = shuffled(row, id=str(number))
-        assert f"\n{problem.answer}. bank\n" in f"{problem.prompt}\n"
-        assert all(f". {option}\n" in problem.prompt for option in OPTIONS)
-        assert problem == shuffled(row, id=str(number))
-        golds.add(problem.answer)
-    assert golds == {"A", "B", "C"}
 
 
 def test_conversation_prompt_contains_exactly_the_messages_of_the_file(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from contrastive_reasoning.tasks.base import Task
 from contrastive_reasoning.tasks.countdown.problem import EXAMPLES, CountdownProblem, problem_key
-from contrastive_reasoning.tasks.countdown.task import BareCountdownTask, CountdownTask
+from contrastive_reasoning.tasks.countdown.task import CountdownTask
 from contrastive_reasoning.tasks.countdown.trace import search_trace
 
 SETTINGS = {
@@ -195,18 +195,6 @@ def test_direct_moves_get_longproc_accuracy(completion: str, accuracy: float) ->
     assert scores["longproc/accuracy"] == accuracy
 
 
-def test_bare_task_has_one_line_prompt_and_expects_search() -> None:
-    bare = BareCountdownTask(**{**SETTINGS, "style": "longproc"})  # type: ignore[arg-type]
-    problem = bare.problem((12, 6, 3), 21)
-    assert problem.prompt == "12 6 3 = 21\n"
-    assert bare.verify(problem, search_trace((12, 6, 3), 21).text).correct
-    assert bare.verify(problem, "12+6=18;18+3=21").status == "unparsed"
-    for split in ("train", "validation", "test"):
-        ours, theirs = bare.problems(split), task(style="longproc").problems(split)
-        assert [p.id for p in ours] == [p.id for p in theirs]
-        assert all(len(p.prompt) < 20 < 3000 < len(q.prompt) for p, q in zip(ours, theirs, strict=True))
-
-
 @pytest.mark.parametrize("style", ["longproc", "annotated", "released", "direct"])
 def test_prompt_file_replaces_prompt_of_any_style(style: str, benchmark: Path, tmp_path: Path) -> None:
     file = tmp_path / "prompt.txt"
@@ -214,8 +202,3 @@ def test_prompt_file_replaces_prompt_of_any_style(style: str, benchmark: Path, t
     problem = task(style=style, longproc_dir=str(benchmark), prompt_file=str(file)).problem((3, 4), 7)
     assert problem.prompt == "Make 7 of [3, 4]: \\boxed{{answer}}"
     assert problem.fields["style"] == style
-
-
-def test_bare_task_rejects_prompt_file() -> None:
-    with pytest.raises(ValueError, match="prompt_file must be null, got 'x'"):
-        BareCountdownTask(**{**SETTINGS, "prompt_file": "x"})  # type: ignore[arg-type]
