@@ -10,10 +10,8 @@ from collections.abc import Sequence
 from typing import get_args
 
 import torch
-from torch import Tensor, nn
-from torchmetrics import Metric
-from torchmetrics.classification import BinaryAUROC, BinaryAveragePrecision, BinaryCalibrationError
-from torchmetrics.utilities import dim_zero_cat
+from torch import Tensor
+from torchmetrics.functional.classification import binary_auroc, binary_average_precision, binary_calibration_error
 
 from contrastive_reasoning.advantages import Advantage, StatefulAdvantage
 from contrastive_reasoning.critics import CriticOracleBatch
@@ -134,63 +132,46 @@ def batch_metrics(logits: Tensor, positive: Tensor, candidate: Tensor) -> dict[s
     }
 
 
-class SiblingRanking(Metric):
-    """Share of (reachable, unreachable) pairs of states of one problem and depth that are ranked correctly.
+class OracleMetrics:
+    """The critic against exact reachability: AUROC per depth, AUPRC, calibration error, sibling ranking.
 
-    Ties count half; NaN if no group of siblings has both kinds.
+    The last is the share of (reachable, unreachable) pairs of states of one problem and depth that are ranked
+    correctly. Ties count half; it is NaN if no group of siblings has both kinds.
     """
 
-    full_state_update = False
-
     def __init__(self) -> None:
-        super().__init__()
-        for name in ("scores", "label", "group"):
-            self.add_state(name, default=[], dist_reduce_fx="cat")
-
-    def update(self, scores: Tensor, label: Tensor, problem: Tensor, depth: Tensor) -> None:
-        self.scores.append(scores.detach().float())  # pyright: ignore
-        self.label.append(label)  # pyright: ignore
-        self.group.append(problem * 65 + depth)  # pyright: ignore
-
-    def compute(self) -> Tensor:
-        scores, label, group = (dim_zero_cat(getattr(self, name)) for name in ("scores", "label", "group"))
-        share = auroc(scores.cpu(), label.cpu(), group.cpu())
-        return torch.tensor(float("nan") if share is None else share)
-
-
-class OracleMetrics(nn.Module):
-    """The critic against exact reachability: AUROC per depth, AUPRC, calibration error, sibling ranking."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.auroc = nn.ModuleDict({f"auroc_depth{depth}": BinaryAUROC() for depth in DEPTHS})
-        self.auprc = BinaryAveragePrecision()
-        self.ece = BinaryCalibrationError(n_bins=BINS)
-        self.ranking = SiblingRanking()
+        self._batches: list[tuple[Tensor, ...]] = []
 
     def update(self, logits: Tensor, batch: CriticOracleBatch) -> None:
-        """Adds N states with their logits (N,)."""
-        wide, label = logits.detach().double(), batch.label.long()
-        ordered = 0.5 + 0.5 * wide / (1 + wide.abs())  # in (0, 1), same order: a sigmoid makes large logits equal
-        for depth, metric in zip(DEPTHS, self.auroc.values(), strict=True):
-            at_depth = batch.depth == depth
-            if at_depth.any():
-                metric.update(ordered[at_depth], label[at_depth])  # pyright: ignore
-        self.auprc.update(ordered, label)
-        self.ece.update(logits.detach().float().sigmoid(), label)
-        self.ranking.update(logits, batch.label, batch.problem, batch.depth)
+        """Adds N states with their logits (N,). Every rank passes all states."""
+        logits = logits.detach()
+        self._batches.append((logits.float().sigmoid(), batch.label, logits, batch.problem, batch.depth))
 
     def predictions(self) -> tuple[Tensor, Tensor] | None:
         """Probabilities (N,) and labels (N,) bool, on the CPU, of the states since the last ``compute``; None: none."""
-        if not self.ece.update_called:
+        if not self._batches:
             return None
-        probability, label = (dim_zero_cat(getattr(self.ece, name)) for name in ("confidences", "accuracies"))
-        return probability.float().cpu(), label.bool().cpu()
+        probability, label, *_ = self._states()
+        return probability.cpu(), label.cpu()
 
     def compute(self) -> dict[str, Tensor]:
-        """Metrics by name, without those that have no states; resets them."""
-        named = {**self.auroc, "auprc": self.auprc, "ece": self.ece, "sibling_ranking": self.ranking}
-        values = {name: metric.compute() for name, metric in named.items() if metric.update_called}  # pyright: ignore
-        for metric in named.values():
-            metric.reset()  # pyright: ignore
-        return values
+        """Metrics by name, without those that have no states; removes the states."""
+        if not self._batches:
+            return {}
+        probability, label, logits, problem, depth = self._states()
+        self._batches.clear()
+        wide, true = logits.double(), label.long()
+        ordered = 0.5 + 0.5 * wide / (1 + wide.abs())  # in (0, 1), same order: a sigmoid makes large logits equal
+        values: dict[str, Tensor] = {}
+        for at in DEPTHS:
+            if (rows := depth == at).any():
+                values[f"auroc_depth{at}"] = binary_auroc(ordered[rows], true[rows])
+        ranked = auroc(logits.float().cpu(), label.cpu(), (problem * 65 + depth).cpu())
+        return values | {
+            "auprc": binary_average_precision(ordered, true),
+            "ece": binary_calibration_error(probability, true, n_bins=BINS),
+            "sibling_ranking": torch.tensor(float("nan") if ranked is None else ranked),
+        }
+
+    def _states(self) -> list[Tensor]:
+        return [torch.cat(column) for column in zip(*self._batches, strict=True)]

@@ -24,7 +24,7 @@ from callbacks.critic_validation import (
     wilson,
 )
 from callbacks.projections import EmbeddingProjection
-from contrastive_reasoning.critics import CriticBatch, NumericV1, NumericV2
+from contrastive_reasoning.critics import CriticBatch, CriticOracleBatch, NumericV1, NumericV2
 from contrastive_reasoning.critics.calibration import ReliabilityBins
 from contrastive_reasoning.losses import dot
 from datamodules.oracle_states import array_form, oracle_batches
@@ -205,7 +205,9 @@ def test_calibration_uses_given_number_of_equal_width_bins() -> None:
 
 def error_by(bins: int) -> float:
     metrics, album = OracleMetrics(), Album()
-    metrics.ece.update(torch.tensor([0.1, 0.2, 0.9]) + 1e-3, torch.tensor([1, 0, 0]))
+    label, none = torch.tensor([True, False, False]), torch.zeros(3, dtype=torch.long)
+    states = CriticOracleBatch(state_actions=None, goals=None, label=label, depth=none, problem=none)
+    metrics.update((torch.tensor([0.1, 0.2, 0.9]) + 1e-3).logit(), states)
     trainer: Any = SimpleNamespace(is_global_zero=True, sanity_checking=False, global_step=3, loggers=[album])
     Calibration(bins=bins).on_validation_epoch_end(trainer, SimpleNamespace(oracle_metrics=metrics))
     ((_, figure),) = album.figures["critic/calibration"]

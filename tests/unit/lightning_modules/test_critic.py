@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from math import isnan
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +11,7 @@ import lightning as L
 import pytest
 import torch
 from lightning.pytorch.loggers.logger import DummyLogger
+from torch import Tensor
 from torch.utils.data import DataLoader
 
 from callbacks.cost import Cost, Throughput
@@ -16,7 +19,7 @@ from contrastive_reasoning.critics import CriticBatch, CriticOracleBatch, Numeri
 from contrastive_reasoning.losses import BinaryNCE, ContrastiveLoss, SymmetricInfoNCE, dot
 from contrastive_reasoning.tasks.countdown.states import encode_state
 from lightning_modules.critic import CriticPretraining
-from lightning_modules.metrics import OracleMetrics, SiblingRanking, batch_metrics
+from lightning_modules.metrics import OracleMetrics, batch_metrics
 from lightning_modules.optim import SKIPPED, AdamW
 from tests.quiet import quiet_trainer
 
@@ -212,13 +215,20 @@ def test_sibling_ranking_equals_loops() -> None:
         for j in range(60):
             if group[i] == group[j] and label[i] and not label[j]:
                 right.append(1.0 if scores[i] > scores[j] else 0.5 if scores[i] == scores[j] else 0.0)
-    ranking, none = SiblingRanking(), torch.zeros_like(group)
-    ranking.update(scores[:30], label[:30], group[:30], none[:30])
-    ranking.update(scores[30:], label[30:], group[30:], none[30:])
-    assert ranking.compute().item() == pytest.approx(sum(right) / len(right))
-    lonely = SiblingRanking()
-    lonely.update(torch.tensor([1.0, 2.0]), torch.tensor([True, False]), torch.tensor([0, 1]), none[:2])
-    assert lonely.compute().isnan()
+    states = CriticOracleBatch(
+        state_actions=None, goals=None, label=label, depth=torch.zeros_like(group), problem=group
+    )
+    assert sibling_ranking(scores, states, batches=2) == pytest.approx(sum(right) / len(right))
+    states.label[:] = group == 0
+    assert isnan(sibling_ranking(scores, states, batches=1)), "no group has both kinds"
+
+
+def sibling_ranking(scores: Tensor, states: CriticOracleBatch, *, batches: int) -> float:
+    metrics = OracleMetrics()
+    for rows in torch.arange(len(scores)).chunk(batches):
+        part = {name: getattr(states, name)[rows] for name in ("label", "depth", "problem")}
+        metrics.update(scores[rows], replace(states, **part))
+    return metrics.compute()["sibling_ranking"].item()
 
 
 def test_oracle_metrics_distinguish_huge_logits() -> None:
