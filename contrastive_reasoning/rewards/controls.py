@@ -16,7 +16,7 @@ from typing import TypeVar
 from contrastive_reasoning.distributed import gather, share, unshare
 from contrastive_reasoning.rewards.base import Credit, Reward, StepCredit, refuse_adding, refuse_learning
 from contrastive_reasoning.rewards.oracle import OracleReward, target_of
-from contrastive_reasoning.rewards.shaping import FINISHED, Judged, mean, shape_by_states, with_step_metrics
+from contrastive_reasoning.rewards.shaping import FINISHED, Judged, StateReward, mean, with_step_metrics
 from contrastive_reasoning.rollout.batch import RolloutBatch
 from contrastive_reasoning.tasks.base import Problem, Task
 
@@ -25,7 +25,7 @@ BITS = 53
 """The precision of a float in bits: every draw is exact and less than 1."""
 
 
-class ConstantValueReward:
+class ConstantValueReward(StateReward):
     """``outcome`` plus ``weight`` times ``value`` if there is a legal step: all states have the same value.
 
     ``Survival`` and ``Potential`` use the verdict at the end, so with constant values they still credit the last move
@@ -34,46 +34,31 @@ class ConstantValueReward:
     Raises ValueError for a value outside [0, 1].
     """
 
-    values_steps = True
-    values_starts = True
+    part = "constant"
 
     def __init__(self, *, outcome: Reward, task: Task, weight: float, value: float) -> None:
-        refuse_learning("ConstantValueReward", outcome)
+        super().__init__(outcome=outcome, task=task, weight=weight)
         if not 0 <= value <= 1:
             raise ValueError(f"value must lie in [0, 1], got {value}")
-        self.outcome = outcome
-        self.task = task
-        self.weight = weight
         self.value = value
 
-    def __call__(self, rollouts: RolloutBatch) -> Credit:
-        return shape_by_states(
-            self.outcome, self.task, rollouts, lambda *_: self.value, name="constant", weight=self.weight
-        )
+    def label(self, problem: Problem, state: Sequence[int]) -> float:
+        return self.value
 
 
-class RandomPotentialReward:
+class RandomPotentialReward(StateReward):
     """``outcome`` plus ``weight`` times the mean of random values in [0, 1), one for each (seed, state, target).
 
     It is still a potential, so it must not help the policy and, with λ = 1, must not bias it. Countdown only.
     """
 
-    values_steps = True
-    values_starts = True
+    part = "random_potential"
 
     def __init__(self, *, outcome: Reward, task: Task, weight: float, seed: int) -> None:
-        refuse_learning("RandomPotentialReward", outcome)
-        self.outcome = outcome
-        self.task = task
-        self.weight = weight
+        super().__init__(outcome=outcome, task=task, weight=weight)
         self.seed = seed
 
-    def __call__(self, rollouts: RolloutBatch) -> Credit:
-        return shape_by_states(
-            self.outcome, self.task, rollouts, self.random_value, name="random_potential", weight=self.weight
-        )
-
-    def random_value(self, problem: Problem, state: Sequence[int]) -> float:
+    def label(self, problem: Problem, state: Sequence[int]) -> float:
         return fixed_draw("random_potential", self.seed, sorted(state), target_of(problem))
 
 

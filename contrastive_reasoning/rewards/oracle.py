@@ -9,7 +9,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from contrastive_reasoning.rewards.base import Credit, Reward, refuse_learning
-from contrastive_reasoning.rewards.shaping import Steps, StepValue, add_step_credit, read_steps, shape_by_states
+from contrastive_reasoning.rewards.shaping import StateReward, Steps, StepValue, add_step_credit, read_steps
 from contrastive_reasoning.rollout.batch import RolloutBatch
 from contrastive_reasoning.tasks.base import Problem, Step, Task
 from contrastive_reasoning.tasks.countdown import CountdownProblem, best_moves, reachable
@@ -18,25 +18,13 @@ CERTAIN = 10.0
 """The logit of a state from which the target is reachable; its negative otherwise. σ(10) = 0.99995."""
 
 
-class OracleReward:
+class OracleReward(StateReward):
     """``outcome`` plus ``weight`` times the share of legal steps after which the target can still be reached.
 
     Its values are those of a perfect player; ``CalibratedReward`` converts them to those of the policy.
     """
 
-    values_steps = True
-    values_starts = True
     part = "oracle"
-    """The name of its part of a credit."""
-
-    def __init__(self, *, outcome: Reward, task: Task, weight: float) -> None:
-        refuse_learning(type(self).__name__, outcome)
-        self.outcome = outcome
-        self.task = task
-        self.weight = weight
-
-    def __call__(self, rollouts: RolloutBatch) -> Credit:
-        return shape_by_states(self.outcome, self.task, rollouts, self.label, name=self.part, weight=self.weight)
 
     def credit(
         self,

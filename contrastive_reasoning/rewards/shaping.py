@@ -21,7 +21,8 @@ open states. A metric that is undefined, for example because all rollouts are co
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Hashable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -30,7 +31,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from contrastive_reasoning.distributed import gather
-from contrastive_reasoning.rewards.base import Credit, Reward, StepCredit
+from contrastive_reasoning.rewards.base import Credit, Reward, StepCredit, refuse_learning
 from contrastive_reasoning.rollout.batch import RolloutBatch
 from contrastive_reasoning.rollout.spans import token_of_character, tokens_of_span
 from contrastive_reasoning.tasks.base import Problem, Step, Task, Verdict
@@ -77,24 +78,35 @@ def start_steps(rollouts: RolloutBatch) -> list[Step | None]:
     return [start_of(problem) for problem in rollouts.problems for _ in range(rollouts.group_size)]
 
 
-def shape_by_states(
-    outcome: Reward,
-    task: Task,
-    rollouts: RolloutBatch,
-    value: Callable[[Problem, Sequence[int]], float],
-    *,
-    name: str,
-    weight: float,
-) -> Credit:
-    """Calls ``add_step_credit`` on ``value(problem, state)`` of starts and of states after legal steps (Countdown)."""
-    steps = read_steps(task, rollouts)
-    values = [
-        [(step, value(rollouts.problem_of(row), step.state)) for step in legal] for row, legal in enumerate(steps.legal)
-    ]
-    starts = [value(problem, problem.fields["numbers"]) for problem in rollouts.problems]
-    return add_step_credit(
-        outcome(rollouts), rollouts, values, illegal=steps.illegal, name=name, weight=weight, starts=starts
-    )
+class StateReward(ABC):
+    """``outcome`` plus ``weight`` times the mean label of the states after legal steps. Countdown only."""
+
+    values_steps = True
+    values_starts = True
+    part: str
+    """The name of its part of a credit."""
+
+    def __init__(self, *, outcome: Reward, task: Task, weight: float) -> None:
+        refuse_learning(type(self).__name__, outcome)
+        self.outcome = outcome
+        self.task = task
+        self.weight = weight
+
+    @abstractmethod
+    def label(self, problem: Problem, state: Sequence[int]) -> float:
+        """Returns the value of a state."""
+
+    def __call__(self, rollouts: RolloutBatch) -> Credit:
+        steps = read_steps(self.task, rollouts)
+        values = [
+            [(step, self.label(rollouts.problem_of(row), step.state)) for step in legal]
+            for row, legal in enumerate(steps.legal)
+        ]
+        starts = [self.label(problem, problem.fields["numbers"]) for problem in rollouts.problems]
+        credit, illegal = self.outcome(rollouts), steps.illegal
+        return add_step_credit(
+            credit, rollouts, values, illegal=illegal, name=self.part, weight=self.weight, starts=starts
+        )
 
 
 def add_step_credit(
