@@ -13,15 +13,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from contrastive_reasoning.rewards.base import Credit, Reward, refuse_learning
-from contrastive_reasoning.rewards.shaping import (
-    Judged,
-    StepValue,
-    add_step_credit,
-    depth_of,
-    read_steps,
-    start_steps,
-    with_step_metrics,
-)
+from contrastive_reasoning.rewards.shaping import add_step_credit, read_steps
 from contrastive_reasoning.rollout.batch import RolloutBatch
 from contrastive_reasoning.tasks.base import Task
 
@@ -59,23 +51,15 @@ class MonteCarloReward:
             for legal, drawn, own in zip(steps.legal, rollouts.prefix_values, correct, strict=True)
         ]
         credit = add_step_credit(
-            credit, rollouts, values, illegal=steps.illegal, name="monte_carlo", weight=self.weight
+            credit,
+            rollouts,
+            values,
+            illegal=steps.illegal,
+            name="monte_carlo",
+            weight=self.weight,
+            finished=[[value is None for value in drawn] for drawn in rollouts.prefix_values],
         )
-        credit = with_step_metrics(credit, _judge(rollouts, values, rollouts.prefix_values), rollouts.group_size)
         return replace(credit, starts=others_mean(correct, rollouts.group_size, credit.failures))
-
-
-def _judge(
-    rollouts: RolloutBatch, values: Sequence[Sequence[StepValue]], drawn: Sequence[Sequence[float | None]]
-) -> list[list[Judged]]:
-    """Returns the steps for the metrics; a step without a sampled value counts as finished in every task."""
-    return [
-        [
-            Judged(value, depth_of(step, index, start), finished=known is None)
-            for index, ((step, value), known) in enumerate(zip(row, of_row, strict=True))
-        ]
-        for row, of_row, start in zip(values, drawn, start_steps(rollouts), strict=True)
-    ]
 
 
 def others_mean(values: Sequence[float], group_size: int, left_out: Collection[int] = ()) -> list[float]:

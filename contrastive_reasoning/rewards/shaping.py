@@ -118,6 +118,7 @@ def add_step_credit(
     name: str,
     weight: float,
     starts: Sequence[float] | None = None,
+    finished: Sequence[Sequence[bool]] | None = None,
 ) -> Credit:
     """Returns ``credit`` with the part ``name``: a rollout's mean value (0 without steps) and its step credit.
 
@@ -131,6 +132,7 @@ def add_step_credit(
         name: the name of the part.
         weight: of the mean value in the outcome.
         starts: the value of each of the P problems before any step.
+        finished: for each value, whether the metrics leave it out; None: those of states in which no move is left.
 
     Raises ValueError if ``credit`` already has a part of that name or values steps.
     """
@@ -140,9 +142,10 @@ def add_step_credit(
     before = start_steps(rollouts)
     steps = [_on_tokens(*row) for row in zip(rollouts.token_spans, values, before, strict=True)]
     judged = []
-    for row, start in zip(values, before, strict=True):
-        depths = [depth_of(step, index, start) for index, (step, _) in enumerate(row)]
-        judged.append([Judged(value, depth, depth == FINISHED) for (_, value), depth in zip(row, depths, strict=True)])
+    for index, (row, start) in enumerate(zip(values, before, strict=True)):
+        depths = [depth_of(step, place, start) for place, (step, _) in enumerate(row)]
+        ended = [depth == FINISHED for depth in depths] if finished is None else finished[index]
+        judged.append([Judged(*step) for step in zip([value for _, value in row], depths, ended, strict=True)])
     seen = step_metrics(judged, steps, credit.verdicts, rollouts.group_size)
     return replace(
         credit,
