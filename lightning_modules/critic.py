@@ -15,8 +15,6 @@ Every rank has the whole batch, scores its own anchors against all goals, and co
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict
 from time import perf_counter
 from typing import Any
 
@@ -27,7 +25,6 @@ from contrastive_reasoning.critics import CriticBatch, CriticOracleBatch, member
 from contrastive_reasoning.distributed import all_rows, own_rows
 from contrastive_reasoning.losses import ContrastiveLoss
 from contrastive_reasoning.losses.masked import draw_negatives
-from contrastive_reasoning.policies.seeded import seeded
 from contrastive_reasoning.policies.sharding import gathered
 from contrastive_reasoning.progress import step_is_logged
 from contrastive_reasoning.rollout.sampling import derived_seed
@@ -73,7 +70,7 @@ class CriticPretraining(FiniteSteps):
         self._last_batch_end: float | None = None
 
     def training_step(self, batch: CriticBatch, batch_idx: int) -> Tensor:
-        with seeded(derived_seed((self.seed, "critic dropout", self.global_step, self.global_rank))):
+        with self.dropout("critic dropout"):
             loss, metrics = self._training_loss(batch)
         anchors = rows_of(batch.state_actions)
         if step_is_logged(self.trainer) and loss.isfinite():
@@ -111,9 +108,6 @@ class CriticPretraining(FiniteSteps):
 
     def on_validation_end(self) -> None:
         self._last_batch_end = perf_counter()
-
-    def plain(self, batch: CriticBatch) -> Mapping[str, object]:
-        return asdict(batch)
 
     def _training_loss(self, batch: CriticBatch) -> tuple[Tensor, dict[str, Tensor]]:
         """The sum of the members' losses, and the mean of the logged metrics over the members."""

@@ -6,10 +6,9 @@ training_step ── backward ── gradients of all ranks ── finite? ─�
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import nullcontext
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import asdict, dataclass
 from math import ceil, cos, pi
 from typing import Any, Literal, get_args
 
@@ -21,7 +20,9 @@ from torch import Tensor, nn
 from torch.optim.lr_scheduler import LambdaLR
 
 from contrastive_reasoning.distributed import SkippedSteps, keeping_batch, ranks
+from contrastive_reasoning.policies.seeded import seeded
 from contrastive_reasoning.progress import step_is_logged
+from contrastive_reasoning.rollout.sampling import derived_seed
 from lightning_modules.zero import zero_of
 
 Schedule = Literal["constant", "linear", "cosine"]
@@ -149,7 +150,7 @@ def clip_by_norm(parameters: Iterable[nn.Parameter], max_norm: float | None) -> 
     return norm
 
 
-class FiniteSteps(LightningModule, ABC):
+class FiniteSteps(LightningModule):
     """A module under automatic optimization that skips steps with a loss or gradient that is not finite.
 
     Its training steps return ``nan_unless_finite(loss)``.
@@ -163,6 +164,9 @@ class FiniteSteps(LightningModule, ABC):
         ValueError: if ``gradient_clip`` is not positive or ``max_skipped_steps`` is negative.
     """
 
+    seed: int
+    """Of dropout."""
+
     def __init__(self, *, optimizer: AdamW, gradient_clip: float | None, max_skipped_steps: int) -> None:
         super().__init__()
         check_gradient_clip(gradient_clip)
@@ -173,9 +177,13 @@ class FiniteSteps(LightningModule, ABC):
         """The norm over all ranks, before clipping, in the last step."""
         self._batch: Any = None
 
-    @abstractmethod
     def plain(self, batch: Any) -> Mapping[str, object]:
         """``batch`` as tensors and strings alone; it is written to disk if the run stops at it."""
+        return asdict(batch)
+
+    def dropout(self, purpose: str) -> AbstractContextManager[None]:
+        """Context in which dropout depends only on the seed, the purpose, the step and the rank."""
+        return seeded(derived_seed((self.seed, purpose, self.global_step, self.global_rank)))
 
     def configure_optimizers(self) -> Any:
         optimizer = self.optimizer(self.parameters())

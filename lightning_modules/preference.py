@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict
-
 from torch import Tensor
 
 from contrastive_reasoning.critics import PreferenceBatch, PreferenceCritic, rows_of, take
 from contrastive_reasoning.distributed import all_rows, own_rows
 from contrastive_reasoning.losses import cosine, goal_contrast, of_pairs, preference_loss
-from contrastive_reasoning.policies.seeded import seeded
 from contrastive_reasoning.policies.sharding import gathered
-from contrastive_reasoning.rollout.sampling import derived_seed
 from lightning_modules.optim import AdamW, FiniteSteps, nan_unless_finite
 
 
@@ -54,7 +49,7 @@ class PreferencePretraining(FiniteSteps):
         self.seed = seed
 
     def training_step(self, batch: PreferenceBatch, batch_idx: int) -> Tensor:
-        with seeded(derived_seed((self.seed, "critic dropout", self.global_step, self.global_rank))):
+        with self.dropout("critic dropout"):
             loss, metrics = self._loss_and_metrics(batch)
         if loss.isfinite():
             self._log("train", metrics, batch)
@@ -75,9 +70,6 @@ class PreferencePretraining(FiniteSteps):
         on_device = ({name: part.to(self.device) for name, part in tokens.items()} for tokens in successes)
         with gathered(self.critic):
             self.critic.set_goal(on_device)
-
-    def plain(self, batch: PreferenceBatch) -> Mapping[str, object]:
-        return asdict(batch)
 
     def _loss_and_metrics(self, batch: PreferenceBatch) -> tuple[Tensor, dict[str, Tensor]]:
         parts, pairs = (batch.chosen, batch.rejected, batch.prefix), rows_of(batch.chosen)

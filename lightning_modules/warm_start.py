@@ -16,9 +16,7 @@ from torch import Tensor
 
 from contrastive_reasoning.distributed import ranks, share, total
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
-from contrastive_reasoning.policies.seeded import seeded
 from contrastive_reasoning.policies.sharding import gathered
-from contrastive_reasoning.rollout.sampling import derived_seed
 from lightning_modules.optim import AdamW, FiniteSteps, nan_unless_finite
 
 
@@ -49,7 +47,7 @@ class WarmStart(FiniteSteps):
         self.seed = seed
 
     def training_step(self, batch: Sequence[tuple[str, str]], batch_idx: int) -> Tensor:
-        with seeded(derived_seed((self.seed, "warm start dropout", self.global_step, self.global_rank))):
+        with self.dropout("warm start dropout"):
             loss, tokens = self.loss(batch)
         of_all = total(loss.item())
         if isfinite(of_all):
