@@ -18,7 +18,7 @@ from hydra.utils import get_object
 from omegaconf import DictConfig, OmegaConf
 
 from contrastive_reasoning.policies import load
-from contrastive_reasoning.policies.tiny import tiny_llama, tiny_qwen2, train_tokenizer
+from contrastive_reasoning.policies.tiny import train_tokenizer
 from contrastive_reasoning.tasks.base import Problem
 from contrastive_reasoning.tasks.countdown.problem import problem_key
 from experiments.assemble import build
@@ -29,6 +29,7 @@ from experiments.config.whole import unread_keys
 from experiments.stages.plan import StagePlan, plan_stage
 from experiments.stages.train import PARTS
 from tests.config_kit import CONF, EXPERIMENTS, SCALES, composed, overridden, part_of, raw, values
+from tests.tiny_models import tiny_llama, tiny_qwen2
 
 FIRST, *OTHERS = SCALES
 """Siblings at the default, laptop, are built in every check; those at other scales are slow tests."""

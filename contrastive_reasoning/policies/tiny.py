@@ -100,29 +100,3 @@ def tiny_model(architecture: TinyArchitecture, tokenizer: PreTrainedTokenizerFas
         if architecture.kind == "llama":
             return LlamaForCausalLM(LlamaConfig(**size))
         return Qwen2ForCausalLM(Qwen2Config(**size))
-
-
-def tiny_llama(tokenizer: PreTrainedTokenizerFast, **sizes: int) -> TinyModel:
-    """The smallest useful Llama, for tests and first tries; ``sizes``: seed, hidden_size, layers."""
-    return _smallest("llama", tokenizer, **sizes)
-
-
-def tiny_qwen2(tokenizer: PreTrainedTokenizerFast, **sizes: int) -> TinyModel:
-    """The smallest useful Qwen2."""
-    return _smallest("qwen2", tokenizer, **sizes)
-
-
-def _smallest(
-    kind: str, tokenizer: PreTrainedTokenizerFast, *, seed: int = 0, hidden_size: int = 64, layers: int = 2
-) -> TinyModel:
-    architecture = TinyArchitecture(
-        kind=kind,
-        hidden_size=hidden_size,
-        intermediate_size=2 * hidden_size,
-        layers=layers,
-        heads=4,
-        key_value_heads=2,
-        max_length=512,
-        vocab_size=320,
-    )
-    return tiny_model(architecture, tokenizer, seed=seed)

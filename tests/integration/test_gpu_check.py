@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from contrastive_reasoning.policies.tiny import tiny_llama, train_tokenizer
+from contrastive_reasoning.policies.tiny import train_tokenizer
+from tests.tiny_models import tiny_llama
 
 EXPERIMENT = "clipo_laptop debug=fast stages=[warm_start,grpo] policy.compute_dtype=float32 budget.clipo.warmup_steps=1"
 AT_LEISURE = "minutes=300"

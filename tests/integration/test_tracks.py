@@ -11,11 +11,12 @@ import pytest
 from hydra import compose, initialize_config_module
 from omegaconf import DictConfig
 
-from contrastive_reasoning.policies.tiny import tiny_llama, train_tokenizer
+from contrastive_reasoning.policies.tiny import train_tokenizer
 from experiments.run_folder.reader import last_values
 from experiments.schema import register
 from experiments.stages.evaluate import evaluate
 from experiments.stages.evaluation_table import show
+from tests.tiny_models import tiny_llama
 
 register()
 

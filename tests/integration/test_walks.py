@@ -14,10 +14,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from contrastive_reasoning.policies.tiny import tiny_llama, train_tokenizer
+from contrastive_reasoning.policies.tiny import train_tokenizer
 from experiments.run_folder.reader import read_json, read_metrics
 from tests.integration.forking import Forks, forks
 from tests.integration.test_docs import BLOCK, asked, commands
+from tests.tiny_models import tiny_llama
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "bring_your_own.md"

@@ -18,7 +18,8 @@ from benchmarks.roofline import Traffic, decode_bytes, traffic_of
 from benchmarks.side_by_side import SideBySide, check_lengths, measure_pair, our_arm
 from benchmarks.workloads import BASE, WorkFiles, number_prompt, on
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
-from contrastive_reasoning.policies.tiny import TinyArchitecture, tiny_llama, train_tokenizer
+from contrastive_reasoning.policies.tiny import TinyArchitecture, train_tokenizer
+from tests.tiny_models import tiny_llama
 
 FEW = replace(BASE, prompts=2, group_size=2, prompt=partial(number_prompt, count=3), microbatch_rows=2)
 FAKE_VLLM = f"{sys.executable} -m tests.contract.served"

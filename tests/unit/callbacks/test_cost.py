@@ -21,11 +21,12 @@ from callbacks.rollout_generation import RolloutGeneration
 from callbacks.system_metrics import memory_in_use, peak_memory
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
 from contrastive_reasoning.policies.pass_cost import NO_WORK, decoder_size, learning_flops, reading_flops, work_of
-from contrastive_reasoning.policies.tiny import tiny_llama, train_tokenizer
+from contrastive_reasoning.policies.tiny import train_tokenizer
 from contrastive_reasoning.rollout import Engine, Sampling
 from contrastive_reasoning.tasks.base import Problem
 from datamodules.reasoning_prompts import ProblemBatch
 from tests.quiet import quiet_trainer
+from tests.tiny_models import tiny_llama
 from tests.unit.callbacks.kit import assert_only_watches
 from tests.unit.lightning_modules import grpo_kit
 

@@ -15,13 +15,14 @@ from torch.utils.data import DataLoader
 from callbacks.progress import Progress
 from callbacks.rollout_generation import RolloutGeneration
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
-from contrastive_reasoning.policies.tiny import tiny_llama, train_tokenizer
+from contrastive_reasoning.policies.tiny import train_tokenizer
 from contrastive_reasoning.progress import JSONLines
 from contrastive_reasoning.rewards import Credit
 from contrastive_reasoning.rollout import Engine, RolloutBatch, Sampling
 from contrastive_reasoning.tasks.base import Problem
 from datamodules.reasoning_prompts import ProblemBatch
 from tests.quiet import quiet_trainer
+from tests.tiny_models import tiny_llama
 
 SAMPLED = Sampling(temperature=1.0, top_k=None, top_p=1.0, max_tokens=5, stop=[])
 GREEDY = replace(SAMPLED, temperature=0.0)

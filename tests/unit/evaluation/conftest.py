@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
-from contrastive_reasoning.policies.tiny import tiny_llama, train_tokenizer
+from contrastive_reasoning.policies.tiny import train_tokenizer
+from tests.tiny_models import tiny_llama
 
 
 @pytest.fixture(scope="session")

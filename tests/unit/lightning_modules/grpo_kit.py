@@ -18,7 +18,7 @@ from contrastive_reasoning.advantages import GroupRelative
 from contrastive_reasoning.objectives import GRPO as Objective
 from contrastive_reasoning.objectives import K3, NoCorrection, TokenMean
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
-from contrastive_reasoning.policies.tiny import tiny_llama, train_tokenizer
+from contrastive_reasoning.policies.tiny import train_tokenizer
 from contrastive_reasoning.rewards import Credit
 from contrastive_reasoning.rollout import Engine, RolloutBatch, RolloutEngine, Sampling
 from contrastive_reasoning.tasks.countdown import CountdownTask
@@ -27,6 +27,7 @@ from experiments.stages.stage_checkpoint import StageCheckpoint, StopRequest
 from lightning_modules.grpo import GRPO
 from lightning_modules.optim import AdamW
 from tests.quiet import quiet_trainer
+from tests.tiny_models import tiny_llama
 
 
 def countdown(**changes: Any) -> CountdownTask:

@@ -30,10 +30,11 @@ from contrastive_reasoning.distributed import barrier, share
 from contrastive_reasoning.evaluation import evaluate
 from contrastive_reasoning.losses import BinaryNCE, InfoNCE, SymmetricInfoNCE, dot
 from contrastive_reasoning.policies.pooling import last_pool
-from contrastive_reasoning.policies.tiny import tiny_llama, train_tokenizer
+from contrastive_reasoning.policies.tiny import train_tokenizer
 from contrastive_reasoning.rewards import CalibratedReward, Reward, ShuffledReward
 from contrastive_reasoning.rewards.critic import verdict_auroc
 from contrastive_reasoning.rollout import Engine, RolloutBatch, Sampling
+from tests.tiny_models import tiny_llama
 from tests.unit.callbacks import online_kit
 from tests.unit.lightning_modules import grpo_kit, test_critic, test_preference, test_warm_start
 from tests.unit.lightning_modules.ranks_kit import STEPS, Known, Result, result, resumed, trainer

@@ -21,7 +21,6 @@ from contrastive_reasoning.objectives import GRPO, K3, FullKL, TokenMean
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
 from contrastive_reasoning.policies.load import LoRA
 from contrastive_reasoning.policies.sharding import gathered
-from contrastive_reasoning.policies.tiny import tiny_llama
 from contrastive_reasoning.rewards import CLIPOReward, Credit, RampedCriticReward
 from contrastive_reasoning.rollout.batch import RolloutBatch, RolloutTokens
 from experiments.stages.stage_checkpoint import Interrupted, StageCheckpoint, StopRequest
@@ -30,6 +29,7 @@ from lightning_modules import microbatches
 from lightning_modules.optim import FiniteSteps
 from lightning_modules.zero import ZeroStrategy
 from tests.quiet import quiet_trainer
+from tests.tiny_models import tiny_llama
 from tests.unit.lightning_modules import grpo_kit, test_grpo_clipo, test_grpo_ramped_critic
 
 Result = dict[str, Any]

@@ -19,12 +19,12 @@ from callbacks.rollout_generation import DynamicSampling, RolloutGeneration
 from contrastive_reasoning.distributed import barrier, this_rank
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
 from contrastive_reasoning.policies.sharding import gathered
-from contrastive_reasoning.policies.tiny import tiny_llama
 from contrastive_reasoning.rollout import Engine
 from contrastive_reasoning.tasks.base import Problem, Verdict
 from experiments.run_folder.logger import RunFolderLogger
 from experiments.run_folder.reader import read_metrics
 from lightning_modules.zero import ZeroSharding
+from tests.tiny_models import tiny_llama
 from tests.unit.lightning_modules import grpo_kit
 from tests.unit.lightning_modules.ranks_kit import Result, grpo, kl, lora_policy, saving, trainer, untied
 

@@ -7,10 +7,11 @@ import pytest
 import torch
 
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
-from contrastive_reasoning.policies.tiny import tiny_llama, train_tokenizer
+from contrastive_reasoning.policies.tiny import train_tokenizer
 from contrastive_reasoning.rollout import RolloutBatch
 from contrastive_reasoning.tasks.base import Problem
 from lightning_modules.microbatches import microbatches, rows_by_budget
+from tests.tiny_models import tiny_llama
 
 
 def test_rows_by_budget_has_every_row_once_within_budget() -> None:

@@ -21,7 +21,7 @@ from contrastive_reasoning.critics import (
 from contrastive_reasoning.critics.base import Critic
 from contrastive_reasoning.losses import cosine, dot
 from contrastive_reasoning.policies.pooling import last_pool
-from contrastive_reasoning.policies.tiny import tiny_llama, train_tokenizer
+from contrastive_reasoning.policies.tiny import train_tokenizer
 from contrastive_reasoning.tasks.base import Split, Step
 from contrastive_reasoning.tasks.countdown.generator import ProblemSpace
 from contrastive_reasoning.tasks.countdown.problem import CountdownProblem
@@ -29,6 +29,7 @@ from datamodules.preference_pairs import PreferencePair, PreferencePairs
 from lightning_modules.optim import AdamW
 from lightning_modules.preference import PreferencePretraining
 from tests.quiet import quiet_trainer
+from tests.tiny_models import tiny_llama
 from tests.unit.lightning_modules.grpo_kit import countdown
 
 SPACE = {"counts": [3], "number_range": [1, 9], "target_range": [1, 9]}

@@ -8,11 +8,12 @@ from lightning.pytorch.callbacks import ModelCheckpoint
 from torch.testing import assert_close
 
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
-from contrastive_reasoning.policies.tiny import tiny_llama, train_tokenizer
+from contrastive_reasoning.policies.tiny import train_tokenizer
 from datamodules.plays import PlayCorpus, Plays
 from lightning_modules.optim import AdamW
 from lightning_modules.warm_start import WarmStart
 from tests.quiet import quiet_trainer
+from tests.tiny_models import tiny_llama
 from tests.unit.lightning_modules.grpo_kit import countdown
 
 TASK = countdown(counts=[3], number_range=[1, 9], train_problems=10, validation_problems=10, test_problems=10)

@@ -7,7 +7,8 @@ import torch
 from transformers import PreTrainedTokenizerFast
 
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
-from contrastive_reasoning.policies.tiny import tiny_llama, tiny_qwen2, train_tokenizer
+from contrastive_reasoning.policies.tiny import train_tokenizer
+from tests.tiny_models import tiny_llama, tiny_qwen2
 
 PROMPTS = ["Numbers: [21, 16, 17, 26], target: 46\n", "Numbers: [3, 4], target: 12\n"]
 COMPLETIONS = ["21+16=37;37-17=20;26+20=46", "4*3=12"]

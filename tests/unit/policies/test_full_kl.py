@@ -9,7 +9,8 @@ from torch.testing import assert_close
 
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy, log_probs_and_full_kl
 from contrastive_reasoning.policies.log_probs import full_kl, token_log_probs
-from contrastive_reasoning.policies.tiny import tiny_llama, train_tokenizer
+from contrastive_reasoning.policies.tiny import train_tokenizer
+from tests.tiny_models import tiny_llama
 
 
 def two_policies(dtype: torch.dtype = torch.float64) -> list[Tensor]:

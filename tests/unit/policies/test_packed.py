@@ -16,7 +16,8 @@ from torch.testing import assert_close
 from contrastive_reasoning.policies import causal_lm
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy, log_probs_and_full_kl
 from contrastive_reasoning.policies.load import LoRA
-from contrastive_reasoning.policies.tiny import tiny_llama, tiny_qwen2, train_tokenizer
+from contrastive_reasoning.policies.tiny import train_tokenizer
+from tests.tiny_models import tiny_llama, tiny_qwen2
 from tests.unit.lightning_modules.grpo_kit import exact_norm
 
 TOKENIZERS = {kind: train_tokenizer(["1+2=3;3+4=7"], vocab_size=270, kind=kind) for kind in ("llama", "qwen2")}

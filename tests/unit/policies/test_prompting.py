@@ -9,8 +9,8 @@ from transformers import PreTrainedTokenizerFast
 
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
 from contrastive_reasoning.policies.prompting import check_system, prompt_ids, render, turn_end
-from contrastive_reasoning.policies.tiny import tiny_llama
 from contrastive_reasoning.tasks.base import ChatPrompt
+from tests.tiny_models import tiny_llama
 
 PLAIN = (
     "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}{% if add_generation_prompt %}<answer>{% endif %}"

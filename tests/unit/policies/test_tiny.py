@@ -4,7 +4,8 @@ import pytest
 import torch
 from transformers import PreTrainedTokenizerFast
 
-from contrastive_reasoning.policies.tiny import TinyArchitecture, tiny_llama, tiny_model
+from contrastive_reasoning.policies.tiny import TinyArchitecture, tiny_model
+from tests.tiny_models import tiny_llama
 
 
 @pytest.mark.parametrize("text", ["21+16=37;", "Numbers: [1, 20]\n", "naïve 🙂 — ∑ \t\r\n", "", "<eos", "٣4"])

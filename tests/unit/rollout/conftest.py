@@ -9,8 +9,9 @@ import torch
 from transformers import PreTrainedTokenizerFast
 
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
-from contrastive_reasoning.policies.tiny import tiny_llama, tiny_qwen2, train_tokenizer
+from contrastive_reasoning.policies.tiny import train_tokenizer
 from contrastive_reasoning.tasks.base import Problem
+from tests.tiny_models import tiny_llama, tiny_qwen2
 
 NUMBERS = [(3, 4), (21, 16, 17, 26), (1, 2, 3), (49, 48, 47, 46), (5,)]
 

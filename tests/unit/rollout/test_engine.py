@@ -15,10 +15,10 @@ from transformers import GenerationConfig, PreTrainedTokenizerFast
 
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
 from contrastive_reasoning.policies.load import LoRA
-from contrastive_reasoning.policies.tiny import tiny_llama
 from contrastive_reasoning.rollout import Engine, HFEngine, RolloutBatch, Sampling
 from contrastive_reasoning.rollout.shared_cache import SharedCache
 from contrastive_reasoning.tasks.base import Problem
+from tests.tiny_models import tiny_llama
 
 ENGINE = Engine(max_batch_tokens=10_000)
 SAMPLED = Sampling(temperature=1.0, top_k=None, top_p=1.0, max_tokens=24, stop=[])

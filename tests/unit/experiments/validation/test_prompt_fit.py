@@ -5,9 +5,10 @@ from pathlib import Path
 import pytest
 from omegaconf import DictConfig, OmegaConf
 
-from contrastive_reasoning.policies.tiny import tiny_llama, train_tokenizer
+from contrastive_reasoning.policies.tiny import train_tokenizer
 from experiments.assemble import AssemblyError
 from experiments.validation import check_prompts_fit
+from tests.tiny_models import tiny_llama
 
 
 def config(folder: Path, context: int) -> DictConfig:
