@@ -9,6 +9,7 @@ that are means over tokens add up over micro-batches; maxima are compared (``joi
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
@@ -139,22 +140,37 @@ class ConstantLength:
         return mask.double() / (rows * self.length)
 
 
-def total(
-    losses: Float[Tensor, "B T"],
-    inputs: ObjectiveInputs,
-    *,
-    aggregation: Aggregation,
-    kl: KL | FullKL | None,
-    kl_weight: float,
-    metrics: Mapping[str, Float[Tensor, ""]],
-) -> ObjectiveOutputs:
-    """Returns the objective's outputs; ``metrics`` contain ``kl`` if there is a KL term."""
-    loss = aggregate(losses, inputs, aggregation)
-    divergence = kl_per_token(kl, inputs)
-    if divergence is None:
+TokenLosses = tuple[Float[Tensor, "B T"], dict[str, Float[Tensor, ""]]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TokenObjective(ABC):
+    """An objective with a loss per token and a KL term. Subclasses are frozen dataclasses with ``token_losses``."""
+
+    kl_weight: float
+    """β ≥ 0: a negative weight would push the policy away from the reference."""
+    kl: KL | FullKL | None
+    aggregation: Aggregation
+
+    def __post_init__(self) -> None:
+        if self.kl_weight < 0:
+            raise ValueError(f"kl_weight must not be negative, got {self.kl_weight}")
+
+    @abstractmethod
+    def token_losses(self, inputs: ObjectiveInputs, advantages: Float[Tensor, "B T"]) -> TokenLosses:
+        """Returns ℓ of each token, 0 outside the mask, and the metrics; ``advantages`` are 0 outside the mask."""
+
+    def weights(self, mask: Bool[Tensor, "B T"], *, rows: float, tokens: float) -> Float[Tensor, "B T"]:
+        return self.aggregation.weights(mask, rows=rows, tokens=tokens)
+
+    def __call__(self, inputs: ObjectiveInputs) -> ObjectiveOutputs:
+        losses, metrics = self.token_losses(inputs, torch.where(inputs.mask, inputs.advantages, 0.0))
+        loss = aggregate(losses, inputs, self.aggregation)
+        divergence = kl_per_token(self.kl, inputs)
+        if divergence is not None:
+            loss = loss + self.kl_weight * aggregate(divergence, inputs, self.aggregation)
+            metrics = {**metrics, "kl": token_mean(divergence, inputs)}
         return ObjectiveOutputs(loss=loss, metrics=metrics)
-    loss = loss + kl_weight * aggregate(divergence, inputs, aggregation)
-    return ObjectiveOutputs(loss=loss, metrics={**metrics, "kl": token_mean(divergence, inputs)})
 
 
 def aggregate(values: Float[Tensor, "B T"], inputs: ObjectiveInputs, aggregation: Aggregation) -> Float[Tensor, ""]:
@@ -183,9 +199,3 @@ def kl_per_token(kl: KL | FullKL | None, inputs: ObjectiveInputs) -> Float[Tenso
 def needs_full_kl(objective: Objective) -> bool:
     """Returns whether the objective has a KL term over the whole vocabulary, so that its inputs need ``full_kl``."""
     return isinstance(getattr(objective, "kl", None), FullKL)
-
-
-def check_kl_weight(kl_weight: float) -> None:
-    """Raises ValueError for a negative weight, which would push the policy away from the reference."""
-    if kl_weight < 0:
-        raise ValueError(f"kl_weight must not be negative, got {kl_weight}")

@@ -12,50 +12,29 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Tensor
 
-from contrastive_reasoning.objectives.base import (
-    Aggregation,
-    ObjectiveInputs,
-    ObjectiveOutputs,
-    check_kl_weight,
-    ratio_metrics,
-    total,
-)
-from contrastive_reasoning.objectives.kl import KL, FullKL
+from contrastive_reasoning.objectives.base import ObjectiveInputs, TokenLosses, TokenObjective, ratio_metrics
 from contrastive_reasoning.objectives.ratio import check_clips, token_log_ratio
 
 
 @dataclass(frozen=True, kw_only=True)
-class CISPO:
+class CISPO(TokenObjective):
     """``clip_fraction`` is the share of tokens whose weight is clipped; the loss itself does not measure progress."""
 
     clip_low: float | None
     """The weight is at least 1 − clip_low; None: it may fall to 0."""
     clip_high: float
     """The weight is at most 1 + clip_high."""
-    kl_weight: float
-    kl: KL | FullKL | None
-    aggregation: Aggregation
 
     def __post_init__(self) -> None:
         check_clips(self.clip_low or 0.0, self.clip_high)
-        check_kl_weight(self.kl_weight)
+        super().__post_init__()
 
-    def weights(self, mask: Bool[Tensor, "B T"], *, rows: float, tokens: float) -> Float[Tensor, "B T"]:
-        return self.aggregation.weights(mask, rows=rows, tokens=tokens)
-
-    def __call__(self, inputs: ObjectiveInputs) -> ObjectiveOutputs:
+    def token_losses(self, inputs: ObjectiveInputs, advantages: Float[Tensor, "B T"]) -> TokenLosses:
         log_ratio = token_log_ratio(inputs.log_probs, inputs.old_log_probs, inputs.mask)
         ratio = log_ratio.detach().exp()
         weight = ratio.clamp(min=None if self.clip_low is None else 1 - self.clip_low, max=1 + self.clip_high)
-        advantages = torch.where(inputs.mask, inputs.advantages, 0.0)
-        return total(
-            -weight * advantages * torch.where(inputs.mask, inputs.log_probs, 0.0),
-            inputs,
-            aggregation=self.aggregation,
-            kl=self.kl,
-            kl_weight=self.kl_weight,
-            metrics=ratio_metrics(ratio, log_ratio, weight != ratio, inputs),
-        )
+        losses = -weight * advantages * torch.where(inputs.mask, inputs.log_probs, 0.0)
+        return losses, ratio_metrics(ratio, log_ratio, weight != ratio, inputs)

@@ -12,55 +12,34 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Tensor
 
-from contrastive_reasoning.objectives.base import (
-    Aggregation,
-    ObjectiveInputs,
-    ObjectiveOutputs,
-    check_kl_weight,
-    ratio_metrics,
-    total,
-)
-from contrastive_reasoning.objectives.kl import KL, FullKL
+from contrastive_reasoning.objectives.base import ObjectiveInputs, TokenLosses, TokenObjective, ratio_metrics
 from contrastive_reasoning.objectives.ratio import masked_log_ratio, sequence_ratio
 
 
 @dataclass(frozen=True, kw_only=True)
-class GMPO:
+class GMPO(TokenObjective):
     """``clip_fraction`` is the share of clipped tokens; the ratios in the metrics are s of each completion."""
 
     clip_low: float
     """In log space: the lower bound of log ρ for a token with A < 0 is −clip_low."""
     clip_high: float
     """In log space: the upper bound of log ρ for a token with A > 0."""
-    kl_weight: float
-    kl: KL | FullKL | None
-    aggregation: Aggregation
 
     def __post_init__(self) -> None:
         for name, value in (("clip_low", self.clip_low), ("clip_high", self.clip_high)):
             if value < 0:
                 raise ValueError(f"{name} must not be negative (it bounds a log-ratio), got {value}")
-        check_kl_weight(self.kl_weight)
+        super().__post_init__()
 
-    def weights(self, mask: Bool[Tensor, "B T"], *, rows: float, tokens: float) -> Float[Tensor, "B T"]:
-        return self.aggregation.weights(mask, rows=rows, tokens=tokens)
-
-    def __call__(self, inputs: ObjectiveInputs) -> ObjectiveOutputs:
+    def token_losses(self, inputs: ObjectiveInputs, advantages: Float[Tensor, "B T"]) -> TokenLosses:
         log_ratio = masked_log_ratio(inputs.log_probs, inputs.old_log_probs, inputs.mask)
-        advantages = torch.where(inputs.mask, inputs.advantages, 0.0)
         bounded = self.bound(log_ratio, advantages)
         ratio = sequence_ratio(bounded, inputs.mask)
-        return total(
-            -ratio * advantages,
-            inputs,
-            aggregation=self.aggregation,
-            kl=self.kl,
-            kl_weight=self.kl_weight,
-            metrics=ratio_metrics(ratio, log_ratio, (bounded != log_ratio) & (advantages != 0), inputs),
-        )
+        clipped = (bounded != log_ratio) & (advantages != 0)
+        return -ratio * advantages, ratio_metrics(ratio, log_ratio, clipped, inputs)
 
     def bound(self, log_ratio: Float[Tensor, "B T"], advantages: Float[Tensor, "B T"]) -> Float[Tensor, "B T"]:
         """Returns b of each token; 0 for a token without advantage, as if its ratio were 1."""

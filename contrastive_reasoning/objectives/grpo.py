@@ -11,45 +11,35 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Tensor
 
 from contrastive_reasoning.objectives.base import (
-    Aggregation,
     ObjectiveInputs,
-    ObjectiveOutputs,
-    check_kl_weight,
+    TokenLosses,
+    TokenObjective,
     ratio_metrics,
     token_mean,
-    total,
 )
-from contrastive_reasoning.objectives.kl import KL, FullKL
 from contrastive_reasoning.objectives.ratio import check_clips, clipped_surrogate, token_log_ratio
 
 
 @dataclass(frozen=True, kw_only=True)
-class GRPO:
+class GRPO(TokenObjective):
     clip_low: float
     clip_high: float
     dual_clip: float | None
     """Upper bound of the loss of a token with a negative advantage, in units of |A|; None: no bound."""
-    kl_weight: float
-    kl: KL | FullKL | None
-    aggregation: Aggregation
 
     def __post_init__(self) -> None:
         check_clips(self.clip_low, self.clip_high)
         if self.dual_clip is not None and self.dual_clip <= 1:
             raise ValueError(f"dual_clip must be above 1 (or null), got {self.dual_clip}")
-        check_kl_weight(self.kl_weight)
+        super().__post_init__()
 
-    def weights(self, mask: Bool[Tensor, "B T"], *, rows: float, tokens: float) -> Float[Tensor, "B T"]:
-        return self.aggregation.weights(mask, rows=rows, tokens=tokens)
-
-    def __call__(self, inputs: ObjectiveInputs) -> ObjectiveOutputs:
+    def token_losses(self, inputs: ObjectiveInputs, advantages: Float[Tensor, "B T"]) -> TokenLosses:
         log_ratio = token_log_ratio(inputs.log_probs, inputs.old_log_probs, inputs.mask)
         ratio = log_ratio.exp()
-        advantages = torch.where(inputs.mask, inputs.advantages, 0.0)
         plain, clipped = clipped_surrogate(ratio, advantages, clip_low=self.clip_low, clip_high=self.clip_high)
         losses = torch.maximum(plain, clipped)
         metrics = ratio_metrics(ratio, log_ratio, clipped > plain, inputs)
@@ -57,6 +47,4 @@ class GRPO:
             bounded = torch.where(advantages < 0, torch.minimum(losses, -self.dual_clip * advantages), losses)
             metrics["dual_clip_fraction"] = token_mean(bounded < losses, inputs)
             losses = bounded
-        return total(
-            losses, inputs, aggregation=self.aggregation, kl=self.kl, kl_weight=self.kl_weight, metrics=metrics
-        )
+        return losses, metrics

@@ -11,48 +11,26 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Tensor
 
-from contrastive_reasoning.objectives.base import (
-    Aggregation,
-    ObjectiveInputs,
-    ObjectiveOutputs,
-    check_kl_weight,
-    ratio_metrics,
-    total,
-)
-from contrastive_reasoning.objectives.kl import KL, FullKL
+from contrastive_reasoning.objectives.base import ObjectiveInputs, TokenLosses, TokenObjective, ratio_metrics
 from contrastive_reasoning.objectives.ratio import check_clips, clipped_surrogate, masked_log_ratio, sequence_ratio
 
 
 @dataclass(frozen=True, kw_only=True)
-class GSPO:
+class GSPO(TokenObjective):
     """``ratio_mean``, ``ratio_max`` and ``clip_fraction`` describe s; each token counts with its completion's s."""
 
     clip_low: float
     clip_high: float
-    kl_weight: float
-    kl: KL | FullKL | None
-    aggregation: Aggregation
 
     def __post_init__(self) -> None:
         check_clips(self.clip_low, self.clip_high)
-        check_kl_weight(self.kl_weight)
+        super().__post_init__()
 
-    def weights(self, mask: Bool[Tensor, "B T"], *, rows: float, tokens: float) -> Float[Tensor, "B T"]:
-        return self.aggregation.weights(mask, rows=rows, tokens=tokens)
-
-    def __call__(self, inputs: ObjectiveInputs) -> ObjectiveOutputs:
+    def token_losses(self, inputs: ObjectiveInputs, advantages: Float[Tensor, "B T"]) -> TokenLosses:
         log_ratio = masked_log_ratio(inputs.log_probs, inputs.old_log_probs, inputs.mask)
         ratio = sequence_ratio(log_ratio, inputs.mask)
-        advantages = torch.where(inputs.mask, inputs.advantages, 0.0)
         plain, clipped = clipped_surrogate(ratio, advantages, clip_low=self.clip_low, clip_high=self.clip_high)
-        return total(
-            torch.maximum(plain, clipped),
-            inputs,
-            aggregation=self.aggregation,
-            kl=self.kl,
-            kl_weight=self.kl_weight,
-            metrics=ratio_metrics(ratio, log_ratio, clipped > plain, inputs),
-        )
+        return torch.maximum(plain, clipped), ratio_metrics(ratio, log_ratio, clipped > plain, inputs)
