@@ -22,12 +22,16 @@ PER_TOKEN = ("log_probs", "old_log_probs", "ref_log_probs", "advantages", "mask"
 LENGTHS = torch.tensor([7, 1, 4, 6, 2, 0])
 
 
-@pytest.fixture(params=FILES, ids=lambda path: path.stem)
-def objective(request: pytest.FixtureRequest) -> Objective:
+def objective_of(path: Path) -> Objective:
     settings: Any = OmegaConf.create({"budget": {"grpo": {"max_completion_tokens": 8}}})
-    settings.objective = OmegaConf.load(request.param)
+    settings.objective = OmegaConf.load(path)
     settings.objective.pop("defaults", None)  # values that a preset changes are not part of this file
     return instantiate(settings.objective)
+
+
+@pytest.fixture(params=FILES, ids=lambda path: path.stem)
+def objective(request: pytest.FixtureRequest) -> Objective:
+    return objective_of(request.param)
 
 
 def inputs(seed: int = 0, with_reference: bool = True) -> ObjectiveInputs:
@@ -152,3 +156,15 @@ def test_empty_mask_or_zero_advantage_gives_zero_loss(objective: Objective) -> N
     for given in (nothing, equal):
         assert objective(given).loss.item() == 0
         assert not gradient(objective, given).any()
+
+
+def test_some_objectives_have_equal_gradients_while_every_ratio_is_one() -> None:
+    """A single update of a rollout batch, as docs/objectives.md states it; one advantage for each completion."""
+    given = inputs(with_reference=False)
+    given = replace(given, old_log_probs=given.log_probs.detach(), advantages=given.advantages[:, :1].expand(-1, 7))
+    gradients = {path.stem: gradient(objective_of(path), given) for path in FILES}
+    for name in ("dapo", "gmpo", "cispo"):
+        assert_close(gradients[name], gradients["grpo"], rtol=1e-12, atol=1e-14)
+    assert not torch.allclose(gradients["gspo"], gradients["grpo"])
+    later = replace(given, log_probs=(given.log_probs.detach() + torch.linspace(0.05, 0.35, 7)).requires_grad_())
+    assert len({str(gradient(objective_of(path), later).tolist()) for path in FILES}) == len(FILES) - 1, "of full KL"
