@@ -24,6 +24,8 @@ from tests.config_kit import composed
 FOLDER = Path(__file__).resolve().parent / "cases" / "studies"
 NOT_METHOD = ("name", "output_dir", "logger.", "progress.", "callbacks.", "checkpoints.", "hydra.")
 """Names, outputs and callbacks of a run."""
+HOW_OFTEN = "log_every"
+"""Key of a budget: how often training metrics are recorded, which changes no result."""
 OTHER_SETTINGS = "suite.settings."
 DECIDES = "suite.settings.main."
 """The setting on which a study compares; other settings are measured in addition."""
@@ -53,7 +55,7 @@ def _repeats(config: Any, path: str, value: Any) -> bool:
 def decides(path: str) -> bool:
     """Whether the value at this path can change what a study measures."""
     beside = path.startswith(OTHER_SETTINGS) and not path.startswith(DECIDES)
-    return not beside and not path.startswith(NOT_METHOD)
+    return not beside and not path.startswith(NOT_METHOD) and path.rpartition(".")[2] != HOW_OFTEN
 
 
 def arms_of(study: Study) -> dict[str, Leaves]:

@@ -245,7 +245,7 @@ def test_deleted_experiment_stays_deleted_until_it_is_restored(
     output = capsys.readouterr().out
     assert output.count("MLflow's experiment 'gone' was deleted and accepts no runs; to restore it: ") == 1
     assert "gone" not in tracker.experiments()
-    variable, program, *arguments = output.partition(" until: ")[2].partition(")")[0].split()
+    variable, program, *arguments = output.partition("to restore it: ")[2].partition(")")[0].split()
     assert (variable, program) == (f"MLFLOW_TRACKING_URI={tracker.address}", "mlflow")
     environment = os.environ | dict([variable.split("=", 1)])
     subprocess.run([sys.executable, "-m", "mlflow", *arguments], env=environment, check=True)
