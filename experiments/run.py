@@ -24,6 +24,7 @@ from omegaconf import DictConfig, OmegaConf
 from experiments.config.composition import JOB_MODE, compose_lines, parse, single_runs
 from experiments.config.contradictions import device_count
 from experiments.config.folders import ConfigDirError, take_config_dir
+from experiments.config.hints import command_line
 from experiments.config.override_checks import nothing_to_sweep, override_error, starts_multirun
 from experiments.schema import register
 from experiments.sweep import watch
@@ -115,6 +116,8 @@ def main() -> None:
     arguments = get_args_parser().parse_args()
     if not (arguments.help or arguments.hydra_help or arguments.shell_completion):
         lines, only_shows = arguments.overrides, arguments.cfg is not None or arguments.info is not None
+        if only_shows and arguments.multirun:
+            _end(f"--cfg and --info show a single run: use {command_line('exp')}, without several values", USAGE_ERROR)
         multirun = arguments.multirun or starts_multirun(lines)
         error = override_error(lines, multirun=multirun, loads=not only_shows)
         if error is None and not only_shows:

@@ -67,6 +67,16 @@ def test_flags_that_only_print_create_no_folder(
     assert (len(calls), list(tmp_path.iterdir())) == (1, [])
 
 
+@pytest.mark.parametrize("flag", [["--cfg", "job"], ["--info"]], ids=" ".join)
+def test_flags_that_show_a_single_run_are_rejected_for_a_sweep(
+    flag: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["run", "-m", "experiment=clipo_laptop", "seed=0,1", *flag])
+    with pytest.raises(SystemExit, match="2"):
+        main()
+    assert capsys.readouterr().err == "--cfg and --info show a single run: use make exp, without several values\n"
+
+
 IMPORTS = "import experiments, callbacks, conf, datamodules; print(callbacks.__file__)"
 
 
