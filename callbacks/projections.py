@@ -32,9 +32,9 @@ LEAST = 4
 
 @dataclass(kw_only=True, eq=False)
 class EmbeddingProjection(L.Callback):
-    """Draws two figures at each validation of a fit: the goals of the batch, and the held-out states. Only watches.
+    """Draws two figures at each validation in training, not before it: the batch's goals, and the held-out states.
 
-    Critics without embeddings are skipped; goals that are text are not coloured.
+    Only watches. Critics without embeddings are skipped; goals that are text are not coloured.
 
     Raises:
         ValueError: if ``points`` is below 4.

@@ -78,7 +78,7 @@ def starts_multirun(overrides: Sequence[str]) -> bool:
 
 
 def nothing_to_sweep(lines: Sequence[str]) -> str | None:
-    """Returns an error if a multirun would be a single job, without any override for Hydra's own keys; else None."""
+    """Returns an error for a multirun of one job, unless overrides set Hydra's own keys, such as a launcher."""
     overrides = parse(lines)
     if any(override.is_sweep_override() or is_hydras(override) for override in overrides):
         return None

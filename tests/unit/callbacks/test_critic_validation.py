@@ -97,6 +97,14 @@ def test_validation_logs_figures_and_probes_and_leaves_weights_unchanged(tmp_pat
     assert album.metrics["val/probe/alignment"] == pytest.approx(2 - 2 * album.metrics["val/probe/positive_cosine"])
 
 
+def test_embeddings_of_untrained_critic_are_not_drawn(tmp_path: Path) -> None:
+    module, album = test_critic.module(critic=NumericV1(**SIZE, similarity=dot, seed=0)), Album()
+    loaders = [[v1_batch(9)], oracle_batches(array_form, batch_size=16, problems=2)]
+    trainer = quiet_trainer(logger=album, callbacks=watchers(), default_root_dir=tmp_path)
+    trainer.validate(module, [DataLoader(batches, batch_size=None) for batches in loaders], verbose=False)  # pyright: ignore
+    assert album.figures.keys() == {"critic/similarity", "critic/calibration"}
+
+
 def test_shuffles_permutes_starts_and_actions_separately() -> None:
     arrays = torch.arange(3 * 2 * 6).reshape(3, 2, 6)
     shuffled = shuffles(arrays)

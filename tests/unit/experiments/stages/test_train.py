@@ -15,7 +15,8 @@ from contrastive_reasoning.evaluation import Evaluation
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
 from experiments.assemble import AssemblyError
 from experiments.stages import evaluate as evaluation
-from experiments.stages.train import device_of, idle, make_trainer
+from experiments.stages.stage_checkpoint import StopRequest
+from experiments.stages.train import build_trainer, device_of, idle, make_trainer
 from tests.config_kit import composed
 
 BASE = "experiment=llama_baseline"
@@ -65,3 +66,11 @@ def test_idle_reports_unused_gpus() -> None:
 def test_invalid_trainer_argument_raises_assembly_error() -> None:
     with pytest.raises(AssemblyError, match=r"^trainer \(accelerator=cpu\): .*val_check_interval"):
         make_trainer(composed(BASE), val_check_interval=-1.5)
+
+
+def test_training_metrics_are_recorded_as_often_as_budget_of_stage_states(tmp_path: Path) -> None:
+    every = {"critic": 3, "grpo": 2}
+    overrides = [f"budget.{stage}.log_every={steps}" for stage, steps in every.items()]
+    config = composed("experiment=llama_critic", "debug=fast", *overrides)
+    trainers: dict[str, Any] = {stage: build_trainer(config, stage, tmp_path, [], StopRequest()) for stage in every}
+    assert {stage: trainer.log_every_n_steps for stage, trainer in trainers.items()} == every
