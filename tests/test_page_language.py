@@ -10,7 +10,8 @@ import pytest
 from tests.page_language import ROOT, Limits, complaints, limits, paragraphs, sentences, words
 
 RECORD = ["Question", "Set-up", "Table", "Verdict", "What went wrong or is limited", "Commands", "Commit"]
-RECORDS = [path for path in sorted((ROOT / "docs" / "results").glob("*.md")) if path.name != "conventions.md"]
+RESULTS = ROOT / "docs" / "results"
+RECORDS = sorted({*RESULTS.glob("*.md")} - {RESULTS / "conventions.md", RESULTS / "overview.md"})
 PAGE = """# A heading of five words
 
 One sentence has `a lot of code` in it. Another, e.g. this one, gained +5.3 ± 2.8 points
