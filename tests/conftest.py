@@ -28,6 +28,8 @@ def modules_with_shapes() -> list[str]:
 
 install_import_hook(modules_with_shapes(), "beartype.beartype")
 
+collect_ignore = ["cases"]
+"""Files that tests read; some of them are tests of other folders."""
 GOLDEN_DATA = Path(__file__).parent / "golden" / "data"
 
 

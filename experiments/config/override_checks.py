@@ -243,17 +243,20 @@ def _composition_error(error: BaseException) -> str:
 
 
 def _exchange_error(chosen: Sequence[Override], whole: DictConfig) -> str | None:
-    """Returns an error if the experiment sets a key that the part chosen instead of its own does not take."""
-    experiment = next((_line(override) for override in chosen if override.key_or_group == "experiment"), None)
+    """Returns an error if an experiment or preset sets a key that the part chosen instead of its own does not take."""
+
+    def has(key: str, left_out: Override) -> bool:
+        return key in dotted_keys(compose_lines(*(_line(override) for override in chosen if override is not left_out)))
+
+    experiment = next((override for override in chosen if override.key_or_group == "experiment"), None)
     for key in unread_keys(whole) if experiment is not None else ():
         for exchanged in (override for override in chosen if override.key_or_group == key.partition(".")[0]):
-            if key in dotted_keys(
-                compose_lines(*(_line(override) for override in chosen if override is not exchanged))
-            ):
-                return (
-                    f"{_line(exchanged)}: {experiment} sets {key}, which {_line(exchanged)} does not take; "
-                    "choose an experiment that does not set it"
-                )
+            if has(key, exchanged):
+                presets = [override for override in chosen if override.key_or_group in ("debug", "preset", "sweep")]
+                source = next((preset for preset in presets if not has(key, preset)), experiment)
+                advice = "choose an experiment that does not set it" if source is experiment else "leave it out"
+                sets = f"{_line(source)} sets {key}, which {_line(exchanged)} does not take"
+                return f"{_line(exchanged)}: {sets}; {advice}"
     return None
 
 

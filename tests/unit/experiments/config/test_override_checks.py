@@ -319,3 +319,21 @@ def test_missing_plugin_is_rejected_with_install_command(override: str, sentence
     if any(extra in sentence and find_spec(extra) for extra in ("optuna", "ray")):
         pytest.skip("it is installed here")
     assert override_error(["experiment=clipo_laptop", override]) == sentence
+
+
+class TaskWithoutSizes:
+    """The part of a user's task file whose constructor does not take the sizes that ``debug=fast`` sets."""
+
+    def __init__(self, *, seed: int) -> None:
+        self.seed = seed
+
+
+def test_preset_that_sets_a_key_of_another_part_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "task").mkdir()
+    (tmp_path / "task" / "plain.yaml").write_text(f"# Mine.\n_target_: {__name__}.TaskWithoutSizes\nseed: 0\n")
+    monkeypatch.setenv(VARIABLE, f"file://{tmp_path}")
+    lines = ["experiment=llama_baseline", "task=plain"]
+    assert override_error(lines) is None
+    assert override_error([*lines, "debug=fast"]) == (
+        "task=plain: debug=fast sets task.train_problems, which task=plain does not take; leave it out"
+    )

@@ -1,0 +1,92 @@
+"""The walks of CONTRIBUTING.md: new files in a copy of the repository, without a change to any other file."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from experiments.import_paths import OURS
+from experiments.run_folder.reader import read_json, read_metrics
+
+ROOT = Path(__file__).resolve().parents[2]
+CASES = ROOT / "tests" / "cases" / "walks"
+EXAMPLES = ROOT / "docs" / "examples"
+GENERAL = ("tests/test_imports.py", "tests/test_config_files.py")
+"""Tests that check every file of the repository."""
+WALKS = {
+    "A reward": ("reward=vowels", "tests/unit/rewards/test_vowels.py", "train/reward/vowels"),
+    "An objective": ("objective=unclipped", "tests/unit/objectives/test_unclipped.py", "train/objective/ratio_mean"),
+    "A critic": ("critic=bag", "tests/unit/critics/test_bag.py", "train/reward/critic"),
+    "A task": ("task=echo", "tests/unit/tasks/test_echo.py", "train/reward/verifier"),
+}
+"""Section → the override that uses the new part, its test, and a metric of the run."""
+EXPERIMENT = {"A critic": ("llama_critic", "[critic,grpo]"), "A task": ("grpo_laptop", "[grpo]")}
+"""Section → experiment and stages, where they are not the baseline's GRPO stage."""
+
+
+@pytest.fixture(scope="module")
+def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The repository with the files of all walks."""
+    folder = tmp_path_factory.mktemp("stranger")
+    for name in (*OURS, "benchmarks", "conf", "tests"):
+        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("pyproject.toml", "constraints.txt", "README.md"):
+        shutil.copy(ROOT / name, folder / name)
+    for walk in sorted(CASES.iterdir()):
+        for file in (path for path in walk.rglob("*") if path.is_file()):
+            add(folder / file.relative_to(walk), file.read_text(encoding="utf-8"))
+    for source, place in (
+        ("bag.py", "contrastive_reasoning/critics/bag.py"),
+        ("conf/critic/bag.yaml", "conf/critic/bag.yaml"),
+        ("test_bag.py", "tests/unit/critics/test_bag.py"),
+    ):
+        text = (EXAMPLES / source).read_text(encoding="utf-8")
+        add(folder / place, text.replace("docs.examples.bag", "contrastive_reasoning.critics.bag"))
+    return folder
+
+
+def add(file: Path, text: str) -> None:
+    assert not file.exists(), f"a walk adds files and changes none: {file}"
+    file.write_text(text, encoding="utf-8")
+
+
+def run(folder: Path, *arguments: str) -> str:
+    """The output of ``python -m`` in the copy; fails with it if the command does."""
+    done = subprocess.run([sys.executable, "-m", *arguments], cwd=folder, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.mark.whole
+def test_page_has_these_sections() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    titles = re.findall(r"^## (.+)$", text, re.M)
+    assert [title for title in titles if title in WALKS or title == "A sweep"] == [*WALKS, "A sweep"]
+
+
+@pytest.mark.whole
+def test_existing_tests_discover_and_accept_the_new_files(copy: Path) -> None:
+    """Those of all files, the contract of objectives, and every sibling of one experiment."""
+    pytest_ = ("pytest", "-c", "pyproject.toml", "-q", "-p", "no:cacheprovider", "-m", "", "-k")
+    run(copy, *pytest_, "not slow", *GENERAL, *(test for _, test, _ in WALKS.values()))
+    run(copy, *pytest_, "unclipped", "tests/contract/test_objectives.py")
+    run(copy, *pytest_, "builds_with_every_sibling and llama_baseline-laptop", "tests/test_configs.py")
+    run(copy, *pytest_, "sweep_composes and kl", "tests/test_configs.py")
+
+
+@pytest.mark.whole
+@pytest.mark.parametrize("title", WALKS)
+def test_new_part_trains_and_logs_its_metric(title: str, copy: Path) -> None:
+    override, _, metric = WALKS[title]
+    experiment, stages = EXPERIMENT.get(title, ("llama_baseline", "[grpo]"))
+    name = override.partition("=")[2]
+    small = ("debug=fast", "logger.mirror=false", f"stages={stages}", f"name={name}")
+    run(copy, "experiments.run", f"experiment={experiment}", override, *small)
+    (folder,) = (copy / "outputs" / "runs" / name).iterdir()
+    stage = copy / read_json(folder / "stages.json")["grpo"]["folder"]
+    assert metric in {measured.name for measured in read_metrics(stage)}, title
