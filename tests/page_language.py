@@ -8,6 +8,7 @@ The limits are in ``tests/cases/pages.yaml``.
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 from collections.abc import Iterator, Mapping
@@ -56,6 +57,15 @@ class Limits:
                 raise ValueError(f"{LIMITS_FILE.relative_to(ROOT)}: {pattern} matches no page")
             found.update(matched)
         return sorted(found)
+
+
+def text_of(path: Path) -> str:
+    """Returns the text of a page; of a notebook, the text of its Markdown cells."""
+    text = path.read_text(encoding="utf-8")
+    if path.suffix != ".ipynb":
+        return text
+    cells = [cell for cell in json.loads(text)["cells"] if cell["cell_type"] == "markdown"]
+    return "\n\n".join("".join(cell["source"]) for cell in cells)
 
 
 def limits() -> Limits:
@@ -122,9 +132,10 @@ def complaints(name: str, page: str, limit: Limits) -> list[str]:
 
 def main(names: list[str]) -> None:
     limit = limits()
-    every = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
+    docs = ROOT / "docs"
+    every = [*sorted(ROOT.glob("*.md")), *sorted(docs.rglob("*.md")), *docs.glob("*.ipynb")]
     for path in [Path(name).resolve() for name in names] or every:
-        page = path.read_text(encoding="utf-8")
+        page = text_of(path)
         lengths = [words(sentence) for sentence in sentences(page)] or [0]
         total = words_of_page(page)
         name = path.relative_to(ROOT).as_posix()

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.page_language import ROOT, Limits, complaints, excess, limits, paragraphs, sentences, words
+from tests.page_language import ROOT, Limits, complaints, excess, limits, paragraphs, sentences, text_of, words
 
 RECORD = ["Question", "Set-up", "Table", "Verdict", "What went wrong or is limited", "Commands", "Commit"]
 RESULTS = ROOT / "docs" / "results"
@@ -39,7 +39,7 @@ def name_of(path: Path) -> str:
 
 def test_every_page_is_within_its_limits() -> None:
     limit = limits()
-    texts = {name_of(path): path.read_text(encoding="utf-8") for path in limit.pages()}
+    texts = {name_of(path): text_of(path) for path in limit.pages()}
     assert [line for name, text in texts.items() for line in complaints(name, text, limit)] == []
     assert excess(texts, limit) == []
 
