@@ -27,7 +27,7 @@ list the options of these two.
 | code | meaning |
 |---|---|
 | 0 | success |
-| 1 | a run, a job of a sweep or study, a part of `make gpu-check`, or `make dashboard` failed; standard error has why |
+| 1 | a run, a job of a sweep or study, a download, a part of `make gpu-check` or `make dashboard` failed |
 | 2 | nothing ran: an invalid command, a missing device, an unreachable MLflow; standard error has one sentence |
 | 130 | stopped by Ctrl-C or SIGTERM; the same command resumes a run, sweep or study |
 
@@ -85,6 +85,11 @@ def page(makefile: str) -> str:
 def section(name: str, command: Command, example: str) -> str:
     """The section of one command; ``example``: the arguments that the Makefile shows."""
     rows = [f"| `{key}=` | {ARGUMENTS[key]} |" for key in command.own_keys]
+    shown = [
+        f"make {name} {example.partition(', ')[0]}".rstrip(),
+        f"contrastive-reasoning {name} {command.usage}".rstrip(),
+        f"contrastive-reasoning {command.example}",
+    ]
     return "\n".join(
         [
             f"## {name} {{ #{name} }}",
@@ -92,13 +97,11 @@ def section(name: str, command: Command, example: str) -> str:
             f"{command.summary[0].upper()}{command.summary[1:]}.",
             "",
             "```",
-            f"make {name} {example.partition(', ')[0]}".rstrip(),
-            f"contrastive-reasoning {name} {command.usage}".rstrip(),
-            f"contrastive-reasoning {command.example}",
+            *dict.fromkeys(shown),
             "```",
             "",
             *(["| argument | |", "|---|---|", *rows, ""] if rows else []),
-            *(["Other arguments are [keys of the configuration](configuration/index.md).", ""] * command.overrides),
+            *(["All other arguments are [keys of the configuration](configuration/index.md).", ""] * command.overrides),
         ]
     )
 
