@@ -35,7 +35,7 @@ AT_HOME = ("scaling", "clipo_overhead")
 PAGES = {SMALL: Path("docs") / "performance.md", PRETRAINED: Path("docs") / "performance_pretrained.md"}
 """Model → the page of a run that measures only this model, on the CPU."""
 KEYS = [workload.key for workload in WORKLOADS]
-NO_VLLM = "vLLM was not measured: --vllm does not name its command; docs/vllm.md says how to install it."
+NO_VLLM = "vLLM was not measured: --vllm does not name its command; docs/vllm.md describes the installation."
 
 
 def options() -> argparse.Namespace:

@@ -23,6 +23,7 @@ apply to this machine only. The ratio of `peak_memory` is the peer's GiB divided
 `make bench over='--device cuda'` measures policies of the shapes of Qwen2 0.5 B and 1.5 B on a GPU; [a GPU's
 page](gpu.md) has ratios of the smaller one.
 """
+PROFILE = "A profile of a micro-batch shows [where the update loses time](pretrained.md#speed).\n"
 TITLES = {True: "a pretrained model of 135 million parameters", False: "a small policy"}
 
 ARMS = """\
@@ -89,6 +90,7 @@ def page(found: Findings, *, model: str, repeats: int) -> str:
     command = f"make bench over='{' '.join(options)}'" if options else "make bench"
     lines = [
         HEAD.format(title=TITLES[pretrained], command=command),
+        *([PROFILE] if pretrained else []),
         "## This run\n",
         f"- {datetime.now(UTC).date()}; {os.cpu_count() or 1} cores ({cpu_capability()}), no GPU; "
         f"threads of an arm: {threads}.",

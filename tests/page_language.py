@@ -8,11 +8,12 @@ The limits are in ``tests/cases/pages.yaml``.
 
 from __future__ import annotations
 
+import json
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePath
 
 import yaml
 
@@ -35,11 +36,16 @@ ABBREVIATION = re.compile(r"\b(e\.g|i\.e|vs|Eq|Eqs|al|cf|approx)\.")
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """mean, longest: words per sentence; words: page → most words; checked: patterns of pages to check."""
+    """mean, longest: words per sentence; words: page → most words; checked: patterns of pages to check.
+
+    total: most words of all checked pages together, without those that match a pattern of ``not_in_total``.
+    """
 
     mean: float
     longest: int
     words: dict[str, int]
+    total: int
+    not_in_total: tuple[str, ...]
     checked: tuple[str, ...]
 
     def pages(self) -> list[Path]:
@@ -53,9 +59,20 @@ class Limits:
         return sorted(found)
 
 
+def text_of(path: Path) -> str:
+    """Returns the text of a page; of a notebook, the text of its Markdown cells."""
+    text = path.read_text(encoding="utf-8")
+    if path.suffix != ".ipynb":
+        return text
+    cells = [cell for cell in json.loads(text)["cells"] if cell["cell_type"] == "markdown"]
+    return "\n\n".join("".join(cell["source"]) for cell in cells)
+
+
 def limits() -> Limits:
     content = yaml.safe_load(LIMITS_FILE.read_text(encoding="utf-8"))
-    return Limits(**content["sentences"], words=content["words"], checked=tuple(content["checked"]))
+    total, without = content["total"]["words"], tuple(content["total"]["without"])
+    checked = tuple(content["checked"])
+    return Limits(**content["sentences"], words=content["words"], total=total, not_in_total=without, checked=checked)
 
 
 def words(text: str) -> int:
@@ -86,10 +103,23 @@ def sentences(page: str) -> list[str]:
     return [sentence for sentence in found if words(sentence)]
 
 
+def words_of_page(page: str) -> int:
+    return sum(words(text) for _, text in paragraphs(page))
+
+
+def excess(pages: Mapping[str, str], limit: Limits) -> list[str]:
+    """Returns one line if the pages (name → text) have more words together than ``limit.total``."""
+    counted = [
+        text for name, text in pages.items() if not any(PurePath(name).match(each) for each in limit.not_in_total)
+    ]
+    total = sum(map(words_of_page, counted))
+    return [f"{len(counted)} pages together: {total} words, at most {limit.total}"] if total > limit.total else []
+
+
 def complaints(name: str, page: str, limit: Limits) -> list[str]:
     """Returns one line for each limit that a page exceeds."""
     found = []
-    total = sum(words(text) for _, text in paragraphs(page))
+    total = words_of_page(page)
     lengths = {sentence: words(sentence) for sentence in sentences(page)}
     mean = sum(lengths.values()) / max(len(lengths), 1)
     if total > limit.words.get(name, total):
@@ -102,11 +132,12 @@ def complaints(name: str, page: str, limit: Limits) -> list[str]:
 
 def main(names: list[str]) -> None:
     limit = limits()
-    every = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
+    docs = ROOT / "docs"
+    every = [*sorted(ROOT.glob("*.md")), *sorted(docs.rglob("*.md")), *docs.glob("*.ipynb")]
     for path in [Path(name).resolve() for name in names] or every:
-        page = path.read_text(encoding="utf-8")
+        page = text_of(path)
         lengths = [words(sentence) for sentence in sentences(page)] or [0]
-        total = sum(words(text) for _, text in paragraphs(page))
+        total = words_of_page(page)
         name = path.relative_to(ROOT).as_posix()
         print(f"{total:6d} words  {sum(lengths) / len(lengths):5.1f} a sentence  {max(lengths):4d} longest  {name}")
         if names:

@@ -1,4 +1,4 @@
-"""A critic of Countdown that adds up what it knows of each number that is left: f(s, g) = ⟨Σ φ(n), ψ(g)⟩."""
+"""A critic of Countdown: the sum of embeddings of the numbers that are left, f(s, g) = ⟨Σ φ(n), ψ(g)⟩."""
 
 from collections.abc import Sequence
 

@@ -12,7 +12,7 @@ from contrastive_reasoning.objectives.base import aggregate
 
 @dataclass(frozen=True, kw_only=True)
 class Reinforce:
-    """loss = − Σ w A log π over the completion tokens, w as the aggregation says."""
+    """loss = − Σ w A log π over the completion tokens, with the aggregation's weights w."""
 
     aggregation: Aggregation
 

@@ -9,7 +9,7 @@ LAMP = Problem(id="1", prompt="Spell lamp backwards.\n", answer="", fields={"wor
 
 
 @pytest.mark.parametrize(
-    ("completion", "said"),
+    ("completion", "verdict"),
     [
         ("pmal\nand more", True),
         ("palm", False),
@@ -17,5 +17,5 @@ LAMP = Problem(id="1", prompt="Spell lamp backwards.\n", answer="", fields={"wor
         (" \n", "nothing is written"),
     ],
 )
-def test_a_completion_is_judged_by_its_first_line(completion: str, said: bool | str) -> None:
-    assert verify(LAMP, completion) == said
+def test_first_line_of_completion_determines_verdict(completion: str, verdict: bool | str) -> None:
+    assert verify(LAMP, completion) == verdict

@@ -1,4 +1,4 @@
-"""The critic against the sum it stands for."""
+"""The critic against its definition."""
 
 import torch
 

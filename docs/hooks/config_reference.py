@@ -1,4 +1,4 @@
-"""The configuration reference, written anew from the YAML files of ``conf/`` whenever the site is built."""
+"""The reference of the configuration, generated from the YAML files of ``conf/`` when the site is built."""
 
 from __future__ import annotations
 
@@ -10,38 +10,38 @@ from mkdocs.structure.files import File, Files
 
 CONF = Path(__file__).resolve().parents[2] / "conf"
 GROUPS = {
-    "experiment": "What is asked: the method, by the parts it exchanges.",
-    "study": "Arms × seeds of one question: `make study name=…`.",
-    "sweep": "Presets of values that are tried: `make sweep name=… sweep=…`.",
-    "scale": "A laptop, a workstation, one GPU or the papers' models.",
-    "budget": "Every size and number of steps, by scale and task.",
-    "preset": "CLIPO as its paper prints it, or as its released code computes it.",
-    "debug": "The whole path in seconds.",
-    "family": "Whose shape the policy has.",
-    "policy": "The language model that learns.",
+    "experiment": "Experiments: the method, as a choice of parts.",
+    "study": "Studies: arms × seeds of one question, `make study name=…`.",
+    "sweep": "Sweeps: values of a setting, `make sweep name=… sweep=…`.",
+    "scale": "Model, trainer and sizes for a laptop, a workstation, one GPU or the papers' models.",
+    "budget": "Sizes and numbers of steps, by scale and task.",
+    "preset": "CLIPO as in its paper or as in its released code.",
+    "debug": "All stages with the smallest sizes, in minutes.",
+    "family": "Architecture of the policy.",
+    "policy": "The language model that is trained.",
     "adapter": "Adapters that are trained instead of the policy's weights.",
-    "warm_start": "What a small policy is taught before.",
+    "warm_start": "Supervised training before GRPO.",
     "task": "Problems, verifier and steps.",
     "suite": "The sets that a policy is evaluated on.",
     "prompts": "The order of problems.",
-    "critic": "f(s, a, g).",
-    "loss": "What a critic is trained with.",
-    "datamodule": "Where a critic's pairs come from.",
+    "critic": "Architecture of the critic f(s, a, g).",
+    "loss": "Contrastive loss of the critic.",
+    "datamodule": "Training and validation pairs of the critic.",
     "pretraining": "The training step of a critic.",
-    "online": "Whether a critic goes on learning beside the policy.",
-    "rollout": "How completions are drawn.",
-    "reward": "What a completion, or each of its steps, is worth.",
-    "advantage": "What that means for each token.",
+    "online": "Training of the critic during GRPO.",
+    "rollout": "Sampling of completions.",
+    "reward": "Rewards of completions and values of their steps.",
+    "advantage": "From rewards to advantages of tokens.",
     "objective": "The policy's loss.",
-    "correction": "What is done where the drawing and the learning policy differ.",
+    "correction": "Importance weights for rollouts of another policy.",
     "module": "The training step of the policy.",
-    "optimizer": "How weights move.",
+    "optimizer": "Optimizer and learning rate.",
     "trainer": "Devices and precision.",
-    "callbacks": "What watches a run.",
-    "logger": "Where numbers go.",
-    "progress": "How a run says how far it is.",
+    "callbacks": "Callbacks.",
+    "logger": "MLflow and log files.",
+    "progress": "Format of progress lines.",
 }
-"""Every group of ``conf/``, in the order of a reader's questions."""
+"""Every group of ``conf/``, in the order of the index page."""
 
 
 def options(group: str) -> dict[str, str]:
@@ -50,15 +50,15 @@ def options(group: str) -> dict[str, str]:
 
 
 def index_page() -> str:
-    """The groups, and the file that puts them together."""
+    """The groups, and the file that composes them."""
     rows = [f"| [`{group}`]({group}.md) | {about} | {len(options(group))} |" for group, about in GROUPS.items()]
     config = (CONF / "config.yaml").read_text(encoding="utf-8")
     return "\n".join(
         [
             "# Configuration",
             "",
-            "A group is exchanged by `group=option`, a value set by its dotted path, both in `over='…'`; a preset of",
-            "`study` is not composed with the others. These pages are written from the YAML files themselves.",
+            "In `over='…'`, `group=option` selects an option of a group, and `dotted.key=value` sets a value. Files",
+            "of `study` are not part of a run's configuration. These pages are generated from the YAML files.",
             "",
             "| group | what | options |",
             "|---|---|---|",
@@ -72,7 +72,7 @@ def index_page() -> str:
 
 
 def group_page(group: str) -> str:
-    """What each option of a group says of itself, and its file."""
+    """The options of a group: the comment at the head of each file, and the file."""
     files = options(group)
     rows = [f"| [`{name}`](#{name}) | {cell(comment(text))} |" for name, text in files.items()]
     sections = [line for name, text in files.items() for line in (f"## {name} {{ #{name} }}", "", *fenced(text), "")]
@@ -80,13 +80,13 @@ def group_page(group: str) -> str:
 
 
 def comment(text: str) -> str:
-    """What a file says of itself at its beginning, its Hydra header left out."""
-    said = [line for line in text.splitlines() if not line.startswith("# @")]
-    return " ".join(line.lstrip("# ").strip() for line in takewhile(lambda line: line.startswith("#"), said))
+    """The comment at the head of a file, without its Hydra header."""
+    lines = [line for line in text.splitlines() if not line.startswith("# @")]
+    return " ".join(line.lstrip("# ").strip() for line in takewhile(lambda line: line.startswith("#"), lines))
 
 
 def cell(text: str) -> str:
-    """A line of a table."""
+    """The text as a cell of a table."""
     return text.replace("|", "\\|").replace("<", "&lt;")
 
 
@@ -95,7 +95,7 @@ def fenced(text: str) -> list[str]:
 
 
 def on_config(config: Any) -> Any:
-    """Put the pages where the navigation says ``configuration/``."""
+    """Replaces ``configuration/`` in the navigation by the pages."""
     pages = ["configuration/index.md", *(f"configuration/{group}.md" for group in GROUPS)]
     for entry in config.nav:
         if entry.get("Configuration") == "configuration/":
@@ -104,14 +104,14 @@ def on_config(config: Any) -> Any:
 
 
 def on_files(files: Files, config: Any) -> Files:
-    """Add the pages.
+    """Adds the pages.
 
     Raises:
-        ValueError: where ``GROUPS`` and the folders of ``conf/`` differ.
+        ValueError: if ``GROUPS`` and the folders of ``conf/`` differ.
     """
     folders = {path.name for path in CONF.iterdir() if path.is_dir() and any(path.glob("*.yaml"))}
     if folders != set(GROUPS):
-        raise ValueError(f"say in GROUPS what these groups of conf/ are: {', '.join(sorted(folders ^ set(GROUPS)))}")
+        raise ValueError(f"GROUPS must describe the folders of conf/: {', '.join(sorted(folders ^ set(GROUPS)))}")
     files.append(File.generated(config, "configuration/index.md", content=index_page()))
     for group in GROUPS:
         files.append(File.generated(config, f"configuration/{group}.md", content=group_page(group)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
@@ -99,6 +100,12 @@ def test_site_builds_without_warnings_and_external_resources(tmp_path: Path) -> 
         assert fetched == [], page
     reference = (tmp_path / "configuration" / "reward" / "index.html").read_text()
     assert 'id="critic_calibrated"' in reference
+    page = (tmp_path / "commands" / "index.html").read_text()
+    targets = json.loads((ROOT / "tests" / "contract" / "data" / "public_names.json").read_text())["make"]
+    codes = {*targets, *(variable for taken in targets.values() for variable in taken)}
+    codes |= {f"{key}=" for command in COMMANDS.values() for key in command.own_keys}
+    assert codes <= {*re.findall(r"<code>([^<]+)</code>", page)}
+    assert {*COMMANDS} <= {*re.findall(r'<h2 id="([^"]+)"', page)}
 
 
 def environment() -> dict[str, str]:

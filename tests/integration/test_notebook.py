@@ -26,7 +26,7 @@ def test_story_notebook_runs_and_prints_expected_output() -> None:
     outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
     shown = [output for output in outputs if "image/png" in output.get("data", {})]
     assert len(texts) == CELLS
-    assert len(shown) == 3, "what the critic says, the heat-map, the study"
+    assert len(shown) == 3, "the critic's values, the heat map, the study"
     assert "illegal" in texts[2]
     assert "first moves:" in texts[3]
     assert "oracle/auroc_depth1" in texts[4]
