@@ -35,7 +35,7 @@ These are the codes of the Python commands and of `contrastive-reasoning`. `make
 
 ## Targets of make
 
-| target | | variables |
+| target | purpose | variables |
 |---|---|---|
 """
 ARGUMENTS = {
@@ -100,7 +100,7 @@ def section(name: str, command: Command, example: str) -> str:
             *dict.fromkeys(shown),
             "```",
             "",
-            *(["| argument | |", "|---|---|", *rows, ""] if rows else []),
+            *(["| argument | meaning |", "|---|---|", *rows, ""] if rows else []),
             *(["All other arguments are [keys of the configuration](configuration/index.md).", ""] * command.overrides),
         ]
     )
