@@ -88,7 +88,7 @@ test-all: $(STAMP)  ## run all tests, those of minutes too
 	@$(BIN)/python -m pytest -c pyproject.toml -n 2 --dist loadfile -m "not real" tests
 
 test-real: $(STAMP)  ## run the tests on a real model of 135M parameters, which it fetches into outputs/models
-	@$(BIN)/python -m pytest -c pyproject.toml -n 0 -rs -o tmp_path_retention_policy=failed -m real tests/real
+	@$(BIN)/python -m pytest -c pyproject.toml -n 0 -rs -o tmp_path_retention_policy=failed -m real tests/real tests/contract
 
 lint: $(STAMP)  ## check style and formatting
 	@$(BIN)/ruff check .

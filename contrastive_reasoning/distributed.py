@@ -184,7 +184,7 @@ def even_shares(costs: Sequence[int], count: int) -> list[list[int]]:
         ValueError: if the number of costs is not divisible by ``count``.
     """
     if len(costs) % count:
-        raise ValueError(f"{len(costs)} costs cannot be shared out evenly over {count}")
+        raise ValueError(f"{len(costs)} costs cannot be divided evenly over {count}")
     size = len(costs) // count
     shares: list[list[int]] = [[] for _ in range(count)]
     sums = [0] * count

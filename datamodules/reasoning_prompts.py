@@ -94,7 +94,7 @@ class ReasoningPrompts(LightningDataModule):
         parts = ranks * getattr(module, "minibatches_per_rollout", 1)
         if self.problems_per_step % parts:
             raise ValueError(
-                f"{self.problems_per_step} problems cannot be shared out evenly over ranks ({ranks}) × mini-batches "
+                f"{self.problems_per_step} problems cannot be divided evenly over ranks ({ranks}) × mini-batches "
                 f"({parts // ranks}): take a multiple of {parts}"
             )
         return ProblemSteps(

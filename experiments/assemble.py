@@ -48,7 +48,7 @@ def _set_elsewhere(config: DictConfig, key: str, message: str) -> str:
     sources = {
         name: source[1]
         for name, value in (arguments.items() if isinstance(arguments, dict) else ())
-        if re.search(rf"\b{name}\b", message) and (source := REFERENCE.fullmatch(str(value)))
+        if re.search(rf"\b{name}\b", message) and (source := REFERENCE.fullmatch(str(value))) and source[1] != name
     }
     return f" ({', '.join(f'{name} is {source}' for name, source in sources.items())})" if sources else ""
 

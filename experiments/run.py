@@ -68,6 +68,7 @@ def run(config: DictConfig) -> float | None:
         run_on_ranks(ranks)
         return None
     from contrastive_reasoning.rewards.base import RewardFailed, VerifierFailed
+    from contrastive_reasoning.rollout.vllm_client import ServerError
     from experiments.assemble import AssemblyError
     from experiments.stages.checkpoints import CheckpointError, NotWritten
     from experiments.stages.experiment import Interrupted, run_experiment
@@ -83,6 +84,8 @@ def run(config: DictConfig) -> float | None:
         _end(str(error), FAILED, alone=True)
     except (CheckpointError, RewardFailed) as error:
         _end(str(error), FAILED)
+    except ServerError as error:
+        _end(f"{error}; run the same command again to resume", FAILED)
     except OSError as error:
         if (sentence := _disk_error(error, config.output_dir)) is None:
             raise

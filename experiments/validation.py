@@ -11,6 +11,7 @@ from importlib import import_module
 from typing import Any
 
 import torch
+from huggingface_hub.errors import LocalEntryNotFoundError
 from omegaconf import DictConfig, OmegaConf
 
 from contrastive_reasoning.advantages import Potential, TrustGate
@@ -25,6 +26,7 @@ from contrastive_reasoning.rewards.critic import INNER
 from contrastive_reasoning.tasks.base import Problem, Split, Task, Verdict
 from experiments.assemble import AssemblyError, build
 from experiments.config.composition import critic_checkpoints, reward_parts
+from experiments.config.known_models import fetch_command, model_folder
 from experiments.import_paths import is_ours
 from experiments.system.terminal import one_line
 
@@ -181,8 +183,7 @@ def check_prompts_fit(config: DictConfig) -> None:
     try:
         tokenizer, context = tokenizer_and_context(policy.pretrained, trust_remote_code=policy.trust_remote_code)
     except (ValueError, OSError) as error:
-        message, named = one_line(error), f"policy.pretrained={policy.pretrained}"
-        raise AssemblyError(message if message.startswith("policy.") else f"{named}: {message}") from error
+        raise AssemblyError(unreadable_policy(config, error)) from error
     rendering = {"chat_template": policy.chat_template, "system": policy.get("system", NO_SYSTEM)}
     try:
         check_system(tokenizer, **rendering)
@@ -198,6 +199,20 @@ def check_prompts_fit(config: DictConfig) -> None:
                 f"policy.pretrained={policy.pretrained}: the prompt of problem {problem.id} has {length} tokens, "
                 f"which leaves none for a completion: the policy's context is {context} tokens"
             )
+
+
+def unreadable_policy(config: DictConfig, error: BaseException) -> str:
+    """Returns one sentence on a policy that cannot be read, with the library's own reason."""
+    pretrained, message = config.policy.pretrained, one_line(error)
+    if isinstance(error.__cause__, LocalEntryNotFoundError):
+        while error.__cause__ is not None:
+            error = error.__cause__
+        message = (
+            f"the hub cannot be reached ({one_line(error)}); with a network, "
+            f"{fetch_command(pretrained, config.output_dir)} puts the model into "
+            f"{model_folder(pretrained, config.output_dir)}: set policy.pretrained to that folder"
+        )
+    return message if message.startswith("policy.") else f"policy.pretrained={pretrained}: {message}"
 
 
 def _tasks_in_use(config: DictConfig) -> Iterator[tuple[str, Task, Split]]:

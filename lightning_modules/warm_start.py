@@ -68,7 +68,7 @@ class WarmStart(FiniteSteps):
         """
         own = share(pairs)
         if not own:
-            raise ValueError(f"a batch of {len(pairs)} examples cannot be shared out over {ranks()} ranks")
+            raise ValueError(f"a batch of {len(pairs)} examples cannot be divided over {ranks()} ranks")
         prompt_ids, prompt_mask = self.policy.encode_prompts([prompt for prompt, _ in own])
         completion_ids, mask = self.policy.encode_completions([completion for _, completion in own])
         longest = int((prompt_mask.sum(dim=1) + mask.sum(dim=1)).max())

@@ -1,7 +1,8 @@
 """Completions drawn by a vLLM server over HTTP: token-in, token-out, with the weights checked before and after.
 
-vLLM pins its own version of torch, so it needs a separate environment; docs/vllm.md describes how to start it. No
-request is sent to the server before the first rollouts.
+vLLM pins its own version of torch, so it needs a separate environment; docs/vllm.md describes how to start it. The
+engine sends no request before the first rollouts; a run compares the server's model with the policy before its first
+stage.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from itertools import chain
@@ -18,8 +18,12 @@ from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
+from transformers import AutoConfig
+
 from contrastive_reasoning.distributed import from_first, gather, this_rank
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
+from contrastive_reasoning.policies.load import resolve
+from contrastive_reasoning.policies.tiny import TinyArchitecture
 from contrastive_reasoning.rollout.sampling import Sampling
 from contrastive_reasoning.rollout.vllm_server.weight_sync import architecture, fingerprint, stored_tensors
 
@@ -57,7 +61,7 @@ class ServedPolicy:
         content = fingerprint(chain(policy.model.named_parameters(), policy.model.named_buffers()))
         if content != self._content:
             self.forget()
-            self._check_model(policy)
+            self.check_model(architecture(policy.model.config))
             self._served = self._transfer(policy, self.folder / content)
             self._content = content
         return self.check()
@@ -67,7 +71,7 @@ class ServedPolicy:
         report = self._call_worker("policy_report")
         if report.fingerprint != self._served:
             raise ServerError(
-                f"{self.server.url} holds other weights ({report.fingerprint}) than it was given ({self._served}): "
+                f"{self.server.url} holds other weights ({report.fingerprint}) than were sent ({self._served}): "
                 "it was started again, or another run uses it"
             )
         return report
@@ -76,8 +80,11 @@ class ServedPolicy:
         """Forces a transfer next time, even of unchanged weights."""
         self._content = self._served = None
 
-    def _check_model(self, policy: CausalLMPolicy) -> None:
-        ours = architecture(policy.model.config)
+    def check_model(self, ours: Mapping[str, Any]) -> None:
+        """Compares the server's model with the ``architecture`` of a policy. No weights are sent.
+
+        Raises ServerError if a field differs, or if the server cannot be reached or cannot report its model.
+        """
         theirs = self._call_worker("policy_report").architecture
         different = [name for name in ours if theirs.get(name) != ours[name]]
         if different:
@@ -100,7 +107,8 @@ class ServedPolicy:
         answer = self.server.post("/reset_prefix_cache")
         if isinstance(answer, dict) and answer.get("success") is False:
             raise ServerError(
-                f"{self.server.url} keeps what the old weights read, as it still works on requests: another run uses it"
+                f"{self.server.url} did not reset its prefix cache, because requests are still running: "
+                "another run uses it"
             )
         return ours
 
@@ -109,7 +117,9 @@ class ServedPolicy:
         answer = self.server.post("/collective_rpc", {"method": method, "args": list(arguments)})
         results: Any = answer.get("results") if isinstance(answer, dict) else None
         if not isinstance(results, list) or not results or not all(isinstance(result, dict) for result in results):
-            raise ServerError(f"{self.server.url} has no {method}: start it as docs/vllm.md says, got {answer!r}")
+            raise ServerError(
+                f"{self.server.url} has no {method}: start it as described in docs/vllm.md, got {answer!r}"
+            )
         first = results[0]
         if any(result != first for result in results):
             raise ServerError(f"the workers of {self.server.url} do not agree: {results}")
@@ -118,6 +128,28 @@ class ServedPolicy:
             logprobs_mode=first.get("logprobs_mode"),
             architecture=first.get("architecture") or {},
         )
+
+
+def architecture_of(
+    pretrained: str | None, size: TinyArchitecture | None, *, trust_remote_code: bool
+) -> dict[str, Any]:
+    """The ``architecture`` of a policy before it is loaded: from its config, or from the size of a fresh one.
+
+    That of a fresh policy has no vocabulary size, as its tokenizer is trained later. Without either argument it is
+    empty.
+    """
+    if pretrained is not None:
+        return architecture(AutoConfig.from_pretrained(resolve(pretrained), trust_remote_code=trust_remote_code))
+    if size is None:
+        return {}
+    return {
+        "model_type": size.kind,
+        "hidden_size": size.hidden_size,
+        "intermediate_size": size.intermediate_size,
+        "num_hidden_layers": size.layers,
+        "num_attention_heads": size.heads,
+        "num_key_value_heads": size.key_value_heads,
+    }
 
 
 def check_log_probs(mode: str | None, sampling: Sampling) -> None:

@@ -194,7 +194,7 @@ def _impossible_devices(config: DictConfig) -> Iterator[str]:
     devices, nodes = config.trainer.get("devices", 1), config.trainer.get("num_nodes", 1)
     count = device_count(config.trainer)
     if count is None:
-        yield f"trainer.devices must be how many (CUDA_VISIBLE_DEVICES says which), got {devices}"
+        yield f"trainer.devices must be a number of devices, got {devices}; CUDA_VISIBLE_DEVICES selects them"
         return
     if not isinstance(nodes, int) or nodes < 1:
         yield f"trainer.num_nodes must be a whole number of at least 1, got {nodes}"
@@ -210,7 +210,7 @@ def _impossible_devices(config: DictConfig) -> Iterator[str]:
     problems, minibatches = config.budget.grpo.problems, config.budget.grpo.minibatches
     if problems % (ranks * minibatches) != 0:
         yield (
-            f"budget.grpo.problems={problems} cannot be shared out evenly over ranks ({ranks}) × mini-batches "
+            f"budget.grpo.problems={problems} cannot be divided evenly over ranks ({ranks}) × mini-batches "
             f"({minibatches}): take a multiple of {ranks * minibatches}"
         )
     # all ranks send one joint request to a vLLM server, so a rank cannot resample its rollouts alone

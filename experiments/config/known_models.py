@@ -17,6 +17,8 @@ from experiments.config.hints import IN_A_CLONE, command_line
 MODELS = "models"
 """Folder of the fetched models, within the folder of all outputs."""
 OUTPUTS = "outputs"
+ORIGIN = "origin.json"
+"""File in the folder of a fetched model: its source, and a checksum of each file."""
 SEPARATOR = "--"
 """Replaces the slash of a hub name in the name of a folder."""
 READ_THE_POLICY = {"warm_start", "grpo", "evaluate"}
@@ -63,12 +65,16 @@ def missing_model(config: DictConfig) -> str | None:
     name = _fetched_name(Path(pretrained))
     if name is None or (Path(pretrained) / "config.json").is_file():
         return None
-    place = f"output_dir={config.output_dir}" if config.output_dir != OUTPUTS else ""
-    command = command_line("model", name, f"over='{place}'" if place and IN_A_CLONE else place)
     return (
-        f"policy.pretrained={pretrained}: no model there; {command} puts it into "
+        f"policy.pretrained={pretrained}: no model there; {fetch_command(name, config.output_dir)} puts it into "
         f"{model_folder(name, config.output_dir)}"
     )
+
+
+def fetch_command(name: str, output_dir: str) -> str:
+    """Returns the command that fetches a model into this output folder, or fetches a damaged one again."""
+    place = f"output_dir={output_dir}" if output_dir != OUTPUTS else ""
+    return command_line("model", name, f"over='{place}'" if place and IN_A_CLONE else place)
 
 
 def _fetched_name(folder: Path) -> str | None:

@@ -12,11 +12,10 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from experiments.config.known_models import ORIGIN
 from experiments.run_folder.reader import read_json
 from experiments.system.checksums import checksums, damage
 from experiments.system.files import put_in_place, sync_all, write_json
-
-ORIGIN = "origin.json"
 
 
 class FetchError(Exception):
@@ -31,10 +30,14 @@ def partial_of(folder: Path, mark: str) -> Path:
 def finish(partial: Path, folder: Path, origin: Mapping[str, Any], *, packages: tuple[str, ...]) -> None:
     """Writes the origin, the versions of ``packages`` and the checksums, then moves the folder into place.
 
-    It replaces a damaged folder and removes incomplete ones of other versions.
+    It replaces a damaged folder and removes incomplete ones of other versions. Its files are as readable as the umask
+    allows.
     """
     versions = {package: version(package) for package in packages}
     write_json(partial / ORIGIN, {**origin, "versions": versions, "files": checksums(partial)})
+    mode = (partial / ORIGIN).stat().st_mode
+    for file in filter(Path.is_file, partial.rglob("*")):  # safetensors writes files that only their owner can read
+        file.chmod(mode)
     sync_all(partial)
     if folder.exists():
         shutil.rmtree(folder)

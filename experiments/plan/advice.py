@@ -1,27 +1,27 @@
 """Rejects a trainer that cannot run an experiment on this machine, and advises a trainer and number of devices.
 
-A GPU trainer needs a GPU. A CPU trainer needs enough memory and must finish within ``PATIENCE``: GRPO with billions of
-parameters fits into the memory of many servers, but would run there for years. The formulas are those of ``make plan``.
+A GPU trainer needs GPUs with enough memory. A CPU trainer needs enough memory and must finish within ``PATIENCE``: GRPO
+with billions of parameters fits into the memory of many servers, but would run there for years. The formulas are those
+of ``make plan``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
+from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from experiments.plan.learner import MILD_TO_STRONG, Sharding, by_name, sharding_of
-from experiments.plan.page import GIB, H100, MFU, fullest_on_host, hours_of, setting_behind, work_of_step
-from experiments.plan.stages import Experiment, experiment_of
+from experiments.plan.learner import MILD_TO_STRONG, Sharding, sharding_of
+from experiments.plan.page import H100, MFU, fullest_on_host, hours_of, remedy, what_fits, work_of_step
+from experiments.plan.stages import GIB, Experiment, experiment_of, mildest
 from experiments.system.devices import host_memory
 
 CARD = 80.0
 """GiB of the advised GPU."""
-LEFT_FREE = 0.1
-"""Share of ``CARD`` left free: the formulas are within 15 % of measurements, most of them far closer."""
 NODE = 8
 """GPUs of a node, as in both tracks of CLIPO (its Table 8)."""
 CPU_TFLOPS = 1.0
@@ -48,13 +48,11 @@ def advice(config: Any) -> Advice | None:
 
     Returns None if none fits. Raises ValueError if the shape of a model is unknown.
     """
-    for sharding in (by_name("gpu", 1), *(by_name(name, NODE) for name in MILD_TO_STRONG)):
-        plan = experiment_of(config, on_cpu=False, devices=sharding.devices)
-        memory = max((one.total(on_cpu=False) for one in plan.moments(sharding)), default=0) / GIB
-        slow = sharding.devices == 1 and _hours(plan, devices=1, tflops=H100 * MFU) > DAY
-        if memory <= CARD * (1 - LEFT_FREE) and not slow:
-            return Advice(sharding=sharding, memory=memory)
-    return None
+    alone, node = (experiment_of(config, on_cpu=False, devices=devices) for devices in (1, NODE))
+    found = mildest(alone, ["gpu"], devices=1, memory=CARD)
+    if found is None or _hours(alone, devices=1, tflops=H100 * MFU) > DAY:
+        found = mildest(node, MILD_TO_STRONG, devices=NODE, memory=CARD)
+    return None if found is None else Advice(sharding=found[0], memory=found[1])
 
 
 def refusal(config: Any, trainer: str, node: Mapping[str, Any]) -> str | None:
@@ -69,8 +67,11 @@ def refusal(config: Any, trainer: str, node: Mapping[str, Any]) -> str | None:
     """
     accelerator, cuda = node.get("accelerator"), torch.cuda.is_available()
     if (accelerator == "cuda" and not cuda) or (accelerator == "gpu" and not cuda and not torch.mps.is_available()):
-        return f"trainer={trainer}: torch finds no GPU on this machine; scale=workstation or trainer=cpu takes its CPU"
-    if accelerator != "cpu" and (accelerator != "auto" or cuda):
+        key = "trainer" if trainer == accelerator else "trainer.accelerator"
+        return f"{key}={accelerator}: torch finds no GPU on this machine; scale=workstation or {key}=cpu takes its CPU"
+    if cuda and accelerator in ("cuda", "gpu", "auto"):
+        return _too_large_for_gpu(config, trainer, node)
+    if accelerator not in ("cpu", "auto"):
         return None
     sharding = sharding_of(trainer, node, gpus=None)
     devices = sharding.devices
@@ -92,6 +93,34 @@ def refusal(config: Any, trainer: str, node: Mapping[str, Any]) -> str | None:
     )
 
 
+def _too_large_for_gpu(config: Any, trainer: str, node: Mapping[str, Any]) -> str | None:
+    """Returns why an experiment does not fit into this machine's GPUs; None if it does, or if its size is unknown.
+
+    Micro-batches have one rollout here: GRPO halves larger ones that do not fit. A vLLM server is left out, because it
+    may have a GPU of its own.
+    """
+    strategy = node.get("strategy")
+    counted = "stage" in strategy if isinstance(strategy, Mapping) else str(strategy).startswith(("auto", "ddp"))
+    if not counted:  # a user's own strategy, such as fsdp
+        return None
+    sharding = sharding_of(trainer, node, gpus=None)
+    try:
+        smallest = OmegaConf.merge(config, {"budget": {"grpo": {"microbatch_tokens": 1}}})
+        plan = experiment_of(smallest, on_cpu=False, devices=sharding.devices)
+    except (ValueError, OmegaConfBaseException):
+        return None
+    plan = plan if plan.server is None else replace(plan, server=0)
+    if not plan.moments(sharding):
+        return None
+    worst, needs = plan.fullest(sharding)
+    if needs <= (has := torch.cuda.get_device_properties(0).total_memory / GIB):
+        return None
+    return (
+        f"trainer={trainer}: {config.name} needs {needs:.1f} GiB on a GPU, in {worst.stage} {worst.name}, and this one "
+        f"has {has:.1f}; {what_fits(plan, sharding.devices, has)} (make plan)"
+    )
+
+
 def _too_large(plan: Experiment, trainer: str, sharding: Sharding) -> str | None:
     """Returns why a plan does not fit into this machine's memory; None if it does."""
     if not plan.moments(sharding):
@@ -101,7 +130,7 @@ def _too_large(plan: Experiment, trainer: str, sharding: Sharding) -> str | None
         return None
     return (
         f"trainer={trainer}: {plan.config.name} needs {needs:.1f} GiB, in {worst.stage} {worst.name}, and this machine "
-        f"has {has:.1f}; what to lower: {setting_behind(worst)} (make plan)"
+        f"has {has:.1f}; {remedy(plan, worst)} (make plan)"
     )
 
 

@@ -20,14 +20,16 @@ from rich.console import Console
 from rich.table import Table
 
 from contrastive_reasoning.policies.pass_cost import learning_flops, reading_flops, work_of
-from experiments.plan.learner import MILD_TO_STRONG, Sharding, by_name, sharding_of
-from experiments.plan.stages import CONTEXT, SLACK, Experiment, Moment, assumptions, experiment_of
+from contrastive_reasoning.policies.shape import find_shape
+from experiments.config.known_models import READ_THE_POLICY
+from experiments.plan.learner import MILD_TO_STRONG, Learner, Sharding, by_name, encoder_learner, sharding_of
+from experiments.plan.stages import CONTEXT, GIB, SLACK, Experiment, Moment, assumptions, experiment_of, fits, mildest
 from experiments.system.devices import host_memory
 
 if TYPE_CHECKING:
     from experiments.plan.__main__ import Options
 
-GIB, TERA, MILLION = 2**30, 1e12, 1e6
+TERA, MILLION = 1e12, 1e6
 H100 = 989.0
 """Peak of an H100 in 10¹² operations per second: bfloat16, dense, from its data sheet."""
 MFU = 0.4
@@ -39,6 +41,18 @@ PARTS = (
     *("activations", "passing", "loss", "cache", "logits", "weight copies"),
 )
 """The rows of the table, in this order; an empty row is left out."""
+TAKING = {
+    "weights": "the weights take",
+    "gathered": "the gathered weights take",
+    "gradients": "the gradients take",
+    "optimizer": "the optimizer takes",
+    "exchange": "the exchange of gradients takes",
+    "critic": "the critic takes",
+    "head": "CLIPO's head takes",
+    "server": "the vLLM server takes",
+    "weight copies": "the copies of weights take",
+}
+"""Parts whose size follows from the model alone → subject and verb."""
 WIDE = 160
 
 
@@ -71,14 +85,14 @@ def _page(config: Any, trainer: str, node: Mapping[str, Any], options: Options) 
         prompt_tokens=options.prompt_tokens,
         completion_tokens=options.completion_tokens,
     )
-    learner = plan.learner
-    trained = "all of them" if learner.full else f"{_millions(learner.trained)} more in adapters, which are"
-    yield (
-        f"{config.name}: {config.policy.pretrained or 'a fresh policy'}, {_millions(learner.shape.parameters)} "
-        f"parameters, {trained} trained; trainer={trainer}, devices: {sharding.devices} ({'CPU' if on_cpu else 'GPU'})"
-    )
-    yield f"shape: {plan.source}"
-    if moments := plan.moments(sharding):
+    models, source = _models(plan)
+    yield f"{config.name}: {models}; trainer={trainer}, devices: {sharding.devices} ({'CPU' if on_cpu else 'GPU'})"
+    if source is not None:
+        yield f"shape: {source}"
+    moments = plan.moments(sharding)
+    if source is None:
+        yield "fits: the critic takes a few MiB"
+    elif moments:
         yield _memory_table(moments, on_cpu=on_cpu)
         if on_cpu:
             yield _host_verdict(plan, sharding)
@@ -89,6 +103,25 @@ def _page(config: Any, trainer: str, node: Mapping[str, Any], options: Options) 
     if "grpo" in config.stages:
         yield from _work_lines(plan, sharding, options)
     yield from (f"note: {sentence}" for sentence in assumptions(plan))
+
+
+def _models(plan: Experiment) -> tuple[str, str | None]:
+    """Returns the models that the stages load, and the source of their shape; None if they load only a small critic."""
+    config, encoder = plan.config, plan.config.critic.get("encoder")
+    if READ_THE_POLICY & set(config.stages):
+        return _described(config.policy.pretrained or "a fresh policy", plan.learner), plan.source
+    if encoder is None:
+        return "no policy, and a critic that is a small network", None
+    found = find_shape(encoder.pretrained)
+    return f"no policy; {_described(encoder.pretrained, encoder_learner(encoder, plan.learner))}", found.source
+
+
+def _described(name: str, learner: Learner) -> str:
+    trained = "all of them" if learner.full else f"{_millions(learner.trained)} more in adapters, which are"
+    return (
+        f"{name}, {_millions(learner.shape.parameters)} parameters, "
+        f"{'none of them' if learner.frozen else trained} trained"
+    )
 
 
 def _millions(parameters: int) -> str:
@@ -120,24 +153,26 @@ def _gib(size: int) -> str:
 
 
 def _verdict(plan: Experiment, sharding: Sharding, memory: float) -> str:
-    """Returns whether the fullest moment fits and, if not, the mildest trainer with which it would."""
+    """Returns whether the fullest moment fits with a tenth of the GPU free and, if not, what would."""
+    worst, needs = plan.fullest(sharding)
+    of = f"needs {needs:.1f} of {memory:g} GiB, in {worst.stage} {worst.name}"
+    if fits(needs, memory):
+        return f"fits: {of}"
+    would = what_fits(plan, sharding.devices, memory)
+    return f"fits closely: {of}; {would}" if needs <= memory else f"does not fit: {of}; {would}"
 
-    def fullest(spread: Sharding) -> tuple[Moment, float]:
-        worst = max(plan.moments(spread), key=lambda moment: moment.tensors)
-        return worst, worst.total(on_cpu=False) / GIB
 
-    worst, needs = fullest(sharding)
-    where, trainers = f"{worst.stage} {worst.name}", ", ".join(MILD_TO_STRONG)
-    if needs <= memory:
-        return f"fits: needs {needs:.1f} of {memory:g} GiB, in {where}"
-    for name in MILD_TO_STRONG:
-        other, least = fullest(by_name(name, sharding.devices))
-        if least <= memory:
-            would = f"the mildest that fits of {trainers}: trainer={name}, {least:.1f} GiB"
-            break
-    else:
-        would = f"none of {trainers} fits on {sharding.devices}; what to lower: {setting_behind(other)}"
-    return f"does not fit: needs {needs:.1f} of {memory:g} GiB, in {where}; {would}"
+def what_fits(plan: Experiment, devices: int, memory: float) -> str:
+    """Returns the mildest trainer with which a plan fits GPUs of ``memory`` GiB, or what to lower if none does."""
+    trainers = ", ".join(MILD_TO_STRONG)
+    worst, _ = plan.fullest(by_name(MILD_TO_STRONG[-1], devices))
+    if (found := mildest(plan, MILD_TO_STRONG, devices=devices, memory=memory)) is None:
+        return f"none of {trainers} fits on {devices} with a tenth free; {remedy(plan, worst)}"
+    sharding, needs = found
+    return (
+        f"the mildest of {trainers} with a tenth free: trainer={sharding.trainer}, {needs:.1f} GiB; "
+        f"{_smaller(plan, worst)} also needs less"
+    )
 
 
 def _host_verdict(plan: Experiment, sharding: Sharding) -> str:
@@ -145,7 +180,7 @@ def _host_verdict(plan: Experiment, sharding: Sharding) -> str:
     worst, needs = fullest_on_host(plan, sharding)
     has, where = host_memory(), f"{worst.stage} {worst.name}"
     of = f"needs {needs:.1f} of the {has:.1f} GiB of this machine, in {where}, 1 GiB of Python and libraries included"
-    return f"fits: {of}" if needs <= has else f"does not fit: {of}; what to lower: {setting_behind(worst)}"
+    return f"fits: {of}" if needs <= has else f"does not fit: {of}; {remedy(plan, worst)}"
 
 
 def fullest_on_host(plan: Experiment, sharding: Sharding) -> tuple[Moment, float]:
@@ -154,20 +189,27 @@ def fullest_on_host(plan: Experiment, sharding: Sharding) -> tuple[Moment, float
     return worst, sharding.devices * (worst.total(on_cpu=True) / GIB + PYTHON)
 
 
-def setting_behind(moment: Moment) -> str:
-    """Returns the setting that determines the largest part of a moment."""
+def remedy(plan: Experiment, moment: Moment) -> str:
+    """Returns what to change so that the largest part of a moment becomes smaller, as a clause."""
     largest = max(moment.parts, key=lambda part: moment.parts[part])
+    if largest in TAKING:
+        return f"only {_smaller(plan, moment)} helps: {TAKING[largest]} most"
     if largest in ("cache", "logits"):
-        return "rollout.engine.max_batch_tokens"
-    if largest in ("activations", "passing", "loss"):
-        settings = {"grpo": "budget.grpo.microbatch_tokens", "critic": "datamodule.batch_size"}
-        return settings.get(moment.stage, f"budget.{moment.stage}.batch_size")
+        return "what to lower: rollout.engine.max_batch_tokens"
     if largest == "reference":
         return (
-            "the reference: module.shard_reference=true leaves each device a share of it, "
+            "what to lower: the reference: module.shard_reference=true leaves each device a share of it, "
             "module.offload_reference=true keeps it on the device only while it scores"
         )
-    return f"nothing but the policy's size: {largest} take most"
+    settings = {"grpo": "budget.grpo.microbatch_tokens", "critic": "datamodule.batch_size"}
+    return f"what to lower: {settings.get(moment.stage, f'budget.{moment.stage}.batch_size')}"
+
+
+def _smaller(plan: Experiment, moment: Moment) -> str:
+    """Returns what makes the model of a moment smaller."""
+    if moment.stage == "critic":
+        return "a smaller backbone.pretrained"
+    return "a smaller policy" if plan.learner.rank is not None else "a smaller policy or adapter=lora"
 
 
 class StepWork(NamedTuple):

@@ -25,6 +25,7 @@ from contrastive_reasoning.rewards.critic import probabilities
 from contrastive_reasoning.rewards.oracle import in_reach
 from contrastive_reasoning.rollout import RolloutBatch
 from contrastive_reasoning.rollout.spans import readable
+from contrastive_reasoning.rollout.vllm_client import ServerError
 from contrastive_reasoning.tasks.base import Problem, Step, Verdict
 from contrastive_reasoning.tasks.countdown import reachable
 from experiments.assemble import build
@@ -74,13 +75,16 @@ def draw_and_show(config: DictConfig, question: Question, *, critic: str | None,
     """Samples ``count`` completions and prints them; the critic in that folder gives the values of their steps.
 
     Raises:
-        ValueError: for a model or a critic that is missing or does not fit, or a prompt that leaves no tokens for a
-            completion.
+        ValueError: for a model or a critic that is missing or does not fit, a prompt that leaves no tokens for a
+            completion, or a vLLM server that fails.
     """
     valued_by = None if critic is None else trained_critic(Path(critic).expanduser(), config)
     engine, sampling = build(config, "rollout.engine"), build(config, "rollout.sampling")
     policy, seed = build(config, "policy").eval().to(device_of(config)), (config.seed, "sample")
-    rollouts = engine.generate(policy, [question.problem], group_size=count, sampling=sampling, seed=seed)
+    try:
+        rollouts = engine.generate(policy, [question.problem], group_size=count, sampling=sampling, seed=seed)
+    except ServerError as error:
+        raise ValueError(str(error)) from error
     logits = None if valued_by is None else valued_by.start_logits(rollouts)
     start = None if logits is None else probabilities([logits])[0][0]
     show(Console(highlight=False), question.problem, readings(question, rollouts, valued_by), start=start)

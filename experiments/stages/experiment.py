@@ -19,13 +19,15 @@ from experiments.assemble import AssemblyError, build, with_values
 from experiments.config.composition import critic_checkpoints, given_overrides, teaches
 from experiments.config.folders import summaries
 from experiments.config.hints import command_line
+from experiments.config.known_models import READ_THE_POLICY
 from experiments.mlflow_sync.sync import LOG_FILE, missing_from_mlflow, start_sync, stop_sync
-from experiments.run_folder.reader import SWEEP_VARIABLE
+from experiments.run_folder.reader import RESULT, SWEEP_VARIABLE
 from experiments.run_folder.record import git_sha, new_run_folder, processor, write_failure, write_stages, write_summary
 from experiments.stages import evaluate, evaluation_table, train
 from experiments.stages.checkpoints import CHECKPOINTS, CheckpointError, kept_checkpoints
 from experiments.stages.code_hash import all_targets
 from experiments.stages.plan import StagePlan, changed_since, needed, plan_stages, values_from_parents
+from experiments.stages.policy_checks import check_server, check_weights
 from experiments.stages.resume import accept_changed_code, begin, check_unfinished, reusable
 from experiments.stages.stage_checkpoint import Interrupted
 from experiments.stages.stage_manifest import LOCK, write_result
@@ -62,6 +64,7 @@ def run_experiment(config: DictConfig) -> Path:
         CheckpointError: if results or checkpoints of a stage are damaged and cannot be restored, a checkpoint cannot be
             written, an unfinished stage forbids a new one, or files or code have changed since planning.
         Interrupted: if the user stopped a stage; the same call resumes from its last checkpoint.
+        ServerError: if a vLLM server fails, before the first stage if it cannot be reached or serves another model.
     """
     started = time.monotonic()
     device, taken = train.device_of(config), ranks() // config.trainer.num_nodes
@@ -73,6 +76,7 @@ def run_experiment(config: DictConfig) -> Path:
     check_unfinished(
         list(planned.values()), anew=config.checkpoints.begin_anew, compared=is_compared(config), overrides=overrides
     )
+    check_server(config, from_first([name for name, plan in planned.items() if not (plan.folder / RESULT).is_file()]))
     try:
         folder = new_run_folder(config, overrides=overrides or [], about=summaries("experiment"))
     except OSError as error:
@@ -130,6 +134,8 @@ def check_parts(config: DictConfig) -> None:
         check_online(config)
     if "grpo" in config.stages or "evaluate" in config.stages:
         check_prompts_fit(config)
+    if READ_THE_POLICY & set(config.stages):
+        check_weights(config)
 
 
 def builds(stage: str, config: DictConfig) -> bool:

@@ -41,6 +41,7 @@ def be_quiet() -> None:
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     for name in QUIET_LOGGERS:
         logging.getLogger(name).setLevel(logging.WARNING)
+    logging.getLogger("huggingface_hub.utils._http").setLevel(logging.ERROR)  # the error after its last retry remains
     # a cached list of fonts may name those of an environment that was removed since; Matplotlib then uses its default
     logging.getLogger("matplotlib.font_manager").setLevel(logging.ERROR)
     for message in NOISE:

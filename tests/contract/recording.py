@@ -61,10 +61,12 @@ def serving(backend: Backend) -> Iterator[Served]:
     served.url = f"http://127.0.0.1:{server.server_port}"
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
-    yield served
-    server.shutdown()
-    server.server_close()
-    thread.join()
+    try:
+        yield served
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
 
 
 def handler_of(served: Served) -> type[BaseHTTPRequestHandler]:

@@ -67,7 +67,7 @@ def reporting(fingerprint: str | None) -> Callable[[Any], Any]:
 def test_restarted_server_raises(draw: Draw, server: Served) -> None:
     draw()
     server.tamper["policy_report"] = reporting(None)
-    with pytest.raises(ServerError, match=r"holds other weights \(None\) than it was given \([0-9a-f]{32}\)"):
+    with pytest.raises(ServerError, match=r"holds other weights \(None\) than were sent \([0-9a-f]{32}\)"):
         draw()
 
 
@@ -95,7 +95,7 @@ def test_server_that_loads_other_weights_raises(draw: Draw, server: Served) -> N
 
 def test_failed_prefix_cache_reset_raises(draw: Draw, server: Served) -> None:
     server.tamper["/reset_prefix_cache"] = lambda answer: {**answer, "success": False}
-    with pytest.raises(ServerError, match="keeps what the old weights read"):
+    with pytest.raises(ServerError, match="did not reset its prefix cache"):
         draw()
     assert "/v1/completions" not in server.paths()
 

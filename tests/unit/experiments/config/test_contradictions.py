@@ -63,9 +63,15 @@ def test_adapter_name_in_policy_lora_is_rejected() -> None:
             "policy.pretrained=embedded:qwen_cuontdown: no such policy comes with the package; "
             "did you mean 'embedded:qwen_countdown'?",
         ),
-        ("trainer.devices=0", "trainer.devices must be how many (CUDA_VISIBLE_DEVICES says which), got 0"),
-        ("trainer.devices=[0,1]", "trainer.devices must be how many (CUDA_VISIBLE_DEVICES says which), got [0, 1]"),
-        ("trainer.devices=auto trainer.accelerator=gpu", "trainer.devices must be how many (CUDA_VISIBLE_DEVICES says"),
+        ("trainer.devices=0", "trainer.devices must be a number of devices, got 0; CUDA_VISIBLE_DEVICES selects them"),
+        (
+            "trainer.devices=[0,1]",
+            "trainer.devices must be a number of devices, got [0, 1]; CUDA_VISIBLE_DEVICES selects them",
+        ),
+        (
+            "trainer.devices=auto trainer.accelerator=gpu",
+            "trainer.devices must be a number of devices, got auto; CUDA_VISIBLE_DEVICES ",
+        ),
         ("trainer.num_nodes=0", "trainer.num_nodes must be a whole number of at least 1, got 0"),
         (
             "trainer.num_nodes=2",
@@ -73,7 +79,7 @@ def test_adapter_name_in_policy_lora_is_rejected() -> None:
         ),
         (
             "trainer.devices=3",
-            "budget.grpo.problems=64 cannot be shared out evenly over ranks (3) × mini-batches (1): take a",
+            "budget.grpo.problems=64 cannot be divided evenly over ranks (3) × mini-batches (1): take a",
         ),
     ],
 )

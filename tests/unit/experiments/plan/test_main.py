@@ -21,6 +21,7 @@ from experiments.schema import Root, register
 ROOT = Path(__file__).resolve().parents[4]
 Plan = Callable[..., str]
 PAPER = ("experiment=grpo_gsm8k", "scale=paper")
+ONE_GPU = ("experiment=llama_critic", "scale=gpu")
 register()
 
 
@@ -96,10 +97,16 @@ def test_parse_arguments_takes_own_options_and_keeps_overrides() -> None:
 def test_plan_that_does_not_fit_names_mildest_fitting_trainer(plan: Plan) -> None:
     tight = plan(*PAPER, "gpus=8", "gpu_memory=40")
     assert re.search(
-        r"does not fit: needs [\d.]+ of 40 GiB, in grpo \w+; the mildest that fits of ddp, .*trainer=zero\d, ", tight
+        r"does not fit: needs [\d.]+ of 40 GiB, in grpo \w+; the mildest of .* with a tenth free: trainer=zero\d, ",
+        tight,
     )
     nothing = plan(*PAPER, "gpus=8", "gpu_memory=2")
-    assert "none of ddp, zero1, zero2, zero3, zero3_offload fits on 8; what to lower: " in nothing
+    assert "none of ddp, zero1, zero2, zero3, zero3_offload fits on 8 with a tenth free; " in nothing
+    assert "fits closely: needs 73.3 of 80 GiB" in plan(*PAPER, "gpus=8"), "less than a tenth would be free"
+    assert "; a smaller policy or adapter=lora also needs less" in plan(*ONE_GPU, "gpu_memory=24")
+    adapted = plan(*ONE_GPU, "adapter=lora", "gpu_memory=10")
+    assert "does not fit: " in adapted
+    assert "adapter=lora" not in adapted
 
 
 def test_gpus_lengths_and_microbatches_change_hours_and_memory(plan: Plan) -> None:
@@ -130,6 +137,23 @@ def test_page_notes_assumptions_and_omissions(plan: Plan) -> None:
 )
 def test_every_kind_of_experiment_has_a_plan(name: str, scale: str, plan: Plan) -> None:
     assert "GiB on one device" in plan(f"experiment={name}", f"scale={scale}", "gpus=2")
+
+
+@pytest.mark.parametrize("name", ["critic_joint", "critic_numeric_v1", "critic_numeric_v2"])
+def test_plan_of_small_critic_fits_and_names_no_policy(name: str, plan: Plan) -> None:
+    for scale in ("gpu", "laptop"):
+        page = plan(f"experiment={name}", f"scale={scale}")
+        assert page.startswith(f"{name}: no policy, and a critic that is a small network; trainer=")
+        assert "\nfits: " in page
+        assert "shape: " not in page
+
+
+@pytest.mark.parametrize("name", ["critic_text", "critic_preference"])
+def test_plan_of_text_critic_names_its_language_model(name: str, plan: Plan) -> None:
+    page = plan(f"experiment={name}", "scale=gpu")
+    assert page.startswith(f"{name}: no policy; HuggingFaceTB/SmolLM2-135M, 135 million parameters, ")
+    assert "more in adapters, which are trained; " in page.splitlines()[0]
+    assert "fits: needs " in page
 
 
 def test_text_critic_memory_depends_on_data_batch_size(plan: Plan) -> None:

@@ -76,7 +76,7 @@ def planned(policy: CausalLMPolicy, prompt: int, **others: bool | int) -> StepWo
             reference=replace(learner, frozen=True) if others.get("reference") else None,
             full_kl=bool(others.get("full_kl")),
             critic=0,
-            server=0,
+            server=None,
         )
     )
 

@@ -12,8 +12,8 @@ from omegaconf import OmegaConf
 
 from experiments.plan import advice
 from experiments.plan.learner import by_name
-from experiments.plan.page import GIB, PYTHON, hours_of, work_of_step
-from experiments.plan.stages import Experiment, Moment, experiment_of
+from experiments.plan.page import PYTHON, hours_of, work_of_step
+from experiments.plan.stages import GIB, Experiment, Moment, experiment_of
 from tests.config_kit import EXPERIMENTS, composed
 
 ROOT = Path(__file__).resolve().parents[4]
@@ -148,6 +148,9 @@ def test_refusal_reports_missing_gpu() -> None:
     node: Any = OmegaConf.to_container(config.trainer, resolve=True)
     expected = "trainer=gpu: torch finds no GPU on this machine; scale=workstation or trainer=cpu takes its CPU"
     assert advice.refusal(config, "gpu", node) == expected
+    on_cpu: Any = OmegaConf.to_container(composed("experiment=llama_critic").trainer, resolve=True)
+    named = "trainer.accelerator=cuda: torch finds no GPU on this machine; scale=workstation or trainer.accelerator=cpu"
+    assert advice.refusal(config, "cpu", on_cpu | {"accelerator": "cuda"}) == f"{named} takes its CPU"
 
 
 def test_refusal_reports_too_little_memory_and_what_to_lower(monkeypatch: pytest.MonkeyPatch) -> None:

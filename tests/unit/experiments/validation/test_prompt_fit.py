@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -9,6 +12,21 @@ from contrastive_reasoning.policies.tiny import train_tokenizer
 from experiments.assemble import AssemblyError
 from experiments.validation import check_prompts_fit
 from tests.tiny_models import tiny_llama
+
+WITHOUT_NETWORK = """
+import time
+from experiments.system.terminal import be_quiet
+be_quiet()
+from experiments.assemble import AssemblyError
+from experiments.validation import check_prompts_fit
+from tests.config_kit import composed
+time.sleep = lambda seconds: None  # before a repeated request
+try:
+    check_prompts_fit(composed("experiment=llama_baseline", "debug=fast", "policy.pretrained=someone/model"))
+except AssemblyError as error:
+    print(error)
+"""
+ROOT = Path(__file__).resolve().parents[4]
 
 
 def config(folder: Path, context: int) -> DictConfig:
@@ -65,6 +83,27 @@ def test_missing_policy_folder_raises_assembly_error(tmp_path: Path) -> None:
     missing.policy.pretrained = str(tmp_path / "nowhere")
     with pytest.raises(AssemblyError, match=r"policy\.pretrained=\S+nowhere: "):
         check_prompts_fit(missing)
+
+
+@pytest.mark.parametrize(
+    ("variables", "reason"),
+    [
+        ({"HF_ENDPOINT": "http://127.0.0.1:9", "no_proxy": "127.0.0.1"}, "Connection refused"),
+        ({"HF_HUB_OFFLINE": "1"}, ""),
+    ],
+    ids=["no network", "offline"],
+)
+def test_unreachable_hub_is_one_sentence_with_command(variables: dict[str, str], reason: str, tmp_path: Path) -> None:
+    environment = {**os.environ, "HF_HOME": str(tmp_path), **variables}
+    command = [sys.executable, "-c", WITHOUT_NETWORK]
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    assert done.stderr == ""
+    assert done.stdout.count("\n") == 1
+    assert done.stdout.startswith("policy.pretrained=someone/model: the hub cannot be reached (")
+    assert reason in done.stdout
+    assert "; with a network, make model name=someone/model puts the model into outputs/models/someone--model: " in (
+        done.stdout
+    )
 
 
 def test_system_message_counts_and_requires_chat_template(tmp_path: Path) -> None:

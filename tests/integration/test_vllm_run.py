@@ -1,0 +1,88 @@
+"""Runs with rollouts from a vLLM server, a fake one: of another model, absent, and one that dies and starts again."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from experiments.config.folders import EMBEDDED_FOLDER
+from experiments.stages.checkpoints import CHECKPOINTS, kept_checkpoints
+from experiments.system.launch import FAILED
+from tests.contract.fake_vllm import FakeVLLM, FakeWorker, TokenIn
+from tests.contract.recording import serving
+from tests.ports import free_port
+
+pytestmark = pytest.mark.whole
+OWN, OTHER = "llama_countdown_unaimed", "qwen_countdown_unaimed"
+"""The policy of the runs, and a policy of another architecture."""
+AGAIN = "; run the same command again to resume\n"
+
+
+def backend(policy: str) -> FakeVLLM:
+    folder = EMBEDDED_FOLDER / policy
+    model: Any = AutoModelForCausalLM.from_pretrained(folder)
+    served = TokenIn(
+        model=model,
+        tokenizer=AutoTokenizer.from_pretrained(folder),
+        compute_dtype=torch.float32,
+        chat_template=False,
+    )
+    return FakeVLLM(FakeWorker(served, logprobs_mode="raw_logprobs"))
+
+
+def run(url: str, outputs: Path, *overrides: str) -> subprocess.CompletedProcess[str]:
+    server = ["rollout=vllm", f"rollout.engine.url={url}", "rollout.engine.retries=0"]
+    command = [sys.executable, "-m", "experiments.run", *overrides, "debug=fast", "logger.mirror=false", *server]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    return subprocess.run(
+        [*command, f"output_dir={outputs}"], env=environment, capture_output=True, text=True, check=False
+    )
+
+
+def test_wrong_or_absent_server_ends_run_before_first_stage(tmp_path: Path) -> None:
+    with serving(backend(OTHER)) as served:
+        wrong = run(served.url, tmp_path, "experiment=llama_critic")
+        assert served.paths() == ["policy_report"]
+    url = f"http://127.0.0.1:{free_port()}"
+    absent = run(url, tmp_path, "experiment=llama_critic")
+    for done, sentence in (
+        (wrong, rf"{served.url} serves another model than the policy's \(model_type qwen2, not llama.*\): .*{AGAIN}"),
+        (absent, rf"{url}/collective_rpc cannot be reached \(tried once\): .*{AGAIN}"),
+    ):
+        assert done.returncode == FAILED
+        assert re.fullmatch(sentence, done.stderr), done.stderr
+    assert not (tmp_path / "stages").exists()
+
+
+def test_run_resumes_after_death_of_its_server(tmp_path: Path) -> None:
+    """The server dies once there is a checkpoint. A finished run needs no server."""
+    grpo = ("experiment=llama_baseline", "stages=[grpo]")
+    with serving(backend(OWN)) as served:
+
+        def die(answer: Any) -> Any:
+            if any(kept_checkpoints(folder) for folder in tmp_path.glob(f"stages/grpo/*/{CHECKPOINTS}")):
+                served.drop = sys.maxsize
+            return answer
+
+        served.tamper["/v1/completions"] = die
+        stopped = run(served.url, tmp_path, *grpo)
+        assert stopped.returncode == FAILED
+        sentences = [line for line in stopped.stderr.splitlines(keepends=True) if not line.startswith("warning: ")]
+        assert len(sentences) == 1, stopped.stderr
+        assert re.fullmatch(rf"{served.url}/\S+ cannot be reached \(tried once\): .*{AGAIN}", sentences[0])
+        served.drop = 0
+        served.tamper.clear()
+        resumed = run(served.url, tmp_path, *grpo)
+    assert resumed.returncode == 0, resumed.stderr
+    assert "grpo: resuming in " in resumed.stdout
+    finished = run(served.url, tmp_path, *grpo)
+    assert finished.returncode == 0, finished.stderr
+    assert "grpo: reusing " in finished.stdout
