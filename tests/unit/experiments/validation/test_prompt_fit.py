@@ -83,12 +83,13 @@ def test_system_message_counts_and_requires_chat_template(tmp_path: Path) -> Non
 def test_limit_below_every_training_prompt_is_rejected(tmp_path: Path) -> None:
     """Problems with longer prompts are left out, so none would be left."""
     limited = config(tmp_path, context=64)
-    limited.prompts = {"max_prompt_tokens": 8}
+    OmegaConf.update(limited, "prompts.max_prompt_tokens", 8)
     with pytest.raises(
         AssemblyError, match=r"prompts\.max_prompt_tokens=8: each of the 4 training prompts .* has 1\d tokens"
     ):
         check_prompts_fit(limited)
-    limited.prompts.max_prompt_tokens = 63
+    limited.stages = ["evaluate"]
     assert check_prompts_fit(limited) is None
-    limited.prompts.max_prompt_tokens, limited.stages = 8, ["evaluate"]
+    OmegaConf.update(limited, "prompts.max_prompt_tokens", 63)
+    limited.stages = ["grpo"]
     assert check_prompts_fit(limited) is None
