@@ -169,14 +169,18 @@ def check_prompts_fit(config: DictConfig) -> None:
     """Checks the length of the first prompts of each split against the policy's context, with the tokenizer alone.
 
     Raises:
-        AssemblyError: if a prompt leaves no tokens for a completion, or the task cannot load its problems.
+        AssemblyError: if a prompt leaves no tokens for a completion, if every training prompt is above the limit on
+            their length, or if the task cannot load its problems.
     """
     problems: list[Problem] = []
+    training: Sequence[Problem] = ()
     for where, task, split in _tasks_in_use(config):
         try:
-            problems += task.problems(split)[:TRIED_PROMPTS]
+            found = task.problems(split)
         except (ValueError, OSError) as error:
             raise AssemblyError(f"{where}: {error}") from error
+        problems += found[:TRIED_PROMPTS]
+        training = found if (where, split) == ("task", "train") else training
     policy = config.policy
     if policy.pretrained is None:
         return
@@ -189,16 +193,25 @@ def check_prompts_fit(config: DictConfig) -> None:
         check_system(tokenizer, **rendering)
     except ValueError as error:
         raise AssemblyError(str(error)) from error
-    for problem in problems:
+
+    def length_of(problem: Problem) -> int:
         try:
-            length = len(prompt_ids(tokenizer, problem.prompt, **rendering))
+            return len(prompt_ids(tokenizer, problem.prompt, **rendering))
         except ValueError as error:
             raise AssemblyError(str(error)) from error
-        if length >= context:
+
+    for problem in problems:
+        if (length := length_of(problem)) >= context:
             raise AssemblyError(
                 f"policy.pretrained={policy.pretrained}: the prompt of problem {problem.id} has {length} tokens, "
                 f"which leaves none for a completion: the policy's context is {context} tokens"
             )
+    limit = OmegaConf.select(config, "prompts.max_prompt_tokens")
+    if training and isinstance(limit, int) and all(length_of(problem) > limit for problem in training):
+        raise AssemblyError(
+            f"prompts.max_prompt_tokens={limit}: each of the {len(training)} training prompts is longer, the first one "
+            f"has {length_of(training[0])} tokens"
+        )
 
 
 def unreadable_policy(config: DictConfig, error: BaseException) -> str:

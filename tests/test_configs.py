@@ -83,7 +83,9 @@ def nodes_changed_by(group: str, sibling: str, experiment: str, scale: str) -> d
     own = overridden(experiment)
     chosen = {axis: own[axis] for axis in AXES if axis in own} | {group: sibling}
     changed = composed(f"scale={scale}", *(f"{axis}={option}" for axis, option in sorted(chosen.items())))
-    return {key: changed._get_node(key) for key in AXES[group] if key not in own or key == group}
+    set_here = values(experiment)
+    nodes = {key: changed._get_node(key) for key in AXES[group] if key not in own or key == group}
+    return {key: with_values(node, set_here.get(key)) for key, node in nodes.items()}
 
 
 def with_values(node: Any, of_experiment: Any) -> Any:

@@ -29,6 +29,8 @@ CHANGES_NO_VALUE = ("seed", "pairs_per_chunk")
 CRITICS = "contrastive_reasoning.critics."
 READ_LINES = ("NumberCritic", "TextCritic")
 """Critics of this package that read the lines of a search."""
+WITHOUT_ACTIONS = ("annotated", "direct")
+"""Styles of Countdown whose completions have no indented line of a search, so none of their lines is an action."""
 
 DTYPES = ("float32", "bfloat16", "float16")
 ON_BAD = ("refuse", "leave_out")
@@ -146,6 +148,7 @@ def _unfit_prompts(config: DictConfig) -> Iterator[str]:
 def _unfit_critics(config: DictConfig) -> Iterator[str]:
     """Checks that a reward with a critic has a critic stage before it, or the checkpoint of an equally configured one.
 
+    Also checks that a critic of searches reads their lines, and that some of these lines can be actions.
     Weights of the same shapes would also load into a critic with other settings, and its values would differ.
     """
     for path, part in reward_parts(config.reward):
@@ -153,6 +156,12 @@ def _unfit_critics(config: DictConfig) -> Iterator[str]:
         if critic.startswith(CRITICS) and critic.removeprefix(CRITICS) not in READ_LINES:
             name = critic.removeprefix(CRITICS)
             yield f"{path}.critic: {name} reads no lines of a search: choose critic=number_embedding or critic=text"
+        style = OmegaConf.select(config, "task.style")
+        if critic and "grpo" in config.stages and style in WITHOUT_ACTIONS:
+            yield (
+                f"task.style={style}: no line of such a completion is an action that {path} can value, so its critic "
+                "would learn nothing: choose task.style=released, or task.style=longproc with critic=text"
+            )
     for path, checkpoint in critic_checkpoints(config.reward) if "grpo" in config.stages else ():
         if checkpoint is None and "critic" not in config.stages:
             yield f"the reward needs a critic: add 'critic' to stages or give {path}.checkpoint=FOLDER"

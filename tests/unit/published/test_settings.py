@@ -160,6 +160,9 @@ def test_changed_setting_is_detected(setting: Setting) -> None:
         ("critic_numeric_v2", "datamodule.batch_size", 512),
         ("llama_critic_published", "budget.grpo.steps", 240),
         ("llama_critic_published", "budget.grpo.max_completion_tokens", 500),
+        ("llama_critic_released", "task.style", "annotated"),
+        ("qwen_critic_released", "rollout.sampling.temperature", 1.0),
+        ("critic_text", "datamodule.discount", 0.8),
     ],
 )
 def test_override_of_published_setting_is_detected(experiment: str, key: str, value: object) -> None:

@@ -20,6 +20,8 @@ from contrastive_reasoning.tasks import problem_set, rows
 from contrastive_reasoning.tasks.arithmetic.task import TestSet as ArithmeticTest
 from contrastive_reasoning.tasks.base import Split
 from contrastive_reasoning.tasks.countdown import task, trace
+from contrastive_reasoning.tasks.countdown.indented import search_lines
+from contrastive_reasoning.tasks.countdown.trace import search_trace
 from experiments.config.composition import critic_checkpoints
 from experiments.config.contradictions import CHOICES, contradiction
 from lightning_modules.optim import Schedule
@@ -248,3 +250,18 @@ def test_reward_on_search_lines_rejects_critic_that_reads_none(critic: str, name
     assert message == f"reward.critic: {expected}"
     for fitting in ("number_embedding", "text"):
         assert contradiction(composed("experiment=llama_critic_released", f"critic={fitting}")) is None
+
+
+def test_reward_on_search_lines_rejects_styles_without_indented_lines() -> None:
+    """Triples come from indentation, so a style whose own searches have none cannot have any."""
+    traces = {style: search_trace((21, 16, 17, 26), 46, style=style).text for style in trace.STYLES}
+    flat = {style for style, text in traces.items() if all(line == line.lstrip() for line in search_lines(text))}
+    experiment = "experiment=llama_critic_released", "critic=text"
+    for style in trace.STYLES:
+        message = contradiction(composed(*experiment, f"task.style={style}"))
+        assert (message is not None) == (style in flat), style
+    assert message == (
+        "task.style=direct: no line of such a completion is an action that reward can value, so its critic would learn "
+        "nothing: choose task.style=released, or task.style=longproc with critic=text"
+    )
+    assert contradiction(composed(*experiment, "task.style=direct", "stages=[evaluate]")) is None

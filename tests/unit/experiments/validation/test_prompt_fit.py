@@ -117,3 +117,18 @@ def test_system_message_counts_and_requires_chat_template(tmp_path: Path) -> Non
     system.policy.chat_template = False
     with pytest.raises(AssemblyError, match=r"^policy\.system: a system message needs a chat template"):
         check_prompts_fit(system)
+
+
+def test_limit_below_every_training_prompt_is_rejected(tmp_path: Path) -> None:
+    """Problems with longer prompts are left out, so none would be left."""
+    limited = config(tmp_path, context=64)
+    OmegaConf.update(limited, "prompts.max_prompt_tokens", 8)
+    with pytest.raises(
+        AssemblyError, match=r"prompts\.max_prompt_tokens=8: each of the 4 training prompts .* has 1\d tokens"
+    ):
+        check_prompts_fit(limited)
+    limited.stages = ["evaluate"]
+    assert check_prompts_fit(limited) is None
+    OmegaConf.update(limited, "prompts.max_prompt_tokens", 63)
+    limited.stages = ["grpo"]
+    assert check_prompts_fit(limited) is None
