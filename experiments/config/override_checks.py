@@ -249,7 +249,9 @@ def _exchange_error(chosen: Sequence[Override], whole: DictConfig) -> str | None
         return key in dotted_keys(compose_lines(*(_line(override) for override in chosen if override is not left_out)))
 
     experiment = next((override for override in chosen if override.key_or_group == "experiment"), None)
-    for key in unread_keys(whole) if experiment is not None else ():
+    if experiment is None:
+        return None
+    for key in unread_keys(whole):
         for exchanged in (override for override in chosen if override.key_or_group == key.partition(".")[0]):
             if has(key, exchanged):
                 presets = [override for override in chosen if override.key_or_group in ("debug", "preset", "sweep")]
