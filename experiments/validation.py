@@ -26,7 +26,7 @@ from contrastive_reasoning.rewards.critic import INNER
 from contrastive_reasoning.tasks.base import Problem, Split, Task, Verdict
 from experiments.assemble import AssemblyError, build
 from experiments.config.composition import critic_checkpoints, reward_parts
-from experiments.config.known_models import fetch_command, model_folder
+from experiments.config.known_models import HUB_NAME, fetch_command, model_folder
 from experiments.import_paths import is_ours
 from experiments.system.terminal import one_line
 
@@ -220,11 +220,12 @@ def unreadable_policy(config: DictConfig, error: BaseException) -> str:
     if isinstance(error.__cause__, LocalEntryNotFoundError):
         while error.__cause__ is not None:
             error = error.__cause__
-        message = (
-            f"the hub cannot be reached ({one_line(error)}); with a network, "
-            f"{fetch_command(pretrained, config.output_dir)} puts the model into "
-            f"{model_folder(pretrained, config.output_dir)}: set policy.pretrained to that folder"
-        )
+        message = f"the hub cannot be reached ({one_line(error)})"
+        if HUB_NAME.fullmatch(pretrained):
+            message += (
+                f"; with a network, {fetch_command(pretrained, config.output_dir)} puts the model into "
+                f"{model_folder(pretrained, config.output_dir)}: set policy.pretrained to that folder"
+            )
     return message if message.startswith("policy.") else f"policy.pretrained={pretrained}: {message}"
 
 

@@ -14,7 +14,14 @@ from typing import Any
 import torch
 from peft import LoraConfig, PeftModel, get_peft_model
 from safetensors import SafetensorError
-from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import (
+    AutoConfig,
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    PretrainedConfig,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+)
 from transformers.modeling_layers import GradientCheckpointingLayer
 
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
@@ -152,9 +159,13 @@ def checkpoint_layers(model: PreTrainedModel) -> None:
 
 def tokenizer_and_context(pretrained: str, *, trust_remote_code: bool) -> tuple[PreTrainedTokenizerBase, int]:
     """A pretrained policy's tokenizer and its context in tokens, without its weights."""
-    path = resolve(pretrained)
-    config = AutoConfig.from_pretrained(path, trust_remote_code=trust_remote_code)
-    return _tokenizer(path, trust_remote_code=trust_remote_code), int(config.max_position_embeddings)
+    config = read_model_config(pretrained, trust_remote_code=trust_remote_code)
+    return _tokenizer(resolve(pretrained), trust_remote_code=trust_remote_code), int(config.max_position_embeddings)
+
+
+def read_model_config(pretrained: str, *, trust_remote_code: bool) -> PretrainedConfig:
+    """A pretrained policy's sizes, without its weights."""
+    return AutoConfig.from_pretrained(resolve(pretrained), trust_remote_code=trust_remote_code)
 
 
 @contextmanager

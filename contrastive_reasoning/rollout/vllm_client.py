@@ -18,12 +18,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
-from transformers import AutoConfig
-
 from contrastive_reasoning.distributed import from_first, gather, this_rank
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
-from contrastive_reasoning.policies.load import resolve
-from contrastive_reasoning.policies.tiny import TinyArchitecture
 from contrastive_reasoning.rollout.sampling import Sampling
 from contrastive_reasoning.rollout.vllm_server.weight_sync import architecture, fingerprint, stored_tensors
 
@@ -80,12 +76,13 @@ class ServedPolicy:
         """Forces a transfer next time, even of unchanged weights."""
         self._content = self._served = None
 
-    def check_model(self, ours: Mapping[str, Any]) -> None:
-        """Compares the server's model with the ``architecture`` of a policy. No weights are sent.
+    def check_model(self, ours: Mapping[str, Any]) -> Report:
+        """The server's report, after comparing its model with the ``architecture`` of a policy. No weights are sent.
 
         Raises ServerError if a field differs, or if the server cannot be reached or cannot report its model.
         """
-        theirs = self._call_worker("policy_report").architecture
+        report = self._call_worker("policy_report")
+        theirs = report.architecture
         different = [name for name in ours if theirs.get(name) != ours[name]]
         if different:
             shown = "; ".join(f"{name} {theirs.get(name)}, not {ours[name]}" for name in different)
@@ -93,6 +90,7 @@ class ServedPolicy:
                 f"{self.server.url} serves another model than the policy's ({shown}): "
                 "start it with the policy's own model"
             )
+        return report
 
     def _transfer(self, policy: CausalLMPolicy, folder: Path) -> str:
         try:
@@ -128,28 +126,6 @@ class ServedPolicy:
             logprobs_mode=first.get("logprobs_mode"),
             architecture=first.get("architecture") or {},
         )
-
-
-def architecture_of(
-    pretrained: str | None, size: TinyArchitecture | None, *, trust_remote_code: bool
-) -> dict[str, Any]:
-    """The ``architecture`` of a policy before it is loaded: from its config, or from the size of a fresh one.
-
-    That of a fresh policy has no vocabulary size, as its tokenizer is trained later. Without either argument it is
-    empty.
-    """
-    if pretrained is not None:
-        return architecture(AutoConfig.from_pretrained(resolve(pretrained), trust_remote_code=trust_remote_code))
-    if size is None:
-        return {}
-    return {
-        "model_type": size.kind,
-        "hidden_size": size.hidden_size,
-        "intermediate_size": size.intermediate_size,
-        "num_hidden_layers": size.layers,
-        "num_attention_heads": size.heads,
-        "num_key_value_heads": size.key_value_heads,
-    }
 
 
 def check_log_probs(mode: str | None, sampling: Sampling) -> None:

@@ -3,5 +3,5 @@
 from contrastive_reasoning.tasks import Problem
 
 
-def brevity(problem: Problem, completion: str, *, longest: int) -> float:
+def brevity(problem: Problem, completion: str, *, longest: int = 200) -> float:
     return max(0.0, 1.0 - len(completion) / longest)

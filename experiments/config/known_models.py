@@ -6,6 +6,7 @@ outputs/models/Qwen--Qwen2.5-0.5B-Instruct        the hub's Qwen/Qwen2.5-0.5B-In
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -21,6 +22,8 @@ ORIGIN = "origin.json"
 """File in the folder of a fetched model: its source, and a checksum of each file."""
 SEPARATOR = "--"
 """Replaces the slash of a hub name in the name of a folder."""
+HUB_NAME = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*")
+"""OWNER/NAME."""
 READ_THE_POLICY = {"warm_start", "grpo", "evaluate"}
 """Stages that load the policy."""
 
@@ -71,10 +74,17 @@ def missing_model(config: DictConfig) -> str | None:
     )
 
 
-def fetch_command(name: str, output_dir: str) -> str:
+def fetch_command(name: str, output_dir: str, *, revision: str | None = None) -> str:
     """Returns the command that fetches a model into this output folder, or fetches a damaged one again."""
-    place = f"output_dir={output_dir}" if output_dir != OUTPUTS else ""
-    return command_line("model", name, f"over='{place}'" if place and IN_A_CLONE else place)
+    options = " ".join(
+        option
+        for option, needed in (
+            (f"revision={revision}", revision is not None),
+            (f"output_dir={output_dir}", output_dir != OUTPUTS),
+        )
+        if needed
+    )
+    return command_line("model", name, f"over='{options}'" if options and IN_A_CLONE else options)
 
 
 def _fetched_name(folder: Path) -> str | None:

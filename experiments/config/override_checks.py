@@ -256,7 +256,8 @@ def _exchange_error(chosen: Sequence[Override], whole: DictConfig) -> str | None
             if has(key, exchanged):
                 presets = [override for override in chosen if override.key_or_group in ("debug", "preset", "sweep")]
                 source = next((preset for preset in presets if not has(key, preset)), experiment)
-                advice = "choose an experiment that does not set it" if source is experiment else "leave it out"
+                chosen_so = source is experiment
+                advice = "choose an experiment that does not set it" if chosen_so else f"leave out {_line(source)}"
                 sets = f"{_line(source)} sets {key}, which {_line(exchanged)} does not take"
                 return f"{_line(exchanged)}: {sets}; {advice}"
     return None

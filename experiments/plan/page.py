@@ -165,13 +165,13 @@ def _verdict(plan: Experiment, sharding: Sharding, memory: float) -> str:
 def what_fits(plan: Experiment, devices: int, memory: float) -> str:
     """Returns the mildest trainer with which a plan fits GPUs of ``memory`` GiB, or what to lower if none does."""
     trainers = ", ".join(MILD_TO_STRONG)
-    worst, _ = plan.fullest(by_name(MILD_TO_STRONG[-1], devices))
+    unsharded, worst = (plan.fullest(by_name(name, devices))[0] for name in (MILD_TO_STRONG[0], MILD_TO_STRONG[-1]))
     if (found := mildest(plan, MILD_TO_STRONG, devices=devices, memory=memory)) is None:
         return f"none of {trainers} fits on {devices} with a tenth free; {remedy(plan, worst)}"
     sharding, needs = found
     return (
-        f"the mildest of {trainers} with a tenth free: trainer={sharding.trainer}, {needs:.1f} GiB; "
-        f"{_smaller(plan, worst)} also needs less"
+        f"the mildest of {trainers} with a tenth free: trainer={sharding.trainer} trainer.devices={devices}, "
+        f"{needs:.1f} GiB; {_smaller(plan, unsharded)} also needs less"
     )
 
 
@@ -193,7 +193,7 @@ def remedy(plan: Experiment, moment: Moment) -> str:
     """Returns what to change so that the largest part of a moment becomes smaller, as a clause."""
     largest = max(moment.parts, key=lambda part: moment.parts[part])
     if largest in TAKING:
-        return f"only {_smaller(plan, moment)} helps: {TAKING[largest]} most"
+        return f"{_smaller(plan, moment)} helps: {TAKING[largest]} most"
     if largest in ("cache", "logits"):
         return "what to lower: rollout.engine.max_batch_tokens"
     if largest == "reference":
@@ -206,10 +206,12 @@ def remedy(plan: Experiment, moment: Moment) -> str:
 
 
 def _smaller(plan: Experiment, moment: Moment) -> str:
-    """Returns what makes the model of a moment smaller."""
-    if moment.stage == "critic":
+    """Returns what makes the model that takes most of a moment smaller."""
+    largest = max(moment.parts, key=lambda part: moment.parts[part])
+    if moment.stage == "critic" or largest == "critic":
         return "a smaller backbone.pretrained"
-    return "a smaller policy" if plan.learner.rank is not None else "a smaller policy or adapter=lora"
+    trained = largest in ("gradients", "optimizer", "exchange") and plan.learner.rank is None
+    return "a smaller policy or adapter=lora" if trained else "a smaller policy"
 
 
 class StepWork(NamedTuple):
@@ -264,4 +266,4 @@ def _work_lines(plan: Experiment, sharding: Sharding, options: Options) -> Itera
         return
     hours = hours_of(plan, work, devices=sharding.devices, tflops=tflops * options.mfu)
     peak = f"{options.mfu:.0%} of {tflops:g} TFLOP/s"
-    yield f"grpo: {steps} steps take {hours:.3g} h at {peak} on each of {sharding.devices}"
+    yield f"grpo: {steps} steps take at least {hours:.3g} h, at {peak} on each of {sharding.devices}"

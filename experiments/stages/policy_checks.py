@@ -13,9 +13,11 @@ from typing import Any
 from omegaconf import DictConfig
 from safetensors import SafetensorError, safe_open
 
-from contrastive_reasoning.policies.load import resolve
+from contrastive_reasoning.policies.load import read_model_config, resolve
+from contrastive_reasoning.policies.tiny import TinyArchitecture
 from contrastive_reasoning.rollout.vllm import VLLMEngine
-from contrastive_reasoning.rollout.vllm_client import architecture_of, on_first_rank
+from contrastive_reasoning.rollout.vllm_client import ServerError, check_log_probs, on_first_rank
+from contrastive_reasoning.rollout.vllm_server.weight_sync import architecture
 from experiments.assemble import AssemblyError, build
 from experiments.config.known_models import ORIGIN, fetch_command, model_folder
 from experiments.run_folder.reader import read_json
@@ -25,7 +27,9 @@ from experiments.validation import unreadable_policy
 
 ENGINES = {"grpo": "rollout.engine", "evaluate": "suite.engine"}
 """Stage → key of the engine that draws its rollouts."""
-WEIGHTS, INDEX = ".safetensors", "model.safetensors.index.json"
+WEIGHTS = ".safetensors"
+SINGLE, INDEX = "model.safetensors", "model.safetensors.index.json"
+"""The files that transformers reads: all weights in one file, or the index of several."""
 
 
 def check_weights(config: DictConfig) -> None:
@@ -45,7 +49,8 @@ def check_weights(config: DictConfig) -> None:
         raise AssemblyError(unreadable_policy(config, error)) from error
     if flaw is not None:
         fetched = "name" in origin and folder.resolve() == model_folder(origin["name"], config.output_dir).resolve()
-        again = f"; {fetch_command(origin['name'], config.output_dir)} fetches it again" if fetched else ""
+        command = fetch_command(origin["name"], config.output_dir, revision=origin.get("revision")) if fetched else ""
+        again = f"; {command} fetches it again" if fetched else ""
         raise AssemblyError(f"policy.pretrained={pretrained}: {flaw}{again}")
 
 
@@ -59,31 +64,54 @@ def _flaw(folder: Path, origin: Mapping[str, Any]) -> str | None:
     recorded = {name: mark for name, mark in origin.get("files", {}).items() if name.endswith(WEIGHTS)}
     if flaw := damage(folder, recorded, what="file", sizes_only=True):
         return flaw
-    for name in sorted(set(read_json(folder / INDEX).get("weight_map", {}).values())):
+    single = (folder / SINGLE).is_file()  # transformers then ignores the index
+    for name in [SINGLE] if single else sorted(set(read_json(folder / INDEX).get("weight_map", {}).values())):
         if not (folder / name).is_file():
             return f"{name} is missing"
-    for file in sorted(folder.glob(f"*{WEIGHTS}")):
         try:
-            with safe_open(str(file), framework="pt"):  # compares the header with the size of the file
+            with safe_open(str(folder / name), framework="pt"):  # compares the header with the size of the file
                 pass
         except (SafetensorError, OSError) as error:
-            return f"{file.name} is damaged ({first_line(error)})"
+            return f"{name} is damaged ({first_line(error)})"
     return None
 
 
 def check_server(config: DictConfig, stages: Iterable[str]) -> None:
-    """Compares the policy with the model of each vLLM server from which these stages draw rollouts.
+    """Compares the policy, and how it draws, with each vLLM server from which these stages draw rollouts.
 
     Raises:
-        AssemblyError: if an engine rejects its arguments.
-        ServerError: on every rank, if a server serves another model, cannot be reached or cannot report its model.
+        AssemblyError: on every rank, if an engine rejects its arguments, or a server serves another model, computes
+            other log-probs, cannot be reached or cannot report its model.
     """
-    engines = [build(config, ENGINES[stage]) for stage in stages if stage in ENGINES]
-    served = {engine.server.url: engine.served for engine in engines if isinstance(engine, VLLMEngine)}
+    engines = {stage: build(config, ENGINES[stage]) for stage in stages if stage in ENGINES}
+    served = {stage: engine for stage, engine in engines.items() if isinstance(engine, VLLMEngine)}
     if not served:
         return
+    ours = architecture_of(config)
+    try:
+        for stage, engine in served.items():
+            report = on_first_rank(partial(engine.served.check_model, ours))
+            if stage == "grpo":
+                check_log_probs(report.logprobs_mode, build(config, "rollout.sampling"))
+    except ServerError as error:
+        raise AssemblyError(str(error)) from error
+
+
+def architecture_of(config: DictConfig) -> dict[str, Any]:
+    """Returns the ``architecture`` of the policy before it is loaded: from its config, or from a fresh one's sizes.
+
+    That of a fresh policy has no vocabulary size, as its tokenizer is trained later.
+    """
     policy = config.policy
-    size = build(config, "policy.architecture") if policy.pretrained is None else None
-    ours = architecture_of(policy.pretrained, size, trust_remote_code=policy.trust_remote_code)
-    for model in served.values():
-        on_first_rank(partial(model.check_model, ours))
+    if policy.pretrained is not None:
+        read = read_model_config(policy.pretrained, trust_remote_code=policy.trust_remote_code)
+        return architecture(read.get_text_config())
+    size: TinyArchitecture = build(config, "policy.architecture")
+    return {
+        "model_type": size.kind,
+        "hidden_size": size.hidden_size,
+        "intermediate_size": size.intermediate_size,
+        "num_hidden_layers": size.layers,
+        "num_attention_heads": size.heads,
+        "num_key_value_heads": size.key_value_heads,
+    }

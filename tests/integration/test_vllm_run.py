@@ -13,6 +13,7 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from experiments.cli.arguments import USAGE_ERROR
 from experiments.config.folders import EMBEDDED_FOLDER
 from experiments.stages.checkpoints import CHECKPOINTS, kept_checkpoints
 from experiments.system.launch import FAILED
@@ -54,10 +55,11 @@ def test_wrong_or_absent_server_ends_run_before_first_stage(tmp_path: Path) -> N
     url = f"http://127.0.0.1:{free_port()}"
     absent = run(url, tmp_path, "experiment=llama_critic")
     for done, sentence in (
-        (wrong, rf"{served.url} serves another model than the policy's \(model_type qwen2, not llama.*\): .*{AGAIN}"),
-        (absent, rf"{url}/collective_rpc cannot be reached \(tried once\): .*{AGAIN}"),
+        (wrong, rf"{served.url} serves another model than the policy's \(model_type qwen2, not llama.*\): .*\n"),
+        (absent, rf"{url}/collective_rpc cannot be reached \(tried once\): .*\n"),
     ):
-        assert done.returncode == FAILED
+        assert done.returncode == USAGE_ERROR
+        assert AGAIN not in done.stderr
         assert re.fullmatch(sentence, done.stderr), done.stderr
     assert not (tmp_path / "stages").exists()
 

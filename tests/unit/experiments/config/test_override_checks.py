@@ -335,5 +335,5 @@ def test_preset_that_sets_a_key_of_another_part_is_named(tmp_path: Path, monkeyp
     lines = ["experiment=llama_baseline", "task=plain"]
     assert override_error(lines) is None
     assert override_error([*lines, "debug=fast"]) == (
-        "task=plain: debug=fast sets task.train_problems, which task=plain does not take; leave it out"
+        "task=plain: debug=fast sets task.train_problems, which task=plain does not take; leave out debug=fast"
     )

@@ -17,7 +17,7 @@ from hydra import compose, initialize_config_module
 from omegaconf import OmegaConf
 
 from experiments.plan.__main__ import main
-from experiments.plan.advice import CARD, NODE, advice, refusal
+from experiments.plan.advice import CARD, ERROR, NODE, advice, refusal
 from experiments.plan.learner import sharding_of
 from experiments.plan.stages import GIB, LEFT_FREE, experiment_of
 from experiments.schema import register
@@ -115,7 +115,7 @@ def test_plan_names_trainer_that_advice_names(name: str, capsys: pytest.CaptureF
     assert main([*chosen, "trainer=ddp"] if found.sharding.devices > 1 else chosen) == 0
     page = capsys.readouterr().out
     if found.sharding.devices > 1:
-        assert f"with a tenth free: {found.overrides.split()[0]}, {found.memory:.1f} GiB; " in page
+        assert f"with a tenth free: {found.overrides}, {found.memory:.1f} GiB; " in page
     else:
         assert f"fits: needs {found.memory:.1f} of 80 GiB" in page
 
@@ -137,19 +137,33 @@ def test_gpu_with_too_little_memory_is_rejected_with_what_fits(card: Callable[[f
     config, node, trainer = config_of(*chosen)
     needs = planned(*chosen, "budget.grpo.microbatch_tokens=1")  # larger ones are halved when memory runs out
     assert needs < planned(*chosen)
-    card(24.0)
+    card(20.0)
     sentence = refusal(config, trainer, node)
     assert sentence is not None
     assert sentence.startswith(f"trainer=gpu: llama_critic needs {needs:.1f} GiB on a GPU, in grpo ")
-    assert re.search(
-        r" has 24\.0; the mildest of .*: trainer=\w+, [\d.]+ GiB; a smaller policy or adapter=lora ", sentence
-    )
-    for fitting in ("adapter=lora", "policy=smollm2"):
-        config, node, trainer = config_of(*chosen, fitting)
+    found = re.search(r" has 20\.0; the mildest of .*: (trainer=\w+ trainer\.devices=1), [\d.]+ GiB; ", sentence)
+    assert found is not None
+    for fitting in (found[1], "adapter=lora", "policy=smollm2"):
+        config, node, trainer = config_of(*chosen, *fitting.split())
         assert refusal(config, trainer, node) is None, fitting
     config, node, trainer = config_of(*chosen)
+    card(needs - 0.1)
+    with pytest.warns(UserWarning, match=r"llama_critic needs [\d.]+ GiB on a GPU"):  # within the error of the plan
+        assert refusal(config, trainer, node) is None
     card(needs + 0.1)
     assert refusal(config, trainer, node) is None
+
+
+def test_several_gpus_are_planned_with_the_micro_batch_that_is_set(card: Callable[[float], None]) -> None:
+    """Only a single device halves it."""
+    chosen = ("experiment=llama_critic", "scale=gpu", "trainer=ddp", "trainer.devices=2")
+    smallest = "budget.grpo.microbatch_tokens=1"
+    assert planned(*chosen, smallest) < planned(*chosen)
+    config, node, trainer = config_of(*chosen)
+    card(planned(*chosen) / ERROR - 0.1)
+    sentence = refusal(config, trainer, node)
+    assert sentence is not None
+    assert "trainer.devices=2, " in sentence
 
 
 @pytest.mark.parametrize(

@@ -97,7 +97,8 @@ def test_parse_arguments_takes_own_options_and_keeps_overrides() -> None:
 def test_plan_that_does_not_fit_names_mildest_fitting_trainer(plan: Plan) -> None:
     tight = plan(*PAPER, "gpus=8", "gpu_memory=40")
     assert re.search(
-        r"does not fit: needs [\d.]+ of 40 GiB, in grpo \w+; the mildest of .* with a tenth free: trainer=zero\d, ",
+        r"does not fit: needs [\d.]+ of 40 GiB, in grpo \w+; "
+        r"the mildest of .* with a tenth free: trainer=zero\d trainer\.devices=8, ",
         tight,
     )
     nothing = plan(*PAPER, "gpus=8", "gpu_memory=2")

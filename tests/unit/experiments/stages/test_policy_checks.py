@@ -11,15 +11,14 @@ from typing import Any
 import pytest
 from transformers import AutoModelForCausalLM
 
-from contrastive_reasoning.policies.tiny import TinyArchitecture, tiny_model, train_tokenizer
-from contrastive_reasoning.rollout.vllm_client import ServerError, architecture_of
+from contrastive_reasoning.policies.tiny import tiny_model, train_tokenizer
 from contrastive_reasoning.rollout.vllm_server.weight_sync import architecture
-from experiments.assemble import AssemblyError
+from experiments.assemble import AssemblyError, build
 from experiments.config.folders import EMBEDDED_FOLDER
 from experiments.config.known_models import model_folder
 from experiments.model.folder import ORIGIN
 from experiments.stages.experiment import run_experiment
-from experiments.stages.policy_checks import INDEX, check_server, check_weights
+from experiments.stages.policy_checks import INDEX, architecture_of, check_server, check_weights
 from experiments.system.checksums import checksums
 from tests.config_kit import composed
 from tests.ports import free_port
@@ -50,7 +49,8 @@ def spoil_header(folder: Path) -> None:
 
 
 def lose_shard(folder: Path) -> None:
-    (folder / INDEX).write_text(json.dumps({"weight_map": {"a": "model.safetensors", "b": "lost.safetensors"}}))
+    (folder / "model.safetensors").rename(folder / "first.safetensors")
+    (folder / INDEX).write_text(json.dumps({"weight_map": {"a": "first.safetensors", "b": "lost.safetensors"}}))
 
 
 @pytest.mark.parametrize(
@@ -71,6 +71,13 @@ def test_damaged_weights_end_run_before_first_stage(
     with pytest.raises(AssemblyError, match=rf"^policy\.pretrained={folder}: {flaw}$"):
         run_experiment(config)
     assert not (tmp_path / "outputs" / "stages").exists()
+
+
+def test_files_that_are_not_read_may_be_damaged(folder: Path) -> None:
+    """Other precisions, and the index of shards beside a single file, which transformers ignores."""
+    (folder / "consolidated.safetensors").write_bytes(b"pointer")
+    (folder / INDEX).write_text(json.dumps({"weight_map": {"a": "lost.safetensors"}}))
+    check_weights(composed(*FAST, f"policy.pretrained={folder}"))
 
 
 def test_fetched_weights_are_compared_with_recorded_sizes(tmp_path: Path) -> None:
@@ -99,25 +106,19 @@ def test_server_is_compared_only_for_stages_that_roll_out() -> None:
     check_server(config, ["warm_start", "critic"])
     check_server(composed(*FAST), ["grpo", "evaluate"])
     for stage in ("grpo", "evaluate"):
-        with pytest.raises(ServerError, match="cannot be reached"):
+        with pytest.raises(AssemblyError, match="cannot be reached"):
             check_server(config, [stage])
 
 
 @pytest.mark.parametrize("kind", ["llama", "qwen2"])
 def test_architecture_of_policy_is_known_before_it_is_loaded(kind: str) -> None:
-    size = TinyArchitecture(
-        kind=kind,
-        hidden_size=8,
-        intermediate_size=12,
-        layers=3,
-        heads=4,
-        key_value_heads=2,
-        max_length=16,
-        vocab_size=300,
-    )
+    family = ["family=llama" if kind == "llama" else "family=qwen"]
+    config = composed(*FAST, *family, "policy.pretrained=null")
+    size = build(config, "policy.architecture")
+    assert size.kind == kind
     fresh = tiny_model(size, train_tokenizer(["1 2 3"], vocab_size=270, kind=kind), seed=0)
     expected = architecture(fresh.config)
     del expected["vocab_size"]
-    assert architecture_of(None, size, trust_remote_code=False) == expected
+    assert architecture_of(config) == expected
     loaded: Any = AutoModelForCausalLM.from_pretrained(POLICY)
-    assert architecture_of(str(POLICY), None, trust_remote_code=False) == architecture(loaded.config)
+    assert architecture_of(composed(*FAST, f"policy.pretrained={POLICY}")) == architecture(loaded.config)
