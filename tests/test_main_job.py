@@ -8,7 +8,7 @@ import pytest
 from omegaconf import OmegaConf
 
 from experiments.config.override_checks import override_error
-from experiments.stages.experiment import comparing
+from experiments.stages.experiment import closing_line, comparing
 from experiments.studies.plan import find_study
 from tests.config_kit import SCALES, composed
 from tests.study_records import leaves
@@ -64,6 +64,15 @@ def test_comparing_returns_both_commands() -> None:
         "llama_critic: its baseline is make exp name=llama_baseline; to compare the two: "
         "make compare name='llama_baseline llama_critic'"
     )
+
+
+def test_finished_run_names_comparison_except_after_a_trial() -> None:
+    critic, baseline = composed("experiment=llama_critic"), composed("experiment=llama_baseline")
+    assert closing_line(critic, ["experiment=llama_critic"]) == comparing("llama_baseline", "llama_critic")
+    trial = closing_line(critic, ["experiment=llama_critic", "debug=fast"])
+    assert trial == "llama_critic: debug=fast tries the code; its figures mean nothing"
+    assert closing_line(baseline, []) is None
+    assert closing_line(composed("experiment=llama_critic", "stages=[critic]"), []) is None
 
 
 def test_main_job_rejects_objective_without_kl_penalty() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from importlib import import_module
 from pathlib import Path
@@ -60,11 +60,12 @@ def run_experiment(config: DictConfig) -> Path:
     """Runs or reuses every stage; returns the run folder.
 
     Raises:
-        AssemblyError: before the first stage runs, if a part rejects its arguments or the folder cannot be written.
+        AssemblyError: before the first stage runs, if a part rejects its arguments, the folder cannot be written, or a
+            vLLM server cannot be reached or serves another model.
         CheckpointError: if results or checkpoints of a stage are damaged and cannot be restored, a checkpoint cannot be
             written, an unfinished stage forbids a new one, or files or code have changed since planning.
         Interrupted: if the user stopped a stage; the same call resumes from its last checkpoint.
-        ServerError: if a vLLM server fails, before the first stage if it cannot be reached or serves another model.
+        ServerError: if a vLLM server fails while a stage runs.
     """
     started = time.monotonic()
     device, taken = train.device_of(config), ranks() // config.trainer.num_nodes
@@ -99,9 +100,19 @@ def run_experiment(config: DictConfig) -> Path:
                 evaluation_table.show(plan.folder)
         write_summary(folder, seconds=time.monotonic() - started)
     print(f"{config.name}: done, results in {folder}")
-    if config.baseline is not None and "grpo" in config.stages and not is_compared(config):
-        print(comparing(config.baseline, config.name))
+    if (line := closing_line(config, overrides or [])) is not None:
+        print(line)
     return folder
+
+
+def closing_line(config: DictConfig, overrides: Sequence[str]) -> str | None:
+    """Returns what to do with a finished run: compare it with its baseline, or nothing after a trial of the code."""
+    debug = next((line for line in overrides if line.startswith("debug=")), None)
+    if debug is not None:
+        return f"{config.name}: {debug} tries the code; its figures mean nothing"
+    if config.baseline is None or "grpo" not in config.stages or is_compared(config):
+        return None
+    return comparing(config.baseline, config.name)
 
 
 def comparing(baseline: str, name: str) -> str:
