@@ -19,7 +19,8 @@ IN_A_CLONE = (ROOT / "Makefile").is_file()
 def did_you_mean(word: str, known: Collection[str], *, names: Collection[str] | None = None) -> str:
     """Returns ``did you mean 'x'?`` if a valid name is near, else the list of valid names.
 
-    A dotted key also matches by its last part, so ``weight`` finds ``reward.weight``.
+    A dotted key also matches by its last part, so ``weight`` finds ``reward.weight``. Keys with exactly this last part
+    are all listed, if there are at most ``FEW``.
 
     Args:
         word: the name that was given.
@@ -27,6 +28,9 @@ def did_you_mean(word: str, known: Collection[str], *, names: Collection[str] | 
         names: the names to list. At most ``FEW`` are listed beside the nearest, ``did you mean 'x' of x, y, z?``; all
             are listed if none is near. None: nothing beside the nearest, and ``known`` if none is near.
     """
+    same_end = sorted(key for key in known if key.endswith(f".{word}"))
+    if word not in known and 1 < len(same_end) <= FEW:
+        return f"did you mean {' or '.join(map(repr, same_end))}?"
     near = nearest(word, known)
     if near is None:
         every = known if names is None else names

@@ -18,12 +18,16 @@ KEYS = ["seed", "reward.weight", "loss.loss.weight", "rollout.group_size", "budg
     [
         ("sed", "seed"),
         ("reward.wieght", "reward.weight"),
-        ("weight", "reward.weight"),
+        ("steps", "budget.grpo.steps"),
         ("groupsize", "rollout.group_size"),
     ],
 )
 def test_did_you_mean_names_nearest_key(word: str, key: str) -> None:
     assert did_you_mean(word, KEYS) == f"did you mean {key!r}?"
+
+
+def test_did_you_mean_lists_keys_with_the_same_last_part() -> None:
+    assert did_you_mean("weight", KEYS) == "did you mean 'loss.loss.weight' or 'reward.weight'?"
 
 
 def test_did_you_mean_lists_names_if_none_is_near() -> None:
