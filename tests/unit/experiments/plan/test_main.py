@@ -111,7 +111,7 @@ def test_plan_that_does_not_fit_names_mildest_fitting_trainer(plan: Plan) -> Non
 
 
 def test_gpus_lengths_and_microbatches_change_hours_and_memory(plan: Plan) -> None:
-    hours, memory = r"take ([\d.]+) h", r"needs ([\d,.]+) of"
+    hours, memory = r"take at least ([\d.]+) h", r"needs ([\d,.]+) of"
     eight = plan(*PAPER, "gpus=8")
     assert number_in(plan(*PAPER, "gpus=4"), hours) == pytest.approx(2 * number_in(eight, hours), rel=0.01)
     assert number_in(plan(*PAPER, "gpus=8", "budget.grpo.microbatch_tokens=4096"), memory) < number_in(eight, memory)
