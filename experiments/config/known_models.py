@@ -76,15 +76,10 @@ def missing_model(config: DictConfig) -> str | None:
 
 def fetch_command(name: str, output_dir: str, *, revision: str | None = None) -> str:
     """Returns the command that fetches a model into this output folder, or fetches a damaged one again."""
-    options = " ".join(
-        option
-        for option, needed in (
-            (f"revision={revision}", revision is not None),
-            (f"output_dir={output_dir}", output_dir != OUTPUTS),
-        )
-        if needed
-    )
-    return command_line("model", name, f"over='{options}'" if options and IN_A_CLONE else options)
+    options = [f"revision={revision}"] if revision is not None else []
+    options += [f"output_dir={output_dir}"] if output_dir != OUTPUTS else []
+    rest = " ".join(options)
+    return command_line("model", name, f"over='{rest}'" if rest and IN_A_CLONE else rest)
 
 
 def _fetched_name(folder: Path) -> str | None:

@@ -255,11 +255,10 @@ def _exchange_error(chosen: Sequence[Override], whole: DictConfig) -> str | None
         for exchanged in (override for override in chosen if override.key_or_group == key.partition(".")[0]):
             if has(key, exchanged):
                 presets = [override for override in chosen if override.key_or_group in ("debug", "preset", "sweep")]
-                source = next((preset for preset in presets if not has(key, preset)), experiment)
-                chosen_so = source is experiment
-                advice = "choose an experiment that does not set it" if chosen_so else f"leave out {_line(source)}"
-                sets = f"{_line(source)} sets {key}, which {_line(exchanged)} does not take"
-                return f"{_line(exchanged)}: {sets}; {advice}"
+                preset = next((preset for preset in presets if not has(key, preset)), None)
+                source = _line(preset or experiment)
+                advice = f"leave out {source}" if preset else "choose an experiment that does not set it"
+                return f"{_line(exchanged)}: {source} sets {key}, which {_line(exchanged)} does not take; {advice}"
     return None
 
 

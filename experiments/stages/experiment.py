@@ -106,7 +106,10 @@ def run_experiment(config: DictConfig) -> Path:
 
 
 def closing_line(config: DictConfig, overrides: Sequence[str]) -> str | None:
-    """Returns what to do with a finished run: compare it with its baseline, or nothing after a trial of the code."""
+    """Returns the last line of a finished run; None if it has none.
+
+    It names the commands that compare the run with its baseline. After ``debug=…`` it states that figures mean nothing.
+    """
     debug = next((line for line in overrides if line.startswith("debug=")), None)
     if debug is not None:
         return f"{config.name}: {debug} tries the code; its figures mean nothing"

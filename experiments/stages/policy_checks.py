@@ -47,11 +47,12 @@ def check_weights(config: DictConfig) -> None:
         flaw = _flaw(folder, origin) if folder.is_dir() else None  # else a name on the hub
     except (ValueError, OSError) as error:
         raise AssemblyError(unreadable_policy(config, error)) from error
-    if flaw is not None:
-        fetched = "name" in origin and folder.resolve() == model_folder(origin["name"], config.output_dir).resolve()
-        command = fetch_command(origin["name"], config.output_dir, revision=origin.get("revision")) if fetched else ""
-        again = f"; {command} fetches it again" if fetched else ""
-        raise AssemblyError(f"policy.pretrained={pretrained}: {flaw}{again}")
+    if flaw is None:
+        return
+    name = origin.get("name")
+    if name is not None and folder.resolve() == model_folder(name, config.output_dir).resolve():
+        flaw += f"; {fetch_command(name, config.output_dir, revision=origin.get('revision'))} fetches it again"
+    raise AssemblyError(f"policy.pretrained={pretrained}: {flaw}")
 
 
 def _flaw(folder: Path, origin: Mapping[str, Any]) -> str | None:

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -18,15 +19,30 @@ CASES = ROOT / "tests" / "cases" / "walks"
 EXAMPLES = ROOT / "docs" / "examples"
 GENERAL = ("tests/test_imports.py", "tests/test_config_files.py")
 """Tests that check every file of the repository."""
+
+
+class Walk(NamedTuple):
+    override: str
+    """Uses the new part."""
+    test: str
+    """Of the new part."""
+    metric: str
+    """Logged by a run with it."""
+    experiment: str = "llama_baseline"
+    stages: str = "[grpo]"
+
+
 WALKS = {
-    "A reward": ("reward=vowels", "tests/unit/rewards/test_vowels.py", "train/reward/vowels"),
-    "An objective": ("objective=unclipped", "tests/unit/objectives/test_unclipped.py", "train/objective/ratio_mean"),
-    "A critic": ("critic=bag", "tests/unit/critics/test_bag.py", "train/reward/critic"),
-    "A task": ("task=echo", "tests/unit/tasks/test_echo.py", "train/reward/verifier"),
+    "A reward": Walk("reward=vowels", "tests/unit/rewards/test_vowels.py", "train/reward/vowels"),
+    "An objective": Walk(
+        "objective=unclipped", "tests/unit/objectives/test_unclipped.py", "train/objective/ratio_mean"
+    ),
+    "A critic": Walk(
+        "critic=bag", "tests/unit/critics/test_bag.py", "train/reward/critic", "llama_critic", "[critic,grpo]"
+    ),
+    "A task": Walk("task=echo", "tests/unit/tasks/test_echo.py", "train/reward/verifier", "grpo_laptop"),
 }
-"""Section → the override that uses the new part, its test, and a metric of the run."""
-EXPERIMENT = {"A critic": ("llama_critic", "[critic,grpo]"), "A task": ("grpo_laptop", "[grpo]")}
-"""Section → experiment and stages, where they are not the baseline's GRPO stage."""
+"""Section of the page → its walk. That of a sweep adds a file only."""
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +78,6 @@ def run(folder: Path, *arguments: str) -> str:
     return done.stdout
 
 
-@pytest.mark.whole
 def test_page_has_these_sections() -> None:
     text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
     titles = re.findall(r"^## (.+)$", text, re.M)
@@ -70,23 +85,30 @@ def test_page_has_these_sections() -> None:
 
 
 @pytest.mark.whole
-def test_existing_tests_discover_and_accept_the_new_files(copy: Path) -> None:
-    """Those of all files, the contract of objectives, and every sibling of one experiment."""
-    pytest_ = ("pytest", "-c", "pyproject.toml", "-q", "-p", "no:cacheprovider", "-m", "", "-k")
-    run(copy, *pytest_, "not slow", *GENERAL, *(test for _, test, _ in WALKS.values()))
-    run(copy, *pytest_, "unclipped", "tests/contract/test_objectives.py")
-    run(copy, *pytest_, "builds_with_every_sibling and llama_baseline-laptop", "tests/test_configs.py")
-    run(copy, *pytest_, "sweep_composes and kl", "tests/test_configs.py")
+@pytest.mark.parametrize(
+    ("selected", "files"),
+    [
+        ("not slow", [*GENERAL, *(walk.test for walk in WALKS.values())]),
+        ("unclipped", ["tests/contract/test_objectives.py"]),
+        ("builds_with_every_sibling and llama_baseline-laptop", ["tests/test_configs.py"]),
+        ("sweep_composes and kl", ["tests/test_configs.py"]),
+    ],
+)
+def test_existing_tests_discover_and_accept_the_new_files(selected: str, files: list[str], copy: Path) -> None:
+    """Those of all files, the contract of objectives, every sibling of one experiment, and every sweep."""
+    output = run(
+        copy, "pytest", "-c", "pyproject.toml", "-q", "-p", "no:cacheprovider", "-m", "", "-k", selected, *files
+    )
+    assert re.search(r"^[1-9]\d* passed", output, re.M), output
 
 
 @pytest.mark.whole
 @pytest.mark.parametrize("title", WALKS)
 def test_new_part_trains_and_logs_its_metric(title: str, copy: Path) -> None:
-    override, _, metric = WALKS[title]
-    experiment, stages = EXPERIMENT.get(title, ("llama_baseline", "[grpo]"))
-    name = override.partition("=")[2]
-    small = ("debug=fast", "logger.mirror=false", f"stages={stages}", f"name={name}")
-    run(copy, "experiments.run", f"experiment={experiment}", override, *small)
+    walk = WALKS[title]
+    name = walk.override.partition("=")[2]
+    small = ("debug=fast", "logger.mirror=false", f"stages={walk.stages}", f"name={name}")
+    run(copy, "experiments.run", f"experiment={walk.experiment}", walk.override, *small)
     (folder,) = (copy / "outputs" / "runs" / name).iterdir()
     stage = copy / read_json(folder / "stages.json")["grpo"]["folder"]
-    assert metric in {measured.name for measured in read_metrics(stage)}, title
+    assert walk.metric in {measured.name for measured in read_metrics(stage)}
