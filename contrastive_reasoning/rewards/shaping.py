@@ -303,8 +303,8 @@ def auroc(
     """
     stratum = torch.zeros(len(values), dtype=torch.long) if stratum is None else stratum
     _, of, sizes = stratum.unique(return_inverse=True, return_counts=True)
-    table = torch.stack([of.double(), values.double()])
-    _, place, equals = torch.unique(table, dim=1, return_inverse=True, return_counts=True)
+    levels, level = values.unique(return_inverse=True)
+    _, place, equals = (of * len(levels) + level).unique(return_inverse=True, return_counts=True)
     # ranks from 1, equal values share their mean rank; the count of rows in earlier strata is subtracted
     ranks = (equals.cumsum(0) - (equals - 1) / 2).double()[place] - (sizes.cumsum(0) - sizes)[of]
     positives = torch.zeros(len(sizes), dtype=torch.float64).index_add(0, of, correct.double())
