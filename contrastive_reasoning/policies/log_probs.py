@@ -1,7 +1,8 @@
 """Log-probs of given tokens, and KL to a reference, without ever holding the full logits (tokens × vocabulary).
 
 Chunks of tokens are projected to the vocabulary, reduced to one number each, and projected again in backward, so the
-workspace is chunk × V for any batch. The softmax is in fp32, or in fp64 for fp64 inputs.
+workspace is chunk × V for any batch. The softmax is in fp32, or in fp64 for fp64 inputs, of a block of a chunk's tokens
+at a time.
 
         log π_n(y) = z_y − logsumexp(z)                         z = W h_n / τ
         ∂ log π_n(y) / ∂z_v = [v = y] − softmax(z)_v
@@ -10,7 +11,7 @@ workspace is chunk × V for any batch. The softmax is in fp32, or in fp64 for fp
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
@@ -19,10 +20,15 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.autograd.function import once_differentiable
-from torch.nn.functional import pad
+from torch.nn.functional import linear, pad
 from torch.utils.checkpoint import checkpoint
 
 from contrastive_reasoning.policies.shape_bucketing import bucketed_linear, spare_rows
+
+BLOCK_ON_CPU = 2**21
+"""Maximum number of logits in a block, but at least one token's: 8 MiB in fp32 stay in the cache."""
+BLOCK = 2**26
+"""The same on other devices, where each block costs launches of kernels."""
 
 
 def token_log_probs(
@@ -63,7 +69,7 @@ def _check(temperature: float, chunk: int) -> None:
 
 
 class _ChunkedLogProbs(torch.autograd.Function):
-    """Backward overwrites the logits of a chunk with their gradient: one fp32 tensor of (chunk, V) exists at a time.
+    """Backward overwrites the logits of a chunk with their gradient: one tensor of (chunk, V) exists at a time.
 
     Gradients of the weight are summed over chunks in its own dtype: for bfloat16 weights, more chunks mean more
     rounding.
@@ -82,8 +88,9 @@ class _ChunkedLogProbs(torch.autograd.Function):
         ctx.dtype, ctx.temperature, ctx.chunk = _compute_dtype(hidden), temperature, chunk
         head = _cast((weight, bias), ctx.dtype)
         parts = [
-            _chosen_and_normaliser(hidden[rows].to(ctx.dtype), *head, targets[rows], temperature)
+            _chosen_and_normaliser(logits, wanted, temperature)
             for rows in _chunks(hidden, chunk)
+            for logits, wanted in _blocks(bucketed_linear(hidden[rows].to(ctx.dtype), *head), targets[rows])
         ]
         chosen, normalisers = (torch.cat(column) for column in zip(*parts, strict=True))
         ctx.save_for_backward(hidden, weight, bias, targets, normalisers)
@@ -95,24 +102,26 @@ class _ChunkedLogProbs(torch.autograd.Function):
         hidden, weight, bias, targets, normalisers = ctx.saved_tensors
         wanted = ctx.needs_input_grad
         to_hidden = torch.zeros_like(hidden) if wanted[0] else None
-        to_weight = torch.zeros_like(weight) if wanted[1] else None
+        to_weight = None
         to_bias = torch.zeros_like(bias) if wanted[2] else None
         cast_weight, cast_bias = _cast((weight, bias), ctx.dtype)
         for rows in reversed(_chunks(hidden, ctx.chunk)):
             states = hidden[rows].to(ctx.dtype)
-            gradient = _logits(states, cast_weight, cast_bias, ctx.temperature)
-            gradient.sub_(normalisers[rows, None]).exp_().mul_(-upstream[rows, None])
-            gradient.scatter_add_(1, targets[rows, None], upstream[rows, None])
-            gradient = (gradient if ctx.temperature == 1 else gradient.div_(ctx.temperature)).to(ctx.dtype)
+            count, spare = len(states), spare_rows(len(states), states.device, ctx.dtype)
+            states = pad(states, (0, 0, 0, spare)) if spare else states
+            gradient = linear(states, cast_weight, cast_bias)
+            gradient[count:].zero_()
+            for block in _blocks(gradient[:count], targets[rows], normalisers[rows], upstream[rows]):
+                _logits_to_gradient(*block, ctx.temperature)
+            del block
             if to_bias is not None:
                 to_bias += gradient.sum(dim=0)
-            spare = spare_rows(len(states), states.device, ctx.dtype)
-            if spare:
-                gradient, states = pad(gradient, (0, 0, 0, spare)), pad(states, (0, 0, 0, spare))
             if to_hidden is not None:
-                to_hidden[rows] = (gradient @ cast_weight)[: len(gradient) - spare]
-            if to_weight is not None:
-                to_weight += gradient.T @ states
+                to_hidden[rows] = (gradient @ cast_weight)[:count]
+            if wanted[1]:
+                newest = gradient.T @ states
+                to_weight = newest.to(weight.dtype) if to_weight is None else to_weight.add_(newest)
+                del newest
             del gradient  # before the logits of the next chunk are computed
         return to_hidden, to_weight, to_bias, None, None, None
 
@@ -120,6 +129,17 @@ class _ChunkedLogProbs(torch.autograd.Function):
 def _chunks(hidden: Tensor, chunk: int) -> list[slice]:
     """The rows of each chunk; one empty chunk if there are no tokens."""
     return [slice(start, start + chunk) for start in range(0, max(len(hidden), 1), chunk)]
+
+
+def block_rows(vocabulary: int, *, on_cpu: bool) -> int:
+    """Tokens whose logits are in fp32 at a time."""
+    return max((BLOCK_ON_CPU if on_cpu else BLOCK) // vocabulary, 1)
+
+
+def _blocks(logits: Tensor, *columns: Tensor) -> Iterator[tuple[Tensor, ...]]:
+    """The rows of each block of the logits, and the same rows of the columns."""
+    rows = block_rows(logits.shape[1], on_cpu=logits.device.type == "cpu")
+    return zip(*(part.split(rows) for part in (logits, *columns)), strict=True)
 
 
 def _compute_dtype(hidden: Tensor) -> torch.dtype:
@@ -135,11 +155,18 @@ def _cast(head: tuple[Tensor, Tensor | None], dtype: torch.dtype) -> tuple[Tenso
     return weight.to(dtype), None if bias is None else bias.to(dtype)
 
 
-def _chosen_and_normaliser(
-    hidden: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor, temperature: float
-) -> tuple[Tensor, Tensor]:
-    logits = _logits(hidden, weight, bias, temperature)
+def _chosen_and_normaliser(logits: Tensor, targets: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
+    logits = _scaled(logits, temperature)
     return logits.gather(-1, targets.unsqueeze(-1)).squeeze(-1), logits.logsumexp(-1)
+
+
+def _logits_to_gradient(
+    logits: Tensor, targets: Tensor, normalisers: Tensor, upstream: Tensor, temperature: float
+) -> None:
+    """Overwrites logits with their gradient."""
+    gradient = _scaled(logits, temperature).sub_(normalisers[:, None]).exp_().mul_(-upstream[:, None])
+    gradient.scatter_add_(1, targets[:, None], upstream[:, None])
+    logits.copy_(gradient if temperature == 1 else gradient.div_(temperature))
 
 
 def liger_log_probs(
@@ -236,6 +263,10 @@ def _log_softmax(hidden: Tensor, weight: Tensor, bias: Tensor | None, temperatur
 
 
 def _logits(hidden: Tensor, weight: Tensor, bias: Tensor | None, temperature: float) -> Tensor:
-    logits = bucketed_linear(hidden, weight, bias)
+    return _scaled(bucketed_linear(hidden, weight, bias), temperature)
+
+
+def _scaled(logits: Tensor, temperature: float) -> Tensor:
+    """Logits divided by the temperature, in at least fp32; logits in fp32 are overwritten."""
     logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
     return logits if temperature == 1 else logits.div_(temperature)  # a division is two passes over a chunk

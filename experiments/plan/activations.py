@@ -12,14 +12,16 @@ With checkpointing each layer keeps only its input, and the above exists for one
 keep no scores. So only the mask of a packed block, which all layers share, is quadratic in the length. The formulas
 follow what torch's allocator counts in ``CausalLMPolicy.log_probs``, forward and backward.
 
-The loss projects chunks of tokens to the vocabulary. In the backward pass the gradient of a chunk overwrites its fp32
-logits and is cast to the compute dtype. The projection then has two gradients: of the chunk and the sum so far.
+The loss projects chunks of tokens to the vocabulary. In the backward pass the gradient of a chunk overwrites its
+logits, a block of them in fp32 at a time. The projection then has two gradients: of the chunk, in both dtypes, and the
+sum of the chunks before it.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
+from contrastive_reasoning.policies.log_probs import block_rows
 from contrastive_reasoning.policies.pass_cost import (
     Lengths,
     Sizes,
@@ -158,20 +160,29 @@ def _backward_step(learner: Learner, tokens: int) -> int:
 def loss_workspace(learner: Learner, tokens: int) -> int:
     """Returns the peak bytes for the log-probs of this many completion tokens, forward and backward."""
     shape, compute, weight = learner.shape, learner.compute_bytes, learner.weight_bytes
-    chunk = min(learner.chunk, tokens)
-    logits, cast = chunk * shape.vocab_size, _cast_projection(learner)
+    chunk, cast = min(learner.chunk, tokens), _cast_projection(learner)
+    logits, block = _logits(learner, tokens)
     states = tokens * shape.hidden_size * weight + (chunk * shape.hidden_size * compute if learner.casts else 0)
-    drawn = logits * (FLOAT + (compute if compute != FLOAT else 0))
+    drawn = logits * compute + (block * FLOAT if compute != FLOAT else 0)
     passing = drawn
     if learner.full:
-        summed, newest = shape.vocabulary_matrix * weight, shape.vocabulary_matrix * compute
+        summed = shape.vocabulary_matrix * weight if tokens > chunk else 0
+        newest = shape.vocabulary_matrix * (compute + (weight if learner.casts else 0))
         passing = summed + max(drawn, logits * compute + newest)
     return max(scoring_workspace(learner, tokens), cast + states + passing)
 
 
 def scoring_workspace(learner: Learner, tokens: int) -> int:
-    """Returns the same without gradients: one chunk of logits twice in fp32, and the matrix in the compute dtype."""
-    return _cast_projection(learner) + 2 * min(learner.chunk, tokens) * learner.shape.vocab_size * FLOAT
+    """Returns the same without gradients: a chunk of logits, a block of them as fp32, and the block's exponentials."""
+    logits, block = _logits(learner, tokens)
+    compute = learner.compute_bytes
+    return _cast_projection(learner) + logits * compute + block * FLOAT * (1 if compute == FLOAT else 2)
+
+
+def _logits(learner: Learner, tokens: int) -> tuple[int, int]:
+    """Returns the numbers of logits of a chunk and of a block."""
+    chunk, vocabulary = min(learner.chunk, tokens), learner.shape.vocab_size
+    return chunk * vocabulary, min(chunk, block_rows(vocabulary, on_cpu=learner.on_cpu)) * vocabulary
 
 
 def _cast_projection(learner: Learner) -> int:
