@@ -7,13 +7,14 @@ two norms, one rotation and the plan's attention:
     h ← h + D · (silu(G n₂(h)) ∘ U n₂(h))
 
 Weights are read by reference. Weights that autocast would cast are cast once, with Q, K, V and G, U concatenated: a
-copy in the compute dtype that lives as long as the decoder. Modules that are more than a linear layer (adapters) are
-called.
+copy in the compute dtype that lives as long as the decoder. On a CPU the copy is packed for oneDNN, which otherwise
+rearranges a weight at every step. Modules that are more than a linear layer (adapters) are called.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any
 
 import torch
@@ -106,7 +107,7 @@ def _product(policy: CausalLMPolicy, modules: Sequence[nn.Module]) -> Product:
     if all(layer.weight.dtype == dtype for layer in layers):
         pairs = [(layer.weight, layer.bias) for layer in layers]
     else:
-        pairs = [(torch.cat([layer.weight for layer in layers]).to(dtype), _biases(layers, dtype))]
+        return _cast_product(torch.cat([layer.weight for layer in layers]).to(dtype), _biases(layers, dtype))
     if len(pairs) == 1:
         ((weight, bias),) = pairs
         return lambda x: bucketed_linear(x.to(dtype), weight, bias)
@@ -116,6 +117,27 @@ def _product(policy: CausalLMPolicy, modules: Sequence[nn.Module]) -> Product:
         return torch.cat([linear(x, weight, bias) for weight, bias in pairs], dim=-1)
 
     return separate
+
+
+def _cast_product(weight: Tensor, bias: Tensor | None) -> Product:
+    """W x + b, in the dtype of W."""
+    dtype = weight.dtype
+    if not (dtype == torch.bfloat16 and weight.device.type == "cpu" and _packs()):
+        return lambda x: bucketed_linear(x.to(dtype), weight, bias)
+    packed = torch.ops.mkldnn._reorder_linear_weight(weight, None)
+    return lambda x: bucketed_linear(x.to(dtype), packed, bias, product=_packed_linear)
+
+
+@cache
+def _packs() -> bool:
+    """Whether this build of torch has the operations that its compiler uses for packed weights, and this CPU too."""
+    ops = torch.ops.mkldnn
+    needed = ("_is_mkldnn_bf16_supported", "_reorder_linear_weight", "_linear_pointwise")
+    return all(hasattr(ops, name) for name in needed) and ops._is_mkldnn_bf16_supported()
+
+
+def _packed_linear(x: Tensor, packed: Tensor, bias: Tensor | None) -> Tensor:
+    return torch.ops.mkldnn._linear_pointwise(x, packed, bias, "none", [], "")
 
 
 def _call_modules(policy: CausalLMPolicy, modules: Sequence[nn.Module]) -> Product:

@@ -8,6 +8,8 @@ At most a thirty-second of the rows is added, or fifteen rows where there are fe
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -28,10 +30,14 @@ def spare_rows(rows: int, device: torch.device, dtype: torch.dtype) -> int:
 
 
 def bucketed_linear(
-    x: Float[Tensor, "n i"], weight: Float[Tensor, "o i"], bias: Float[Tensor, " o"] | None
+    x: Float[Tensor, "n i"],
+    weight: Float[Tensor, "o i"],
+    bias: Float[Tensor, " o"] | None,
+    *,
+    product: Callable[[Tensor, Tensor, Tensor | None], Tensor] = linear,
 ) -> Float[Tensor, "n o"]:
     """W x + b for each row, with spare rows if the product is in half precision on a CPU, also under autocast."""
     device = x.device
     dtype = torch.get_autocast_dtype(device.type) if torch.is_autocast_enabled(device.type) else x.dtype
     spare = spare_rows(len(x), device, dtype)
-    return linear(pad(x, (0, 0, 0, spare)), weight, bias)[: len(x)] if spare else linear(x, weight, bias)
+    return product(pad(x, (0, 0, 0, spare)), weight, bias)[: len(x)] if spare else product(x, weight, bias)

@@ -14,9 +14,12 @@ from dataclasses import dataclass
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
+from torch.nn.functional import pad
 
 from contrastive_reasoning.tasks.base import Problem
 
+BLOCK = 512
+"""Tokens whose weights are summed first when the vocabulary is larger."""
 Seed = tuple[int | str, ...]
 """The inputs that determine a draw: (seed, purpose, step, rank)."""
 
@@ -95,11 +98,27 @@ def invert_cdf(weights: Float[Tensor, "B K"], uniforms: Float[Tensor, " B"]) -> 
     """Per row the index i with F(i−1) ≤ u·F(K−1) < F(i), F the running sum of ``weights``: never one of weight 0.
 
     F is summed in fp64, where u·F stays below F: the largest fp32 number below 1 is 1 − 2⁻²⁴. For NaN weights it is the
-    last index. The log-prob of that token is then NaN, too, which reveals the error.
+    last index. The log-prob of that token is then NaN, too, which reveals the error. In a large vocabulary F is summed
+    over blocks, and over indices only within the block that holds i.
     """
-    cumulative = weights.cumsum(-1, dtype=torch.float64)
-    found = torch.searchsorted(cumulative, uniforms[:, None].double() * cumulative[:, -1:], right=True)[:, 0]
-    return found.clamp(max=weights.shape[-1] - 1)
+    count, uniforms = weights.shape[-1], uniforms[:, None].double()
+    if count <= BLOCK:
+        cumulative = weights.cumsum(-1, dtype=torch.float64)
+        return _first_above(cumulative, uniforms * cumulative[:, -1:])[:, 0]
+    blocks = pad(weights, (0, -count % BLOCK)).unflatten(-1, (-1, BLOCK))
+    sums = blocks.sum(-1, dtype=torch.float64).cumsum(-1)
+    level = uniforms * sums[:, -1:]
+    block = _first_above(sums, level)
+    within = blocks.take_along_dim(block[:, :, None], dim=1)[:, 0].cumsum(-1, dtype=torch.float64)
+    # the two sums of a block may be rounded differently: the level within it stays below its last running sum
+    below = torch.nextafter(within[:, -1:], torch.zeros_like(within[:, -1:]))
+    found = _first_above(within, torch.minimum(level - pad(sums, (1, 0)).gather(-1, block), below))
+    return (block * BLOCK + found)[:, 0].clamp(max=count - 1)
+
+
+def _first_above(increasing: Float[Tensor, "B K"], level: Float[Tensor, "B 1"]) -> Int[Tensor, "B 1"]:
+    """Per row the index of the first number above the level, else of the last one."""
+    return torch.searchsorted(increasing, level, right=True).clamp(max=increasing.shape[-1] - 1)
 
 
 def row_uniforms(

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
+from torch.nn.functional import linear
 from torch.testing import assert_close
 from transformers import LlamaConfig, MistralConfig, Qwen2Config
 from transformers.models.llama import LlamaForCausalLM
@@ -14,7 +15,7 @@ from transformers.models.mistral import MistralForCausalLM
 from transformers.models.qwen2 import Qwen2ForCausalLM
 
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
-from contrastive_reasoning.policies.decoder import Decoder, decoder_of
+from contrastive_reasoning.policies.decoder import Decoder, _cast_product, decoder_of
 from contrastive_reasoning.policies.load import LoRA
 from contrastive_reasoning.policies.tiny import train_tokenizer
 
@@ -92,6 +93,18 @@ def test_decoder_applies_adapters(targets: list[str] | str, dtype: torch.dtype) 
 def test_decoder_step_matches_model_under_autocast_and_in_bfloat16(name: str) -> None:
     assert_equals_model_forward(policy_of(MODELS[name](), torch.bfloat16), 0.1)
     assert_equals_model_forward(policy_of(MODELS[name]().to(torch.bfloat16), torch.bfloat16), 0.1)
+
+
+@pytest.mark.parametrize("rows", [1, 16, 33])
+def test_weights_that_are_cast_have_the_products_of_a_linear_layer(rows: int) -> None:
+    generator = torch.Generator().manual_seed(0)
+    weight, bias, x = (torch.randn(size, generator=generator) for size in ((40, 24), (40,), (rows, 24)))
+    half = torch.bfloat16
+    for given in (None, bias.to(half)):
+        expected = linear(x.to(half).float(), weight.to(half).float(), None if given is None else given.float())
+        actual = _cast_product(weight.to(half), given)(x)
+        assert actual.dtype == half
+        assert_close(actual.float(), expected, atol=0.0, rtol=2**-8)
 
 
 def test_decoder_of_unsupported_model_returns_none() -> None:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import math
 import random
+from bisect import bisect_right
+from itertools import accumulate
 
 import pytest
 import torch
 from scipy.stats import chisquare
 
 from contrastive_reasoning.rollout.sampling import (
+    BLOCK,
     Sampling,
     StopStrings,
     derived_seed,
@@ -75,6 +78,26 @@ def test_invert_cdf_never_returns_an_index_of_weight_zero() -> None:
     assert invert_cdf(weights, torch.zeros(1)).tolist() == [1]
     assert invert_cdf(weights, largest).tolist() == [3]
     assert invert_cdf(weights * 1e-30, largest).tolist() == [3]
+
+
+@pytest.mark.parametrize("size", [BLOCK, BLOCK + 1, 5 * BLOCK + 7])
+def test_invert_cdf_of_a_large_vocabulary_equals_a_running_sum(size: int) -> None:
+    generator = torch.Generator().manual_seed(0)
+    weights = torch.randn(200, size, generator=generator).mul_(4).exp_()
+    weights[torch.rand(weights.shape, generator=generator) < 0.5] = 0.0
+    weights[50:100, : size // 2] = 0.0
+    uniforms = torch.rand(200, generator=generator)
+    uniforms[::10], uniforms[5::10] = 0.0, 1 - 2**-24
+    found = invert_cdf(weights, uniforms)
+    for row, (own, u) in enumerate(zip(weights.double().tolist(), uniforms.double().tolist(), strict=True)):
+        sums = list(accumulate(own))
+        assert found[row] == bisect_right(sums, u * sums[-1])
+    assert (weights.gather(1, found[:, None]) > 0).all()
+
+
+@pytest.mark.parametrize("size", [3, 2 * BLOCK + 1])
+def test_invert_cdf_of_nan_weights_is_the_last_index(size: int) -> None:
+    assert invert_cdf(torch.full((1, size), float("nan")), torch.tensor([0.5])).tolist() == [size - 1]
 
 
 def problem(name: str) -> Problem:
