@@ -111,9 +111,10 @@ class _ChunkedLogProbs(torch.autograd.Function):
             states = pad(states, (0, 0, 0, spare)) if spare else states
             gradient = linear(states, cast_weight, cast_bias)
             gradient[count:].zero_()
-            for block in _blocks(gradient[:count], targets[rows], normalisers[rows], upstream[rows]):
-                _logits_to_gradient(*block, ctx.temperature)
-            del block
+            columns = targets[rows], normalisers[rows], upstream[rows]
+            for logits, target, normaliser, scale in _blocks(gradient[:count], *columns):
+                _logits_to_gradient(logits, target, normaliser, scale, ctx.temperature)
+            del logits
             if to_bias is not None:
                 to_bias += gradient.sum(dim=0)
             if to_hidden is not None:
