@@ -18,6 +18,7 @@ from benchmarks.arms import TRAINERS
 from benchmarks.measures import AT_PEAK
 from benchmarks.peers.conversation import Conversation, now, peak_memory, read_work, time_call
 from benchmarks.roofline import COPIED, copy_bandwidth, decode_bytes, traffic_of
+from benchmarks.workloads import SEED
 from callbacks.cost import measured_peak
 from contrastive_reasoning.policies.pass_cost import decoder_size, learning_flops
 from contrastive_reasoning.rewards.base import Credit
@@ -130,8 +131,8 @@ def decoding(policy: Any, generation: Any, rollouts: RolloutBatch) -> dict[str, 
     """
 
     def draw(sampling: Any) -> None:
-        group_size, seed = rollouts.group_size, (0, "rollout", 0, 0)
-        generation.engine.generate(policy, rollouts.problems, group_size=group_size, sampling=sampling, seed=seed)
+        size = rollouts.group_size
+        generation.engine.generate(policy, rollouts.problems, group_size=size, sampling=sampling, seed=SEED)
 
     first = time_call(lambda: draw(replace(generation.sampling, max_tokens=1)))
     whole = time_call(lambda: draw(generation.sampling))

@@ -21,14 +21,14 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from contrastive_reasoning.policies.load import native_dtype
 from contrastive_reasoning.policies.tiny import TinyArchitecture, TinyModel, tiny_model, train_tokenizer
-from contrastive_reasoning.rollout.sampling import Seed, row_uniforms
+from contrastive_reasoning.rollout.sampling import rollout_seed, row_uniforms
 from contrastive_reasoning.tasks.base import Problem
 from contrastive_reasoning.tasks.countdown import CountdownProblem
 from experiments.config.known_models import OUTPUTS, model_folder
 from experiments.system.files import write_json
 
-SEED: Seed = (0, "rollout", 0, 0)
-"""Seed of our rollouts in every repeat: seed, purpose, rollout batch, rank."""
+SEED = rollout_seed(0, 0)
+"""Seed of our rollouts in every repeat."""
 END_SHARE = 1 / 200
 """Probability of the end token at every token, in the workload of uneven lengths."""
 SHORTEST = 32

@@ -43,7 +43,7 @@ from contrastive_reasoning.rewards.base import reads_states
 from contrastive_reasoning.rollout.batch import Pick, RolloutBatch, join_groups, verdicts_of
 from contrastive_reasoning.rollout.continuations import distinct, problems_of, step_prefixes, success_rates
 from contrastive_reasoning.rollout.requests import RolloutEngine
-from contrastive_reasoning.rollout.sampling import Sampling, Seed, derived_seed
+from contrastive_reasoning.rollout.sampling import Sampling, Seed, derived_seed, rollout_seed
 from contrastive_reasoning.tasks.base import Problem, Task
 
 
@@ -90,7 +90,7 @@ class RolloutGeneration(L.Callback):
 
     def collect(self, trainer: L.Trainer, pl_module: Any, policy: CausalLMPolicy, batch: Any) -> None:
         """Fills ``batch.rollouts``, counts their tokens in the batch and logs the tokens per second of this rank."""
-        seed, pooled = (self.seed, "rollout", int(pl_module.rollout_step)), reads_states(pl_module.reward)
+        seed, pooled = rollout_seed(self.seed, int(pl_module.rollout_step)), reads_states(pl_module.reward)
         start = perf_counter()
         batch.rollouts = self.draw(trainer, policy, batch.problems, seed=seed, pooled=pooled)
         batch.generated = work_of_drawing(batch.rollouts)

@@ -21,7 +21,7 @@ from contrastive_reasoning.tasks.base import Problem
 BLOCK = 512
 """Tokens whose weights are summed first when the vocabulary is larger."""
 Seed = tuple[int | str, ...]
-"""The inputs that determine a draw: (seed, purpose, step, rank)."""
+"""The inputs that determine a draw: (seed, purpose, step) and what else tells draws apart."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -150,6 +150,11 @@ def names_of(problems: Sequence[Problem], prefixes: Sequence[Sequence[int]]) -> 
         (problem.id, " ".join(map(str, prefix))) if prefix else (problem.id,)
         for problem, prefix in zip(problems, prefixes or [()] * len(problems), strict=True)
     ]
+
+
+def rollout_seed(seed: int, step: int) -> Seed:
+    """The seed of a training step's rollouts, the same on every rank."""
+    return seed, "rollout", step
 
 
 def derived_seed(parts: Seed) -> int:
