@@ -13,8 +13,8 @@ keep no scores. So only the mask of a packed block, which all layers share, is q
 follow what torch's allocator counts in ``CausalLMPolicy.log_probs``, forward and backward.
 
 The loss projects chunks of tokens to the vocabulary. In the backward pass the gradient of a chunk overwrites its
-logits, a block of them in fp32 at a time. The projection then has two gradients: of the chunk, in both dtypes, and the
-sum of the chunks before it.
+logits, a block of them in fp32 at a time. The projection then has two gradients: of the chunk, cast to the dtype of the
+weights, and the sum of the chunks before it.
 """
 
 from __future__ import annotations
@@ -167,7 +167,9 @@ def loss_workspace(learner: Learner, tokens: int) -> int:
     passing = drawn
     if learner.full:
         summed = shape.vocabulary_matrix * weight if tokens > chunk else 0
-        newest = shape.vocabulary_matrix * (compute + (weight if learner.casts else 0))
+        newest = shape.vocabulary_matrix * compute
+        if learner.casts and (learner.on_cpu or not summed):  # a GPU adds numbers of two dtypes without a copy
+            newest += shape.vocabulary_matrix * weight
         passing = summed + max(drawn, logits * compute + newest)
     return max(scoring_workspace(learner, tokens), cast + states + passing)
 
