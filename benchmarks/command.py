@@ -6,7 +6,7 @@
 
 Results and notes go to ``outputs/bench.json``. A complete run on the CPU also writes a page: ``docs/performance.md``
 for the small policy, ``docs/performance_pretrained.md`` for the pretrained one. ``scaling`` and ``clipo_overhead`` are
-only measured with the small policy on the CPU. It has not been run on a GPU yet.
+only measured with the small policy on the CPU.
 """
 
 from __future__ import annotations

@@ -104,10 +104,9 @@ def _product(policy: CausalLMPolicy, modules: Sequence[nn.Module]) -> Product:
         return _call_modules(policy, modules)
     layers: list[Any] = list(modules)
     dtype = layers[0].weight.dtype if policy.compute_dtype == torch.float32 else policy.compute_dtype
-    if all(layer.weight.dtype == dtype for layer in layers):
-        pairs = [(layer.weight, layer.bias) for layer in layers]
-    else:
+    if any(layer.weight.dtype != dtype for layer in layers):
         return _cast_product(torch.cat([layer.weight for layer in layers]).to(dtype), _biases(layers, dtype))
+    pairs = [(layer.weight, layer.bias) for layer in layers]
     if len(pairs) == 1:
         ((weight, bias),) = pairs
         return lambda x: bucketed_linear(x.to(dtype), weight, bias)
@@ -120,7 +119,7 @@ def _product(policy: CausalLMPolicy, modules: Sequence[nn.Module]) -> Product:
 
 
 def _cast_product(weight: Tensor, bias: Tensor | None) -> Product:
-    """W x + b, in the dtype of W."""
+    """W x + b in the dtype of W, with a packed copy of W where this machine has products of packed weights."""
     dtype = weight.dtype
     if not (dtype == torch.bfloat16 and weight.device.type == "cpu" and _packs()):
         return lambda x: bucketed_linear(x.to(dtype), weight, bias)
@@ -130,8 +129,8 @@ def _cast_product(weight: Tensor, bias: Tensor | None) -> Product:
 
 @cache
 def _packs() -> bool:
-    """Whether this build of torch has the operations that its compiler uses for packed weights, and this CPU too."""
-    ops = torch.ops.mkldnn
+    """Whether torch and this CPU have products of packed bfloat16 weights."""
+    ops = torch.ops.mkldnn  # not public, so a version of torch may lack them; torch.compile uses the same operations
     needed = ("_is_mkldnn_bf16_supported", "_reorder_linear_weight", "_linear_pointwise")
     return all(hasattr(ops, name) for name in needed) and ops._is_mkldnn_bf16_supported()
 

@@ -1,8 +1,8 @@
 """Log-probs of given tokens, and KL to a reference, without ever holding the full logits (tokens × vocabulary).
 
 Chunks of tokens are projected to the vocabulary, reduced to one number each, and projected again in backward, so the
-workspace is chunk × V for any batch. The softmax is in fp32, or in fp64 for fp64 inputs, of a block of a chunk's tokens
-at a time.
+workspace is chunk × V for any batch. The softmax is in fp32, or in fp64 for fp64 inputs. It is computed for a block of
+a chunk's tokens at a time.
 
         log π_n(y) = z_y − logsumexp(z)                         z = W h_n / τ
         ∂ log π_n(y) / ∂z_v = [v = y] − softmax(z)_v
@@ -114,16 +114,13 @@ class _ChunkedLogProbs(torch.autograd.Function):
             columns = targets[rows], normalisers[rows], upstream[rows]
             for logits, target, normaliser, scale in _blocks(gradient[:count], *columns):
                 _logits_to_gradient(logits, target, normaliser, scale, ctx.temperature)
-            del logits
             if to_bias is not None:
                 to_bias += gradient.sum(dim=0)
             if to_hidden is not None:
                 to_hidden[rows] = (gradient @ cast_weight)[:count]
             if wanted[1]:
-                newest = gradient.T @ states
-                to_weight = newest.to(weight.dtype) if to_weight is None else to_weight.add_(newest)
-                del newest
-            del gradient  # before the logits of the next chunk are computed
+                to_weight = _add(to_weight, gradient.T @ states, weight.dtype)
+            del gradient, logits  # before the logits of the next chunk are computed; a block is a view of the gradient
         return to_hidden, to_weight, to_bias, None, None, None
 
 
@@ -133,7 +130,7 @@ def _chunks(hidden: Tensor, chunk: int) -> list[slice]:
 
 
 def block_rows(vocabulary: int, *, on_cpu: bool) -> int:
-    """Tokens whose logits are in fp32 at a time."""
+    """Maximum number of tokens in a block."""
     return max((BLOCK_ON_CPU if on_cpu else BLOCK) // vocabulary, 1)
 
 
@@ -168,6 +165,11 @@ def _logits_to_gradient(
     gradient = _scaled(logits, temperature).sub_(normalisers[:, None]).exp_().mul_(-upstream[:, None])
     gradient.scatter_add_(1, targets[:, None], upstream[:, None])
     logits.copy_(gradient if temperature == 1 else gradient.div_(temperature))
+
+
+def _add(total: Tensor | None, newest: Tensor, dtype: torch.dtype) -> Tensor:
+    """The sum in ``dtype``; without a total, the newest part alone."""
+    return newest.to(dtype) if total is None else total.add_(newest)
 
 
 def liger_log_probs(
@@ -268,6 +270,6 @@ def _logits(hidden: Tensor, weight: Tensor, bias: Tensor | None, temperature: fl
 
 
 def _scaled(logits: Tensor, temperature: float) -> Tensor:
-    """Logits divided by the temperature, in at least fp32; logits in fp32 are overwritten."""
+    """Logits divided by the temperature, in at least fp32; logits in fp32 may be overwritten."""
     logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
     return logits if temperature == 1 else logits.div_(temperature)  # a division is two passes over a chunk

@@ -100,6 +100,7 @@ EVERY_DAY = [
     case("qwen2", F, B, None, True, LARGE, chunk=512),
     case("llama", B, B, 8, True, LARGE),
     case("qwen2", F, B, 8, False, SMALL),
+    case("llama", F, F, 16, False, MANY, sizes=UNSHARED, chunk=200),
 ]
 NUMBERS = ((F, F), (F, B), (B, B))
 ALL = [
