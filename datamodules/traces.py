@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import random
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache, partial
 from itertools import islice
@@ -48,8 +48,8 @@ from datamodules.oracle_states import (
     validation_loaders,
 )
 
-DrawRow = Callable[[SearchTree, random.Random], Sequence[int]]
-"""Draws one triple of a trajectory as a row of integers."""
+DrawRow = Callable[[SearchTree, random.Random], Sequence[int] | None]
+"""Draws one triple of a trajectory as a row of integers; None if the trajectory has none."""
 REDRAWS = 100
 """Maximum number of draws per triple. A trajectory that needs more is skipped: it visits too few allowed states."""
 CHUNK = 64
@@ -76,7 +76,6 @@ class TraceArrays(L.LightningDataModule, ABC):
     With ``mask_same_goal``, pairs with equal goals are not negatives.
     """
 
-    draw_row: ClassVar[DrawRow]
     oracle_form: ClassVar[Encoding]
 
     task: CountdownTask
@@ -109,6 +108,11 @@ class TraceArrays(L.LightningDataModule, ABC):
             )
         self.table: Int[ndarray, "N T W"] | None = None
 
+    @property
+    @abstractmethod
+    def draw_row(self) -> DrawRow:
+        """Draws the rows of the table. It can be sent to worker processes."""
+
     @abstractmethod
     def encode(self, rows: Int[Tensor, "A W"]) -> tuple[Tensor, Tensor]:
         """Converts rows of the table to ``(state_actions, goals)``."""
@@ -124,7 +128,7 @@ class TraceArrays(L.LightningDataModule, ABC):
                     seed=self.seed,
                     exclude=reserved_keys(self.task),
                     held_out=held_out_states(self.task),
-                    draw_row=type(self).draw_row,
+                    draw_row=self.draw_row,
                     workers=self.search_workers,
                     progress=phase.move,
                 )
@@ -163,13 +167,17 @@ class TracesV1(TraceArrays):
     and the action probe measures it.
     """
 
-    draw_row = array_row
     oracle_form = array_form
+
+    @property
+    def draw_row(self) -> DrawRow:
+        return array_row
 
     def encode(self, rows: Int[Tensor, "A 18"]) -> tuple[Int[Tensor, "A 2 6"], Int[Tensor, "A 6"]]:
         return rows[:, : 2 * WIDTH].reshape(-1, 2, WIDTH), rows[:, 2 * WIDTH :]
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class TracesV2(TraceArrays):
     """A visited array against the problem's fixed target: ``state_actions`` (A, 6), ``goals`` (A,).
 
@@ -177,8 +185,20 @@ class TracesV2(TraceArrays):
     that a state was visited on the way.
     """
 
-    draw_row = target_row
     oracle_form = target_form
+
+    numbers_left: Sequence[int]
+    """Sizes of the states that are drawn. The paper's are [3, 2]: its arrays are [A;B;C] or [A;B]."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        largest = max(self.space.counts)
+        if not self.numbers_left or not all(1 <= size < largest for size in self.numbers_left):
+            raise ValueError(f"numbers_left must be one or more of 1 to {largest - 1}, got {[*self.numbers_left]}")
+
+    @property
+    def draw_row(self) -> DrawRow:
+        return partial(target_row, numbers_left=tuple(self.numbers_left))
 
     def encode(self, rows: Int[Tensor, "A 7"]) -> tuple[Int[Tensor, "A 6"], Int[Tensor, " A"]]:
         return rows[:, :WIDTH], rows[:, WIDTH]
@@ -205,7 +225,7 @@ def triple_table(
         seed: draw i of a problem and its triples are functions of (seed, i).
         exclude: keys of problems that must not occur.
         held_out: sorted numbers of states that neither start a trajectory nor occur in a row, for any target.
-        draw_row: a module-level function, so that it can be sent to workers.
+        draw_row: draws a row; it can be sent to worker processes.
         workers: number of processes; 0 searches in this process.
         progress: called with the number of trajectories found so far.
 
@@ -257,13 +277,23 @@ def _triples_of(
         if tuple(sorted(numbers)) in held_out:
             continue
         tree = search(numbers, target)
-        if len(tree.states) > 2:  # if the first visited move reaches the target, there is no triple to draw
-            rng = random.Random(f"triples/{seed}/{index}")
-            tries = (draw_row(tree, rng) for _ in range(REDRAWS * triples_each))
-            rows = list(islice((row for row in tries if not held_out.intersection(states_of(row))), triples_each))
-            if len(rows) == triples_each:
-                drawn.append((problem_key(numbers, target), np.array(rows, dtype=np.int16)))
+        rng = random.Random(f"triples/{seed}/{index}")
+        rows = list(islice(_rows_of(tree, rng, draw_row, held_out, REDRAWS * triples_each), triples_each))
+        if len(rows) == triples_each:
+            drawn.append((problem_key(numbers, target), np.array(rows, dtype=np.int16)))
     return drawn
+
+
+def _rows_of(
+    tree: SearchTree, rng: random.Random, draw_row: DrawRow, held_out: frozenset[tuple[int, ...]], tries: int
+) -> Iterator[Sequence[int]]:
+    """Yields the rows of up to ``tries`` draws that contain no held-out state; none if the search has no triple."""
+    for _ in range(tries):
+        row = draw_row(tree, rng)
+        if row is None:
+            return
+        if not held_out.intersection(states_of(row)):
+            yield row
 
 
 def states_of(row: Sequence[int]) -> list[tuple[int, ...]]:

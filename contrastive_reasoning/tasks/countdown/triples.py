@@ -2,7 +2,7 @@
 
 text  state = the trace before a line, action = that line, goal = a later line
 V1    state = the problem's numbers, action = a visited state, goal = a state visited later
-V2    state = a visited state, no action, goal = the problem's target, which is the same for all
+V2    state = a visited state of three or two numbers, no action, goal = the problem's target, the same for all
 
 Goals come from hindsight: what follows a moment of a trace is a goal that was reached from there. A later moment j > i
 of n is drawn with probability p(j | i) ∝ γ^(j−i), truncated at the end of the trace. For n = 5, before each row is
@@ -23,6 +23,7 @@ from __future__ import annotations
 import math
 import random
 import re
+from collections.abc import Collection
 from typing import NamedTuple
 
 from contrastive_reasoning.tasks.countdown.search import SearchTree
@@ -89,31 +90,38 @@ def number_lists(line: str) -> list[tuple[int, ...]]:
     return [tuple(sorted(int(number) for number in found.split(", "))) for found in _NUMBER_LIST.findall(line)]
 
 
-def array_row(tree: SearchTree, rng: random.Random) -> list[int]:
+def array_row(tree: SearchTree, rng: random.Random) -> list[int] | None:
     """Draws a V1 triple as 18 integers: the start, a state visited after it, and any state visited later (γ = 1).
 
     The search also writes failed branches, so a later state need not be reachable from an earlier one. From the start,
-    every array of the trace is reachable, which is why V1 can ignore its action.
+    every array of the trace is reachable, so V1 can ignore its action.
 
-    Raises:
-        ValueError: if fewer than two states were visited after the start.
+    Returns:
+        None if fewer than two states were visited after the start.
     """
+    if len(tree.states) < 3:
+        return None
     moment = _draw_moment(len(tree.states) - 1, rng)
     later = draw_future(moment, len(tree.states) - 1, discount=1.0, rng=rng)
     states = tree.states[0], tree.states[moment + 1], tree.states[later + 1]
     return [number for state in states for number in encode_state(state)]
 
 
-def target_row(tree: SearchTree, rng: random.Random) -> list[int]:
+def target_row(tree: SearchTree, rng: random.Random, *, numbers_left: Collection[int]) -> list[int] | None:
     """Draws a V2 triple as 7 integers: a visited state, neither the first nor the last, and the target.
 
     The state may be in a failed branch.
 
-    Raises:
-        ValueError: if fewer than two states were visited after the start.
+    Args:
+        tree: a search.
+        rng: the only source of randomness.
+        numbers_left: sizes of the states that are drawn, uniformly among the visited ones.
+
+    Returns:
+        None if no such state was visited.
     """
-    moment = _draw_moment(len(tree.states) - 1, rng)
-    return [*encode_state(tree.states[moment + 1]), tree.target]
+    states = [state for state in tree.states[1:-1] if len(state) in numbers_left]
+    return [*encode_state(rng.choice(states)), tree.target] if states else None
 
 
 def _draw_moment(moments: int, rng: random.Random) -> int:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -25,11 +26,18 @@ from tests.unit.datamodules.kit import countdown
 
 SPACE = ProblemSpace(counts=[4], number_range=[1, 49], target_range=[10, 50], max_search_lines=None)
 TASK = countdown()
+TARGETS = partial(target_row, numbers_left=(2, 1))
 
 
 def arrays(
-    kind: type[TracesV1] | type[TracesV2], *, mask_same_goal: bool = False, seed: int = 0, trajectories: int = 40
+    kind: type[TracesV1] | type[TracesV2],
+    *,
+    mask_same_goal: bool = False,
+    seed: int = 0,
+    trajectories: int = 40,
+    numbers_left: Sequence[int] = (3, 2),
 ) -> TracesV1 | TracesV2:
+    sizes = {"numbers_left": numbers_left} if kind is TracesV2 else {}
     return kind(
         task=TASK,
         space=SPACE,
@@ -42,6 +50,7 @@ def arrays(
         search_workers=0,
         workers=0,
         seed=seed,
+        **sizes,
     )
 
 
@@ -102,7 +111,7 @@ def test_count_drawn_matches_the_rows_of_the_batches() -> None:
 def test_triple_table_does_not_depend_on_workers() -> None:
     small = ProblemSpace(counts=[3], number_range=[1, 9], target_range=[10, 20], max_search_lines=None)
     counts: list[int] = []
-    settings: dict[str, Any] = {"seed": 0, "exclude": (), "held_out": (), "draw_row": target_row}
+    settings: dict[str, Any] = {"seed": 0, "exclude": (), "held_out": (), "draw_row": TARGETS}
     table = triple_table(small, trajectories=30, triples_each=2, workers=0, progress=counts.append, **settings)
     assert table.shape == (30, 2, 7)
     assert counts[-1] == 30
@@ -123,7 +132,7 @@ def test_triple_table_contains_no_held_out_states() -> None:
         )
         return {state for row in table.reshape(-1, table.shape[2]).tolist() for state in states_of(row)}
 
-    for kind in (target_row, array_row):
+    for kind in (TARGETS, array_row):
         unwanted = set(sorted(state for state in states(kind, ()) if len(state) > 1)[::2])
         assert len(unwanted) > 10
         assert not states(kind, unwanted) & unwanted
@@ -152,6 +161,14 @@ def test_v1_batches_contain_arrays_and_v2_batches_states_and_targets() -> None:
     assert targets.state_actions.shape == (8, 6)
     assert ((targets.goals >= 10) & (targets.goals <= 50)).all()
     assert torch.equal(targets.candidate, targets.positive | (targets.goals[:, None] != targets.goals[None]))
+    left = (targets.state_actions >= 0).sum(dim=1)
+    assert set(left.tolist()) == {2, 3}, "as the paper's arrays"
+
+
+@pytest.mark.parametrize("sizes", [[], [4], [3, 0]])
+def test_v2_states_have_one_to_three_of_four_numbers_left(sizes: list[int]) -> None:
+    with pytest.raises(ValueError, match="numbers_left"):
+        arrays(TracesV2, numbers_left=sizes)
 
 
 def test_array_batches_are_reproducible_and_separate_from_validation() -> None:

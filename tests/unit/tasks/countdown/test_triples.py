@@ -33,19 +33,29 @@ def test_array_row_contains_start_and_two_states_in_visit_order() -> None:
     visited = [sorted(state) for state in tree.states]
     for seed in range(50):
         row = array_row(tree, random.Random(seed))
+        assert row is not None
         assert row[:6] == [28, 24, 22, 8, -1, -1]
         action, goal = numbers_in(row[6:12]), numbers_in(row[12:])
         assert goal in visited[visited.index(action) + 1 :]
 
 
-def test_target_row_ends_at_target_from_any_branch() -> None:
+def test_target_row_is_any_visited_state_of_the_sizes_with_the_target() -> None:
     tree = search(*PROBLEM)
-    visited = [sorted(state) for state in tree.states]
-    rows = [target_row(tree, random.Random(seed)) for seed in range(200)]
-    assert {row[6] for row in rows} == {24}
-    places = {visited.index(numbers_in(row[:6])) for row in rows}
-    assert min(places) > 0
-    assert len(places) > len(PROBLEM[0]), "failed branches are visited, too"
+    visited = {tuple(sorted(state)) for state in tree.states[1:-1]}
+    for sizes in ([3, 2], [2], [3, 2, 1]):
+        rows = [target_row(tree, random.Random(seed), numbers_left=sizes) for seed in range(2_000)]
+        drawn = [row for row in rows if row is not None]
+        assert len(drawn) == len(rows)
+        assert {row[6] for row in drawn} == {24}
+        wanted = {state for state in visited if len(state) in sizes}
+        assert {tuple(numbers_in(row[:6])) for row in drawn} == wanted, "failed branches are visited, too"
+
+
+def test_searches_without_a_triple_give_none() -> None:
+    tree = search((2, 3), 5)  # the first move reaches the target
+    assert target_row(tree, random.Random(0), numbers_left=[1]) is None
+    assert array_row(tree, random.Random(0)) is None
+    assert target_row(search(*PROBLEM), random.Random(0), numbers_left=[4]) is None
 
 
 @pytest.mark.parametrize("discount", [1.0, 0.9, 0.3, 1e-6])
