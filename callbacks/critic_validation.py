@@ -167,14 +167,18 @@ def wilson(found: ReliabilityBins) -> tuple[Tensor, Tensor]:
 
 
 class DataCounts(L.Callback):
-    """Logs at each validation how much data training has drawn, as ``train/data/trajectories`` and ``…/triples``.
+    """Logs at each validation how much data training has drawn, and how much of it is labelled wrong.
 
-    Reads ``count_drawn`` of the datamodule: number of batches → name → how many different ones. Data without it logs
-    nothing. Only watches.
+    Reads ``count_drawn`` of the datamodule (number of batches → name → how many different ones) as
+    ``train/data/trajectories`` and ``…/triples``, and its ``label_report`` (name → share) as ``val/data/…``. Data
+    without them logs nothing. Only watches.
     """
 
     def on_validation_epoch_end(self, trainer: L.Trainer, pl_module: Any) -> None:
-        count = getattr(getattr(trainer, "datamodule", None), "count_drawn", None)
+        data = getattr(trainer, "datamodule", None)
+        if (report := getattr(data, "label_report", None)) is not None:
+            pl_module.log_dict({f"val/data/{name}": share for name, share in report().items()})
+        count = getattr(data, "count_drawn", None)
         if count is not None:
             for name, number in count(trainer.global_step).items():
                 pl_module.log(f"train/data/{name}", float(number), batch_size=1)

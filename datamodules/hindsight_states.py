@@ -28,11 +28,9 @@ from contrastive_reasoning.critics.base import NONE, CriticBatch, Pairing, Pairs
 from contrastive_reasoning.tasks.base import Task
 from contrastive_reasoning.tasks.countdown.states import WIDTH
 from datamodules.batch_stream import training_loader
+from datamodules.game_states import VALIDATION, split_by_shares
 from datamodules.oracle_states import ValidationLoaders, held_out_states, target_form, validation_loaders
 from datamodules.random_play import VALUES, Plays, draw_anchors, encode_boards, keys_of, search_under
-
-VALIDATION = 1_000_000_007
-"""Replaces the split in the seed of validation batches; training batches use 0."""
 
 
 class EveryGoal:
@@ -187,19 +185,3 @@ def draw_reached(
     rank = (rng.random(len(reached)) * choices.sum(axis=1)).astype(np.int64)
     drawn = (choices.cumsum(axis=1) > rank[:, None]).argmax(axis=1) + low
     return np.where(choices.any(axis=1), drawn, NONE)
-
-
-def split_by_shares(total: int, shares: Sequence[float]) -> list[int]:
-    """Splits ``total`` in proportion to ``shares``.
-
-    Each positive share gets at least one, and the largest part absorbs the rounding.
-
-    Raises:
-        ValueError: if a share is negative, none is positive, or more shares are positive than ``total``.
-    """
-    positive = sum(share > 0 for share in shares)
-    if min(shares) < 0 or not 0 < positive <= total:
-        raise ValueError(f"shares must be ≥ 0, with 1 to {total} above 0, got {list(shares)}")
-    sizes = [max(1, int(total * share / sum(shares))) if share > 0 else 0 for share in shares]
-    sizes[sizes.index(max(sizes))] += total - sum(sizes)
-    return sizes

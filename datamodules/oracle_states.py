@@ -8,12 +8,15 @@ at depth 1 and 2. Siblings are states of the same problem and depth; a reward ha
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from itertools import islice
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
+from jaxtyping import Float
+from numpy import ndarray
 from torch.utils.data import DataLoader
 
 from contrastive_reasoning.critics.base import CriticBatch, CriticOracleBatch
@@ -22,6 +25,7 @@ from contrastive_reasoning.tasks.countdown.game import Move, legal_moves
 from contrastive_reasoning.tasks.countdown.generator import ProblemSpace, draw_distinct
 from contrastive_reasoning.tasks.countdown.oracle import reachable
 from contrastive_reasoning.tasks.countdown.states import encode_state
+from datamodules.random_play import play_chances
 
 PROBLEMS = 800
 SIBLINGS = 4
@@ -89,6 +93,7 @@ def array_form(states: list[OracleState]) -> tuple[Any, Any]:
 def oracle_batches(encoding: Encoding, *, batch_size: int, problems: int = PROBLEMS) -> list[CriticOracleBatch]:
     """The held-out states of the first ``problems`` problems, fewer for slow critics, in batches of ``batch_size``."""
     states = oracle_states()[: problems * 2 * SIBLINGS]
+    chances = torch.from_numpy(chances_of(states)).float()
     batches = []
     for start in range(0, len(states), batch_size):
         some = list(states[start : start + batch_size])
@@ -98,11 +103,22 @@ def oracle_batches(encoding: Encoding, *, batch_size: int, problems: int = PROBL
                 state_actions=state_actions,
                 goals=goals,
                 label=torch.tensor([state.label for state in some]),
+                chance=chances[start : start + batch_size],
                 depth=torch.tensor([len(state.moves) for state in some]),
                 problem=torch.tensor([state.problem for state in some]),
             )
         )
     return batches
+
+
+def chances_of(states: Sequence[OracleState]) -> Float[ndarray, " N"]:
+    """The probability of each state that random play from it ends on its target."""
+    chances = np.zeros(len(states))
+    for left in {len(state.state) for state in states}:
+        rows = [row for row, state in enumerate(states) if len(state.state) == left]
+        boards, targets = ([states[row].state for row in rows], [states[row].target for row in rows])
+        chances[rows] = play_chances(np.array(boards), np.array(targets))
+    return chances
 
 
 def validation_loaders(

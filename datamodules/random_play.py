@@ -21,7 +21,7 @@ from itertools import combinations
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Int
+from jaxtyping import Bool, Float, Int
 from numpy import ndarray
 from torch import Tensor
 
@@ -63,6 +63,18 @@ def reached_values(boards: Int[ndarray, "N K"]) -> Bool[ndarray, "N V"]:
     return reached[:, :VALUES]
 
 
+def play_chances(boards: Int[ndarray, "N K"], targets: Int[ndarray, " N"]) -> Float[ndarray, " N"]:
+    """The exact probability that random play from each board ends on the board's own target, by enumeration."""
+    leaves, chance = boards[:, None, :], np.ones((len(boards), 1))
+    while leaves.shape[2] > 1:
+        options = children(leaves.reshape(-1, leaves.shape[2]))
+        legal = options[..., 0] >= 0
+        share = legal / np.maximum(legal.sum(axis=1, keepdims=True), 1)
+        chance = (chance.reshape(-1, 1) * share).reshape(len(boards), -1)
+        leaves = options.reshape(len(boards), -1, options.shape[2])
+    return (chance * (leaves[..., 0] == targets[:, None])).sum(axis=1)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Plays:
     """A anchors of K numbers each, one from each of A trajectories."""
@@ -102,14 +114,19 @@ def draw_anchors(
     for _ in range(100):
         low, high = number_range
         boards = rng.integers(low, high + 1, (missing, numbers))
-        allowed = ~_in_ascending(_keys(boards), held_out)
+        allowed = ~is_held_out(boards, held_out)
         for _ in range(moves):
             boards = random_move(boards, rng)
-        kept.append(boards[allowed & ~_in_ascending(_keys(boards), held_out)])
+        kept.append(boards[allowed & ~is_held_out(boards, held_out)])
         missing -= len(kept[-1])
         if not missing:
             return np.concatenate(kept)
     raise ValueError(f"nearly all plays of {numbers} numbers in {number_range} are held out: widen number_range")
+
+
+def is_held_out(boards: Int[ndarray, "N K"], held_out: Int[ndarray, " H"]) -> Bool[ndarray, " N"]:
+    """Returns whether the key of each board is in ``held_out``, a result of ``keys_of``."""
+    return _in_ascending(_keys(boards), held_out)
 
 
 def search_under(anchors: Int[ndarray, "A K"], *, exhaust_up_to: int, rng: np.random.Generator) -> Plays:

@@ -11,6 +11,7 @@ from typing import get_args
 
 import torch
 from torch import Tensor
+from torchmetrics.functional import spearman_corrcoef
 from torchmetrics.functional.classification import binary_auroc, binary_average_precision, binary_calibration_error
 
 from contrastive_reasoning.advantages import Advantage, StatefulAdvantage
@@ -133,10 +134,11 @@ def batch_metrics(logits: Tensor, positive: Tensor, candidate: Tensor) -> dict[s
 
 
 class OracleMetrics:
-    """The critic against exact reachability: AUROC per depth, AUPRC, calibration error, sibling ranking.
+    """The critic against exact enumeration: AUROC and rank correlation per depth, AUPRC, calibration, sibling ranking.
 
-    The last is the share of (reachable, unreachable) pairs of states of one problem and depth that are ranked
-    correctly. Ties count half; it is NaN if no group of siblings has both kinds.
+    The rank correlation is Spearman's, of f with the probability that random play ends on the goal; all others are
+    against reachability. ``sibling_ranking`` is the share of (reachable, unreachable) pairs of states of one problem
+    and depth that are ranked correctly. Ties count half; it is NaN if no group of siblings has both kinds.
     """
 
     def __init__(self) -> None:
@@ -145,7 +147,8 @@ class OracleMetrics:
     def update(self, logits: Tensor, batch: CriticOracleBatch) -> None:
         """Adds N states with their logits (N,). Every rank passes all states."""
         logits = logits.detach()
-        self._batches.append((logits.float().sigmoid(), batch.label, logits, batch.problem, batch.depth))
+        columns = logits.float().sigmoid(), batch.label, logits, batch.problem, batch.depth, batch.chance
+        self._batches.append(columns)
 
     def predictions(self) -> tuple[Tensor, Tensor] | None:
         """Probabilities (N,) and labels (N,) bool, on the CPU, of the states since the last ``compute``; None: none."""
@@ -158,7 +161,7 @@ class OracleMetrics:
         """Metrics by name, without those that have no states; removes the states."""
         if not self._batches:
             return {}
-        probability, label, logits, problem, depth = self._states()
+        probability, label, logits, problem, depth, chance = self._states()
         self._batches.clear()
         wide, true = logits.double(), label.long()
         ordered = 0.5 + 0.5 * wide / (1 + wide.abs())  # in (0, 1), same order: a sigmoid makes large logits equal
@@ -166,6 +169,7 @@ class OracleMetrics:
         for at in DEPTHS:
             if (rows := depth == at).any():
                 values[f"auroc_depth{at}"] = binary_auroc(ordered[rows], true[rows])
+                values[f"rank_correlation_depth{at}"] = spearman_corrcoef(wide[rows], chance[rows].double())
         ranked = auroc(logits.float().cpu(), label.cpu(), (problem * 65 + depth).cpu())
         return values | {
             "auprc": binary_average_precision(ordered, true),

@@ -53,10 +53,24 @@ def test_critic_oracle_and_baseline_share_start_penalty_and_batches(family: str,
 def test_main_job_has_credit_settings_of_its_study() -> None:
     study = find_study("countdown_credit_kl")
     overrides = study.arms[study.primary.arm].overrides
-    ours, expected = leaves("experiment=llama_critic"), leaves(*study.common, *overrides)
+    ours, expected = leaves("experiment=llama_critic_exact"), leaves(*study.common, *overrides)
     credit = {path for path in ours | expected if path.startswith(CREDIT) and ".task." not in path}
     assert {path: ours.get(path) for path in credit} == {path: expected.get(path) for path in credit}
     assert len(credit) > 30
+
+
+@pytest.mark.parametrize("scale", SCALES)
+@pytest.mark.parametrize("family", FAMILIES)
+def test_contrastive_and_exact_critic_differ_in_supervision_and_loss_alone(family: str, scale: str) -> None:
+    ours, exact = (leaves(f"experiment={family}_{name}", f"scale={scale}") for name in ("critic", "critic_exact"))
+    differing = {path for path in ours | exact if ours.get(path) != exact.get(path)}
+    kept = {
+        path for path in differing if not path.startswith(("datamodule.", "loss._target_", "pretraining.loss", "name"))
+    }
+    assert not kept
+    game = {"numbers", "number_range", "target_range"}
+    assert {key: ours[f"datamodule.game.{key}"] for key in game} == {key: exact[f"datamodule.{key}"] for key in game}
+    assert ours["datamodule.depth_shares"] == exact["datamodule.depth_shares"]
 
 
 def test_comparing_returns_both_commands() -> None:

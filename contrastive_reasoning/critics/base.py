@@ -41,12 +41,14 @@ class CriticBatch:
 
 @dataclass(kw_only=True)
 class CriticOracleBatch:
-    """N states of held-out problems, each with its problem's goal and the exact oracle's label."""
+    """N states of held-out problems, each with its problem's goal and what exact enumeration knows about the pair."""
 
     state_actions: Any
     goals: Any
     label: Bool[Tensor, " N"]
     """True where the goal is reachable from the state."""
+    chance: Float[Tensor, " N"]
+    """p(g | s), the probability that random play from the state ends on the goal, which a critic of plays estimates."""
     depth: Int[Tensor, " N"]
     """Moves from the problem's start to the state."""
     problem: Int[Tensor, " N"]

@@ -131,13 +131,14 @@ class JointCritic(nn.Module):
         return nn.Sequential(nn.Linear(WIDTH * seen, width), *trunk, nn.LayerNorm(width))
 
     def forward(self, state_actions: Int[Tensor, "A 6"], goals: Int[Tensor, " C"]) -> Float[Tensor, "A C"]:
-        """Returns f for every state with every target."""
-        state, goal = self._state_trunk(state_actions), self._goal_trunk(goals)
+        """Returns f for every state with every target; a target that occurs in several columns is scored once."""
+        targets, columns = goals.unique(return_inverse=True)
+        state, goal = self._state_trunk(state_actions), self._goal_trunk(targets)
         inner = self.state_head(state) @ self.goal_head(goal).T
         anchors = max(1, self.pairs_per_chunk // max(1, len(goal)))
-        columns = self.goal_join(goal)[None]
-        joined = [self.join(rows[:, None] * columns)[..., 0] for rows in self.state_join(state).split(anchors)]
-        return self._sum(inner, torch.cat(joined))
+        of_goals = self.goal_join(goal)[None]
+        joined = [self.join(rows[:, None] * of_goals)[..., 0] for rows in self.state_join(state).split(anchors)]
+        return self._sum(inner, torch.cat(joined))[:, columns]
 
     def pairs(self, state_actions: Int[Tensor, "N 6"], goals: Int[Tensor, " N"]) -> Float[Tensor, " N"]:
         """Returns f for N states, each with its own target."""

@@ -8,6 +8,7 @@ from contrastive_reasoning.losses.info_nce import (
     SymmetricInfoNCE,
     info_nce,
     info_nce_backward,
+    info_nce_pairs,
     info_nce_symmetric,
 )
 from contrastive_reasoning.losses.masked import categorical_accuracy, mean_over

@@ -2,7 +2,7 @@
 
         forward     ℓᵢ = log Σⱼ exp(sᵢⱼ/τ) − sᵢₚ/τ     each anchor's softmax over the goals
         backward    ℓⱼ = log Σᵢ exp(sᵢⱼ/τ) − sₚⱼ/τ     each goal's softmax over the state–actions
-        symmetric   the mean of the two
+        symmetric   the mean of the two, over all positive pairs (i, p), each against the negatives alone
 
 The forward form leaves a free constant per anchor, so the scores of two states for one goal are not comparable in
 principle. In the backward form states compete for one goal, as they do when a reward uses a critic. A state that
@@ -13,9 +13,10 @@ from __future__ import annotations
 
 from jaxtyping import Bool, Float
 from torch import Tensor
+from torch.nn.functional import logsigmoid
 
 from contrastive_reasoning.losses.base import LossAtTemperature, PerAnchorLoss
-from contrastive_reasoning.losses.masked import mean_over
+from contrastive_reasoning.losses.masked import masked_logsumexp, mean_over
 from contrastive_reasoning.losses.supcon import supcon
 
 
@@ -46,16 +47,32 @@ def info_nce_backward(
     return info_nce(logits.T, positive.T, None if candidate is None else candidate.T)
 
 
+def info_nce_pairs(
+    logits: Float[Tensor, "A C"], positive: Bool[Tensor, "A C"], candidate: Bool[Tensor, "A C"] | None = None
+) -> Float[Tensor, "A C"]:
+    """Returns one forward loss per positive pair:  ℓᵢₚ = log( exp sᵢₚ + Σ_{n negative} exp sᵢₙ ) − sᵢₚ.
+
+    The other positives of an anchor are not in the sum, so each of several draws from an anchor has the loss that it
+    would have alone. With one positive per anchor it is ``info_nce``. The arguments are those of ``info_nce``.
+
+    Returns:
+        ℓ per pair; 0, with zero gradient, for a pair that is not positive, and for an anchor without negatives.
+    """
+    negative = ~positive if candidate is None else candidate & ~positive
+    against = masked_logsumexp(logits, negative)[:, None]
+    # not softplus: see binary_nce
+    return -logsigmoid(logits - against).where(positive & negative.any(dim=1, keepdim=True), 0.0)
+
+
 def info_nce_symmetric(
     logits: Float[Tensor, "A C"], positive: Bool[Tensor, "A C"], candidate: Bool[Tensor, "A C"] | None = None
 ) -> Float[Tensor, ""]:
-    """Returns half the mean over anchors plus half the mean over goals, both over those that have a positive.
+    """Returns the mean over the positive pairs of half the forward plus half the backward loss of ``info_nce_pairs``.
 
-    The result is reduced, because the two halves have different axes. The arguments are those of ``info_nce``.
+    The arguments are those of ``info_nce``.
     """
-    forward = mean_over(info_nce(logits, positive, candidate), positive.any(dim=1))
-    backward = mean_over(info_nce_backward(logits, positive, candidate), positive.any(dim=0))
-    return (forward + backward) / 2
+    backward = info_nce_pairs(logits.T, positive.T, None if candidate is None else candidate.T).T
+    return mean_over((info_nce_pairs(logits, positive, candidate) + backward) / 2, positive)
 
 
 class InfoNCE(PerAnchorLoss):

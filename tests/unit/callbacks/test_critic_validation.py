@@ -214,7 +214,9 @@ def test_calibration_uses_given_number_of_equal_width_bins() -> None:
 def error_by(bins: int) -> float:
     metrics, album = OracleMetrics(), Album()
     label, none = torch.tensor([True, False, False]), torch.zeros(3, dtype=torch.long)
-    states = CriticOracleBatch(state_actions=None, goals=None, label=label, depth=none, problem=none)
+    states = CriticOracleBatch(
+        state_actions=None, goals=None, label=label, chance=label.float(), depth=none, problem=none
+    )
     metrics.update((torch.tensor([0.1, 0.2, 0.9]) + 1e-3).logit(), states)
     trainer: Any = SimpleNamespace(is_global_zero=True, sanity_checking=False, global_step=3, loggers=[album])
     Calibration(bins=bins).on_validation_epoch_end(trainer, SimpleNamespace(oracle_metrics=metrics))

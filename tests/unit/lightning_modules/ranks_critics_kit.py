@@ -204,6 +204,7 @@ class Texts(LightningDataModule):
             state_actions=pairs.state_actions,
             goals=pairs.goals,
             label=known % 2 == 0,
+            chance=known / len(known),
             depth=known // 2 % 2 + 1,
             problem=known // 4,
         )

@@ -59,6 +59,7 @@ def oracle_states() -> CriticOracleBatch:
         state_actions=torch.cat([batch.state_actions, batch.state_actions]),
         goals=torch.cat([batch.goals, batch.goals.roll(1)]),
         label=torch.arange(2 * PAIRS) < PAIRS,
+        chance=torch.arange(2 * PAIRS) / (2 * PAIRS),
         depth=torch.arange(2 * PAIRS) % 2 + 1,
         problem=torch.arange(2 * PAIRS) % 4,
     )
@@ -115,6 +116,7 @@ def test_critic_memorises_64_pairs_and_logs_metrics(tmp_path: Path) -> None:
     assert metrics["train/throughput/pairs_per_second"] > 0
     assert metrics["val/oracle/auroc_depth1"] > 0.97
     oracle = {"auroc_depth1", "auroc_depth2", "auprc", "ece", "sibling_ranking"}
+    oracle |= {"rank_correlation_depth1", "rank_correlation_depth2"}
     names = {f"val/oracle/{name}" for name in oracle}
     names |= {"val/critic/loss", "val/critic/categorical_accuracy"}
     assert {name for name in metrics if name.startswith("val/")} == names
@@ -215,8 +217,9 @@ def test_sibling_ranking_equals_loops() -> None:
         for j in range(60):
             if group[i] == group[j] and label[i] and not label[j]:
                 right.append(1.0 if scores[i] > scores[j] else 0.5 if scores[i] == scores[j] else 0.0)
+    zeros = torch.zeros_like(group)
     states = CriticOracleBatch(
-        state_actions=None, goals=None, label=label, depth=torch.zeros_like(group), problem=group
+        state_actions=None, goals=None, label=label, chance=label.float(), depth=zeros, problem=group
     )
     assert sibling_ranking(scores, states, batches=2) == pytest.approx(sum(right) / len(right))
     states.label[:] = group == 0
@@ -226,7 +229,7 @@ def test_sibling_ranking_equals_loops() -> None:
 def sibling_ranking(scores: Tensor, states: CriticOracleBatch, *, batches: int) -> float:
     metrics = OracleMetrics()
     for rows in torch.arange(len(scores)).chunk(batches):
-        part = {name: getattr(states, name)[rows] for name in ("label", "depth", "problem")}
+        part = {name: getattr(states, name)[rows] for name in ("label", "chance", "depth", "problem")}
         metrics.update(scores[rows], replace(states, **part))
     return metrics.compute()["sibling_ranking"].item()
 
@@ -241,3 +244,20 @@ def test_oracle_metrics_distinguish_huge_logits() -> None:
     assert values["sibling_ranking"].item() == 1.0
     assert "auroc_depth2" not in values
     assert metrics.compute() == {}
+
+
+def test_rank_correlation_is_spearmans_per_depth() -> None:
+    generator = torch.Generator().manual_seed(1)
+    scores, chance = torch.randn(40, generator=generator), torch.rand(40, generator=generator)
+    depth, problem = torch.arange(40) % 2 + 1, torch.zeros(40, dtype=torch.long)
+    metrics = OracleMetrics()
+    label = chance > 0.5
+    metrics.update(
+        scores,
+        CriticOracleBatch(state_actions=None, goals=None, label=label, chance=chance, depth=depth, problem=problem),
+    )
+    found = metrics.compute()
+    for at in (1, 2):
+        x, y = (column[depth == at].double().argsort().argsort().double() for column in (scores, chance))
+        expected = torch.corrcoef(torch.stack([x, y]))[0, 1]
+        assert found[f"rank_correlation_depth{at}"].item() == pytest.approx(expected.item())

@@ -24,6 +24,7 @@ from contrastive_reasoning.losses import (
     binary_nce_balanced,
     info_nce,
     info_nce_backward,
+    info_nce_pairs,
     info_nce_symmetric,
     logsumexp_penalty,
     soft_nearest_neighbour,
@@ -104,6 +105,38 @@ def test_info_nce_symmetric_is_mean_of_both_directions() -> None:
     reached = [loss for loss, column in zip(backward, positive.T, strict=True) if column.any()]
     expected = (mean(forward) + mean(reached)) / 2
     assert info_nce_symmetric(logits, positive, candidate).item() == pytest.approx(expected, rel=1e-10)
+
+
+def loop_pairs(logits: Tensor, positive: Tensor, candidate: Tensor) -> dict[tuple[int, int], float]:
+    logits, losses = logits.detach(), {}
+    for i, p in positive.nonzero().tolist():
+        own = math.exp(logits[i, p])
+        negative = [math.exp(logits[i, n]) for n in range(logits.shape[1]) if candidate[i, n] and not positive[i, n]]
+        losses[i, p] = -math.log(own / (own + sum(negative)))
+    return losses
+
+
+def test_info_nce_pairs_contrasts_each_positive_with_the_negatives_alone() -> None:
+    logits, positive, candidate = many_positives()
+    expected = loop_pairs(logits, positive, candidate)
+    losses = info_nce_pairs(logits, positive, candidate)
+    for i in range(A):
+        for j in range(C):
+            assert losses[i, j].item() == pytest.approx(expected.get((i, j), 0.0), rel=1e-10)
+    backward = loop_pairs(logits.T, positive.T, candidate.T)
+    halves = [(expected[i, p] + backward[p, i]) / 2 for i, p in expected]
+    assert info_nce_symmetric(logits, positive, candidate).item() == pytest.approx(mean(halves), rel=1e-10)
+
+
+def test_info_nce_pairs_without_negatives_is_zero_and_backpropagates() -> None:
+    logits = torch.tensor([[1.0, 2.0], [0.5, -50.0]], dtype=torch.float64, requires_grad=True)
+    positive = torch.tensor([[True, True], [True, False]])
+    losses = info_nce_pairs(logits, positive)
+    assert losses[0].eq(0).all()
+    losses.sum().backward()
+    assert logits.grad is not None
+    assert logits.grad.isfinite().all()
+    assert logits.grad[0].eq(0).all()
 
 
 def test_binary_nce_matches_loops() -> None:

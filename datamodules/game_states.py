@@ -1,0 +1,122 @@
+"""Batches of a game's states with goals: what all critics' data of random states share, whatever labels the pairs.
+
+Each anchor is the state of a play of its own, after a number of random moves that ``depth_shares`` distributes. So the
+data of two kinds of supervision differ in their labels alone.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import lightning as L
+import numpy as np
+import torch
+from jaxtyping import Bool, Int
+from numpy import ndarray
+from torch.utils.data import DataLoader
+
+from contrastive_reasoning.critics.base import CriticBatch
+from datamodules.batch_stream import training_loader
+from datamodules.game import Game
+from datamodules.oracle_states import ValidationLoaders
+
+VALIDATION = 1_000_000_007
+"""Replaces the split in the seed of validation batches; training batches use 0."""
+
+
+class Columns(NamedTuple):
+    """The C columns of a batch of A anchors. All pairs count; those that are not positive are negative."""
+
+    goals: Int[ndarray, " C"]
+    positive: Bool[ndarray, "A C"]
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class GameStates(L.LightningDataModule, ABC):
+    """Batches of A = ``batch_size`` anchors: features of the game (A, …) and integer goals (C,)."""
+
+    game: Game
+    depth_shares: Sequence[float]
+    """Share of the anchors after 0, 1, 2, … moves; each positive share gets at least one anchor."""
+    batch_size: int
+    validation_batches: int
+    oracle_batch_size: int
+    workers: int
+    seed: int
+
+    def __post_init__(self) -> None:
+        super().__init__()
+        horizon = self.game.horizon
+        if not 1 <= len(self.depth_shares) <= horizon + 1:
+            raise ValueError(
+                f"depth_shares needs 1 to {horizon + 1} shares for plays of {horizon} moves, got {self.depth_shares}"
+            )
+        self.depth_sizes = split_by_shares(self.batch_size, self.depth_shares)
+
+    @abstractmethod
+    def columns(self, anchors: Mapping[int, Int[ndarray, "_ _"]], rng: np.random.Generator) -> Columns:
+        """Chooses the goals and labels the pairs of a batch. ``anchors`` are by the number of moves before them."""
+
+    def batch(self, number: int, *, split: int = 0) -> CriticBatch:
+        """Batch ``number``: a function of number, split and seed."""
+        anchors, (goals, positive) = self._draw(number, split)
+        return CriticBatch(
+            state_actions=torch.cat([self.game.features(states) for states in anchors.values()]),
+            goals=torch.from_numpy(goals.astype(np.int64)),
+            positive=torch.from_numpy(positive),
+            candidate=torch.ones(positive.shape, dtype=torch.bool),
+        )
+
+    def label_report(self) -> Mapping[str, float]:
+        """Returns the share of the reachable pairs that count only as negatives, by the moves before the anchor.
+
+        The pairs are those of the validation batches' anchors with their distinct goals. Empty if the game has no exact
+        search, and without the depths at which nothing is reachable.
+        """
+        missed: dict[int, list[bool]] = defaultdict(list)
+        for number in range(self.validation_batches):
+            anchors, (columns, positive) = self._draw(number, VALIDATION)
+            goals, place = np.unique(columns, return_inverse=True)
+            hits = np.zeros((len(positive), len(goals)), dtype=bool)
+            np.logical_or.at(hits.T, place, positive.T)
+            by_depth = np.split(hits, np.cumsum([len(states) for states in anchors.values()])[:-1])
+            for (moves, states), hit in zip(anchors.items(), by_depth, strict=True):
+                reachable = self.game.reachable(states, goals)
+                if reachable is not None:
+                    missed[moves].extend(~hit[reachable])
+        return {f"reachable_negatives_depth{moves}": float(np.mean(each)) for moves, each in missed.items() if each}
+
+    def train_dataloader(self) -> DataLoader[CriticBatch]:
+        return training_loader(self.batch, trainer=self.trainer, workers=self.workers)
+
+    def val_dataloader(self) -> ValidationLoaders:
+        batches = [self.batch(number, split=VALIDATION) for number in range(self.validation_batches)]
+        oracle = self.game.oracle_batches(self.oracle_batch_size)
+        return [DataLoader(part, batch_size=None) for part in (batches, oracle) if part]  # pyright: ignore
+
+    def _draw(self, number: int, split: int) -> tuple[dict[int, Int[ndarray, "_ _"]], Columns]:
+        rng = np.random.default_rng([self.seed, split, number])
+        anchors = {
+            moves: self.game.anchors(size, moves=moves, rng=rng) for moves, size in enumerate(self.depth_sizes) if size
+        }
+        return anchors, self.columns(anchors, rng)
+
+
+def split_by_shares(total: int, shares: Sequence[float]) -> list[int]:
+    """Splits ``total`` in proportion to ``shares``.
+
+    Each positive share gets at least one, and the largest part absorbs the rounding.
+
+    Raises:
+        ValueError: if a share is negative, none is positive, or more shares are positive than ``total``.
+    """
+    positive = sum(share > 0 for share in shares)
+    if min(shares) < 0 or not 0 < positive <= total:
+        raise ValueError(f"shares must be ≥ 0, with 1 to {total} above 0, got {list(shares)}")
+    sizes = [max(1, int(total * share / sum(shares))) if share > 0 else 0 for share in shares]
+    sizes[sizes.index(max(sizes))] += total - sum(sizes)
+    return sizes
