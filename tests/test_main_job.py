@@ -1,4 +1,4 @@
-"""The main job shares its settings with oracle and baseline; its credit is the one that gained in its study."""
+"""The main jobs share their settings with oracle and baseline; the credit is the one that gained in its study."""
 
 from __future__ import annotations
 
@@ -41,19 +41,21 @@ def values(config: Any, keys: list[str]) -> dict[str, Any]:
 @pytest.mark.parametrize("scale", SCALES)
 @pytest.mark.parametrize("family", FAMILIES)
 def test_critic_oracle_and_baseline_share_start_penalty_and_batches(family: str, scale: str) -> None:
-    baseline, critic, oracle = (
-        composed(f"experiment={family}_{name}", f"scale={scale}") for name in ("baseline", "critic", "oracle")
+    baseline, *others = (
+        composed(f"experiment={family}_{name}", f"scale={scale}")
+        for name in ("baseline", "critic", "critic_exact", "oracle")
     )
-    assert values(critic, SHARED) == values(oracle, SHARED) == values(baseline, SHARED)
-    assert critic.baseline == oracle.baseline == baseline.name
-    assert baseline.module.reference == critic.module.reference == oracle.module.reference == baseline.policy
+    for config in (baseline, *others):
+        assert values(config, SHARED) == values(baseline, SHARED)
+        assert config.module.reference == baseline.policy
+    assert [config.baseline for config in others] == [baseline.name] * 3
     assert baseline.objective.kl_weight > 0
 
 
-def test_main_job_has_credit_settings_of_its_study() -> None:
+def test_critic_with_exact_labels_has_credit_settings_of_its_study() -> None:
     study = find_study("countdown_credit_kl")
     overrides = study.arms[study.primary.arm].overrides
-    ours, expected = leaves("experiment=llama_critic"), leaves(*study.common, *overrides)
+    ours, expected = leaves("experiment=llama_critic_exact"), leaves(*study.common, *overrides)
     credit = {path for path in ours | expected if path.startswith(CREDIT) and ".task." not in path}
     assert {path: ours.get(path) for path in credit} == {path: expected.get(path) for path in credit}
     assert len(credit) > 30
