@@ -1,8 +1,9 @@
-"""States of random play with the goals that a search under them reached or ruled out: our own recipe for critic data.
+"""Exact labels by exhaustive search: states of random play, and the goals that a search under each finds or rules out.
 
 The search is exhaustive and small (three numbers have at most 48 lines of play). A state therefore yields as many exact
-pairs as the batch has goals: positives by hindsight, and certified dead ends. This is exact supervision wherever search
-is this cheap. If a state has more numbers than ``exhaust_up_to``, only the values reached in one branch are known.
+pairs as the batch has goals: reached ones and certified dead ends. A critic trained on them is a distilled oracle,
+whatever its loss, and needs a game in which search is this cheap. If a state has more numbers than ``exhaust_up_to``,
+only the values reached in one branch are known.
 
 A finished play, with one number left, is a state like the others; a reward evaluates it after the last move. Random
 play rarely ends on one of the targets, so every second finished play is set to one.

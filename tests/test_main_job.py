@@ -1,4 +1,4 @@
-"""The main job shares its settings with oracle and baseline; its credit is the one that gained in its study."""
+"""The main jobs share their settings with oracle and baseline; the credit is the one that gained in its study."""
 
 from __future__ import annotations
 
@@ -41,16 +41,18 @@ def values(config: Any, keys: list[str]) -> dict[str, Any]:
 @pytest.mark.parametrize("scale", SCALES)
 @pytest.mark.parametrize("family", FAMILIES)
 def test_critic_oracle_and_baseline_share_start_penalty_and_batches(family: str, scale: str) -> None:
-    baseline, critic, oracle = (
-        composed(f"experiment={family}_{name}", f"scale={scale}") for name in ("baseline", "critic", "oracle")
+    baseline, *others = (
+        composed(f"experiment={family}_{name}", f"scale={scale}")
+        for name in ("baseline", "critic", "critic_exact", "oracle")
     )
-    assert values(critic, SHARED) == values(oracle, SHARED) == values(baseline, SHARED)
-    assert critic.baseline == oracle.baseline == baseline.name
-    assert baseline.module.reference == critic.module.reference == oracle.module.reference == baseline.policy
+    for config in (baseline, *others):
+        assert values(config, SHARED) == values(baseline, SHARED)
+        assert config.module.reference == baseline.policy
+    assert [config.baseline for config in others] == [baseline.name] * 3
     assert baseline.objective.kl_weight > 0
 
 
-def test_main_job_has_credit_settings_of_its_study() -> None:
+def test_critic_with_exact_labels_has_credit_settings_of_its_study() -> None:
     study = find_study("countdown_credit_kl")
     overrides = study.arms[study.primary.arm].overrides
     ours, expected = leaves("experiment=llama_critic_exact"), leaves(*study.common, *overrides)
@@ -68,9 +70,10 @@ def test_contrastive_and_exact_critic_differ_in_supervision_and_loss_alone(famil
         path for path in differing if not path.startswith(("datamodule.", "loss._target_", "pretraining.loss", "name"))
     }
     assert not kept
-    game = {"numbers", "number_range", "target_range"}
-    assert {key: ours[f"datamodule.game.{key}"] for key in game} == {key: exact[f"datamodule.{key}"] for key in game}
-    assert ours["datamodule.depth_shares"] == exact["datamodule.depth_shares"]
+    plays, labels = (composed(f"experiment={family}_{name}").datamodule for name in ("critic", "critic_exact"))
+    for key in ("numbers", "number_range", "target_range"):
+        assert plays.game[key] == labels[key], "the same states"
+    assert plays.depth_shares == labels.depth_shares
 
 
 def test_comparing_returns_both_commands() -> None:

@@ -16,7 +16,13 @@ from experiments.analysis.runs import log_comparison
 from experiments.analysis.study_notes import notes_on
 from experiments.analysis.study_results import ArmResult, Cost, read_results
 from experiments.analysis.study_rows import ArmRow, rows_of, verdict
-from experiments.analysis.study_table import other_settings_table, rows_as_csv, runs_as_csv, study_table
+from experiments.analysis.study_table import (
+    curves_as_csv,
+    other_settings_table,
+    rows_as_csv,
+    runs_as_csv,
+    study_table,
+)
 from experiments.mlflow_sync import Tracker
 from experiments.schema import register
 from experiments.studies.finished import Mark, by_configuration, today
@@ -64,6 +70,7 @@ def report(
         folder / "study.csv": rows_as_csv(study, rows),
         folder / "study.tex": whole.as_latex(),
         folder / "study_runs.csv": runs_as_csv(arms),
+        folder / "study_curves.csv": curves_as_csv(arms),
     }
     for path, text in texts.items():
         write_text(path, text)

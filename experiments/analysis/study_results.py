@@ -23,6 +23,7 @@ from experiments.studies.plan import SETTING, Study, StudyError
 
 Cost = Literal["tokens", "seconds"]
 SPENT = "train/spent/"
+VALIDATED = {"greedy": "val/verifier/accuracy", "sampled": "val/verifier/accuracy_sampled"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,6 +45,9 @@ class SeedResult:
     curves: Mapping[Cost, CostCurve | None]
     """The validation metric over generated tokens, and over seconds of training, which start with the critic's; None
     if the run did not count that cost, or if the critic's seconds are unknown."""
+    validations: Mapping[int, Mapping[str, float | None]]
+    """By step: the tokens and seconds up to it, the critic's among them, greedy and sampled success. ``curve`` is the
+    study's curve if that is another metric."""
     spent: Mapping[Cost, float | None]
     """Cost of all its training, to its last step and not only to its last validation; seconds include the critic's."""
     critic_seconds: float | None
@@ -147,12 +151,18 @@ def _read(tracker: Tracker, study: Study, run: TrackedRun, stages: Stages) -> Se
         raise StudyError(f"{study.name}.curve: no run has {study.curve!r}; {did_you_mean(study.curve, validated)}")
     curves: dict[Cost, CostCurve | None] = {}
     spent: dict[Cost, float | None] = {}
+    costs: dict[str, dict[int, float]] = {}
     before: float | None
     for cost, before in zip(get_args(Cost), (0.0, critic_seconds), strict=True):
-        curves[cost] = None if before is None else curve_of(values, history(SPENT + cost), before=before)
+        steps = history(SPENT + cost)
+        curves[cost] = None if before is None else curve_of(values, steps, before=before)
+        costs[cost] = {}
+        if before is not None and steps:
+            costs[cost] = {step: before + value for step, value in {0: 0.0, **steps}.items()}
         last = grpo.metrics.get(SPENT + cost)
         spent[cost] = None if before is None or last is None else before + last
     trained = [stages[name] for name in ("critic", "grpo") if name in stages]
+    shown = VALIDATED if study.curve in VALIDATED.values() else {**VALIDATED, "curve": study.curve}
     return SeedResult(
         run=run,
         threads=_recorded_values(trained, "threads"),
@@ -162,10 +172,20 @@ def _read(tracker: Tracker, study: Study, run: TrackedRun, stages: Stages) -> Se
         greedy=[float(row["status"] == "ok") for row in rows],
         drawn=_sample_counts(rows),
         curves=curves,
+        validations=_validations(costs, {name: history(metric) for name, metric in shown.items()}),
         spent=spent,
         critic_seconds=critic_seconds,
         auroc_siblings=mean_defined(history("train/steps/auroc_siblings").values()),
     )
+
+
+def _validations(
+    costs: Mapping[str, Mapping[int, float]], success: Mapping[str, Mapping[int, float]]
+) -> dict[int, Mapping[str, float | None]]:
+    """The values at each step at which success was measured; both arguments are name → step → value."""
+    steps = sorted({step for values in success.values() for step in values})
+    by_step = {**costs, **success}
+    return {step: {name: values.get(step) for name, values in by_step.items()} for step in steps}
 
 
 def _recorded_values(stages: Iterable[TrackedRun], name: str) -> list[str]:

@@ -10,7 +10,7 @@ from contrastive_reasoning.evaluation import Estimate
 from experiments.analysis.equal_cost import SHARES, AtCost
 from experiments.analysis.statistics import difference_in_a_study
 from experiments.analysis.study_results import ArmResult
-from experiments.analysis.study_rows import ArmRow, with_interval
+from experiments.analysis.study_rows import PASS_AT, ArmRow, with_interval
 from experiments.studies.plan import Study
 from experiments.table import Table, as_csv, with_sign
 
@@ -187,8 +187,11 @@ def runs_as_csv(arms: Iterable[ArmResult]) -> str:
     """CSV with one line per run, from which the means are computed.
 
     Shares are fractions. Tokens and seconds are those of all training; the seconds include the critic's. Unknown values
-    are empty.
+    are empty. ``pass_at_8`` is pass@8, for each k of any run.
     """
+    arms = list(arms)
+    measured = {name for arm in arms for run in arm.runs for name in run.metrics}
+    passes = sorted((match for name in measured if (match := PASS_AT.fullmatch(name))), key=lambda match: int(match[1]))
     return as_csv(
         [
             {
@@ -196,6 +199,7 @@ def runs_as_csv(arms: Iterable[ArmResult]) -> str:
                 "seed": seed,
                 "greedy": fmean(result.greedy),
                 "sampled": result.sampled and fmean(result.sampled),
+                **{f"pass_at_{match[1]}": result.run.metrics.get(match[0]) for match in passes},
                 **result.spent,
                 "critic_seconds": result.critic_seconds,
                 "auroc_siblings": result.auroc_siblings,
@@ -206,5 +210,20 @@ def runs_as_csv(arms: Iterable[ArmResult]) -> str:
             }
             for arm in arms
             for seed, result in arm.seeds.items()
+        ]
+    )
+
+
+def curves_as_csv(arms: Iterable[ArmResult]) -> str:
+    """CSV with one line per run and validation: step, tokens, seconds with the critic's, greedy and sampled success.
+
+    Shares are fractions. Unknown values are empty.
+    """
+    return as_csv(
+        [
+            {"arm": arm.name, "seed": seed, "step": step, **validation}
+            for arm in arms
+            for seed, result in arm.seeds.items()
+            for step, validation in result.validations.items()
         ]
     )

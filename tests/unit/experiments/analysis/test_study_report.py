@@ -115,6 +115,14 @@ def test_report_files_contain_only_recorded_values(runs: Any, tmp_path: Path) ->
     assert [(line["arm"], line["seed"]) for line in found] == [(arm, s) for arm in ("plain", "better") for s in "01"]
     costs = [(line["tokens"], line["seconds"], line["critic_seconds"]) for line in found]
     assert costs == [("1000.0", "10.0", "0.0")] * 2 + [("1100.0", "16.0", "5.0"), ("1300.0", "18.0", "5.0")]
+    assert {line["pass_at_4"] for line in found} == {"0.75"}
+    curves = records(runs, tmp_path, "study_curves.csv")
+    assert [line["step"] for line in curves] == ["0", "10"] * 2 + ["0", "5", "10"] * 2
+    assert curves[5] == {
+        **{"arm": "better", "seed": "0", "step": "5", "tokens": "500.0", "seconds": "10.0"},
+        **{"greedy": str(RISING[5]), "sampled": ""},
+    }, "five steps after the five seconds of the critic"
+    assert curves[-1]["greedy"] == "inf"
     assert any(line.startswith("Tokens to the end") and line.endswith(" among them: better +20%.") for line in lines)
     assert [line["sampled"] for line in found] == ["", "", "0.5", "0.5"]
     assert [line["iqm"] for line in records(runs, tmp_path)] == ["", "0.5"]
