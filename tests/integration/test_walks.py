@@ -84,6 +84,7 @@ WALKS = {
     ),
     "An objective": Walk("[grpo]", ("docs.examples.reinforce.Reinforce",), "train/objective/loss"),
     "A critic": Walk("[critic,grpo]", ("docs.examples.bag.BagCritic",), "train/reward/critic"),
+    "A critic on your own game": Walk("[critic]", ("docs.examples.doors.Doors",), "val/critic/categorical_accuracy"),
     "A model folder": Walk("[grpo]", ("models/mine",), "train/reward/verifier", small_model),
     "Data from verl": Walk("[grpo]", ("data/gsm8k", "models/mine"), "train/reward/verifier", parquet_of_verl),
 }
@@ -120,7 +121,7 @@ def test_tests_of_the_example_files_pass() -> None:
         text=True,
     )
     assert done.returncode == 0, done.stdout
-    assert len(re.findall(r"^def test_", "".join(path.read_text() for path in EXAMPLES.glob("test_*.py")), re.M)) == 4
+    assert len(re.findall(r"^def test_", "".join(path.read_text() for path in EXAMPLES.glob("test_*.py")), re.M)) == 5
 
 
 @pytest.fixture(scope="module")
@@ -140,7 +141,8 @@ def test_walk_uses_files_of_the_page_and_logs_its_metric(title: str, run: Forks,
     stage = "critic" if "critic" in walk.stages else "grpo"
     config = (stage_folder(folder, stage) / "config.yaml").read_text(encoding="utf-8")
     assert [name for name in walk.leaves if name not in config] == []
-    curves = {measured.name: measured.value for measured in read_metrics(stage_folder(folder, "grpo"))}
+    last = walk.stages.strip("[]").replace(",evaluate", "").rpartition(",")[2]
+    curves = {measured.name: measured.value for measured in read_metrics(stage_folder(folder, last))}
     assert walk.curve in curves, sorted(curves)
 
 
