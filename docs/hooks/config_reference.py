@@ -27,6 +27,7 @@ GROUPS = {
     "critic": "Architecture of the critic f(s, a, g).",
     "loss": "Contrastive loss of the critic.",
     "datamodule": "Training and validation pairs of the critic.",
+    "game": "Games whose random plays a critic learns from.",
     "pretraining": "The training step of a critic.",
     "online": "Training of the critic during GRPO.",
     "rollout": "Sampling of completions.",
