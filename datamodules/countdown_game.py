@@ -43,10 +43,7 @@ class CountdownGame(Game):
             if len(bounds) != 2 or not 0 <= bounds[0] <= bounds[1] < VALUES:
                 choice = f"[lowest, highest] with 0 ≤ lowest ≤ highest ≤ {VALUES - 1}"
                 raise ValueError(f"{name} must be {choice}, got {[*bounds]}")
-
-    @property
-    def horizon(self) -> int:
-        return self.numbers - 1
+        self.horizon = self.numbers - 1
 
     @cached_property
     def held_out(self) -> Int[ndarray, " H"]:

@@ -25,10 +25,8 @@ ATTEMPTS = 100
 class Game(ABC):
     """States, legal moves and goals. A critic's data needs nothing else."""
 
-    @property
-    @abstractmethod
-    def horizon(self) -> int:
-        """Moves of a whole play from its start."""
+    horizon: int
+    """Moves of a whole play from its start."""
 
     @abstractmethod
     def starts(self, count: int, rng: np.random.Generator) -> Int[ndarray, "N K"]:

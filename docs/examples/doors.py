@@ -22,11 +22,7 @@ class Doors(Game):
 
     def __init__(self, *, size: int, moves: int) -> None:
         self.size = size
-        self.moves = moves
-
-    @property
-    def horizon(self) -> int:
-        return self.moves
+        self.horizon = moves
 
     def starts(self, count: int, rng: np.random.Generator) -> Int[ndarray, "N 2"]:
         return rng.integers(0, self.size, (count, 2))
