@@ -95,8 +95,8 @@ class GRPO(LightningModule):
         max_skipped_steps: rollout batches that may be skipped because a number is not finite.
 
     Raises:
-        ValueError: for a size below 1, a ``gradient_clip`` that is not positive, a policy with dropout, or a reference
-            that is both sharded and offloaded.
+        ValueError: for a size below 1, a ``gradient_clip`` that is not positive, a policy with dropout, a KL term with
+            a weight and no reference, or a reference that is both sharded and offloaded.
     """
 
     def __init__(
@@ -132,9 +132,14 @@ class GRPO(LightningModule):
             raise ValueError("policy.lora.dropout must be 0 in GRPO: with it, ratios of a policy to itself are noise")
         self.automatic_optimization = False
         self.policy = policy
-        has_kl = getattr(objective, "kl", None) is not None and getattr(objective, "kl_weight", 0.0) > 0
+        kl_weight = getattr(objective, "kl_weight", 0.0) if getattr(objective, "kl", None) is not None else 0.0
+        if reference is None and kl_weight > 0:
+            raise ValueError(
+                f"objective.kl_weight={kl_weight} weighs the KL to a reference, and there is none: choose "
+                "module=grpo_reference, or set objective.kl_weight=0"
+            )
         self.reference = None
-        if reference is not None and has_kl:
+        if reference is not None and kl_weight > 0:
             self.reference = Reference(reference, offload=offload_reference, shard=shard_reference)
         self.task = task
         self.reward = reward

@@ -37,8 +37,12 @@ AXES = {
     "task": ("task", "budget", "policy", "warm_start", "suite"),
     "budget": ("task", "budget"),
     "family": ("family", "policy"),
+    "module": ("module", "objective"),
 }
 """Groups that choose other groups or set their values: group → the parts that it changes."""
+
+SET_BY_MODULE = "objective"
+"""The group whose options have other values with another module."""
 
 
 def siblings(group: str) -> list[str]:
@@ -81,10 +85,10 @@ def nodes_changed_by(group: str, sibling: str, experiment: str, scale: str) -> d
     if group not in AXES:
         return {group: with_values(part_of(group, sibling), values(experiment).get(group))}
     own = overridden(experiment)
-    chosen = {axis: own[axis] for axis in AXES if axis in own} | {group: sibling}
+    chosen = {axis: own[axis] for axis in (*AXES, SET_BY_MODULE) if axis in own} | {group: sibling}
     changed = composed(f"scale={scale}", *(f"{axis}={option}" for axis, option in sorted(chosen.items())))
     set_here = values(experiment)
-    nodes = {key: changed._get_node(key) for key in AXES[group] if key not in own or key == group}
+    nodes = {key: changed._get_node(key) for key in AXES[group] if key not in own or key in (group, SET_BY_MODULE)}
     return {key: with_values(node, set_here.get(key)) for key, node in nodes.items()}
 
 
@@ -146,7 +150,10 @@ def cache_loaded_policies() -> Iterator[None]:
         yield
 
 
-NEEDS_REFERENCE = "the objective compares with a reference over the whole vocabulary: choose module=grpo_reference"
+NEEDS_REFERENCE = (
+    "objective.kl_weight={} weighs the KL to a reference, and there is none: choose module=grpo_reference, or set "
+    "objective.kl_weight=0"
+)
 NEEDS_CRITIC = "the reward needs a critic: add 'critic' to stages or give {}.checkpoint=FOLDER"
 SEEN: set[tuple[str, ...]] = set()
 """Configurations checked before. Many experiments with some sibling differ only in their name."""
@@ -299,8 +306,11 @@ def test_experiment_builds_with_every_sibling(experiment: str, scale: str, tiny_
         expected = NEEDS_CRITIC.format(missing[0]) if missing and "critic" not in config.stages else None
         if refused_for_its_critic(config):
             continue  # has another message, see test_contradictions.py
-        if label == "objective=grpo_full_kl" and config.module.reference is None:
-            expected = NEEDS_REFERENCE
+        weight = config.objective.get("kl_weight", 0.0)
+        if "grpo" in config.stages and weight > 0 and config.module.reference is None:
+            assert label in ("objective=grpo_full_kl", "module=grpo")
+            assert contradiction(config) == NEEDS_REFERENCE.format(weight), label
+            continue
         assert contradiction(config) == expected, label
         build_parts(config, written)
 

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 from omegaconf import OmegaConf
 
+from experiments.assemble import AssemblyError, build
 from experiments.config.override_checks import override_error
-from experiments.stages.experiment import closing_line, comparing
+from experiments.stages.experiment import check_parts, closing_line, comparing
 from experiments.studies.plan import find_study
 from tests.config_kit import SCALES, composed
 from tests.study_records import leaves
@@ -97,4 +98,13 @@ def test_main_job_rejects_objective_without_kl_penalty() -> None:
     assert message is not None
     assert "objective.kl_weight" in message
     assert "\n" not in message
-    assert override_error(["experiment=llama_critic", "objective=gspo"]) is None
+
+
+@pytest.mark.parametrize("objective", ["gspo", "cispo", "gmpo", "dr_grpo"])
+def test_main_job_rejects_objective_whose_kl_penalty_has_no_estimator(objective: str) -> None:
+    overrides = ["experiment=llama_critic", f"objective={objective}"]
+    with pytest.raises(AssemblyError, match=r"objective\.kl_weight=0\.03 .*objective\.kl "):
+        check_parts(composed(*overrides))
+    for mended in ("objective.kl_weight=0.0", "objective.kl={_target_:contrastive_reasoning.objectives.K2}"):
+        assert override_error([*overrides, mended]) is None
+        build(composed(*overrides, mended), "objective")

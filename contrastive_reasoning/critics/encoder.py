@@ -11,7 +11,7 @@ from peft import LoraConfig, inject_adapter_in_model
 from torch import Tensor
 from transformers import AutoModel, AutoTokenizer, PreTrainedTokenizerBase
 
-from contrastive_reasoning.policies.load import DTYPES, only_weights, resolve
+from contrastive_reasoning.policies.load import DTYPES, REPORTING, only_weights, require_weights, resolve
 from contrastive_reasoning.policies.seeded import seeded
 
 Tokens = dict[str, Tensor]
@@ -103,7 +103,7 @@ def load_encoder(*, pretrained: str, dtype: str, training: Training, trust_remot
 
     Raises:
         ValueError: unknown dtype or embedded name, a tokenizer with neither a padding nor an end token, or files that
-            contain anything but weights.
+            contain anything but weights, or not all of them.
         OSError: there is no such checkpoint.
     """
     if dtype not in DTYPES:
@@ -118,6 +118,7 @@ def load_encoder(*, pretrained: str, dtype: str, training: Training, trust_remot
             raise ValueError(f"load_encoder: the tokenizer of {pretrained} has neither a padding nor an end token")
         tokenizer.pad_token = tokenizer.eos_token
     with only_weights(f"load_encoder: {pretrained}"):
-        backbone = AutoModel.from_pretrained(dtype=DTYPES[dtype], **source)
+        backbone, info = AutoModel.from_pretrained(dtype=DTYPES[dtype], **source, **REPORTING)
+    require_weights(info, f"load_encoder: {pretrained}", unused="pooler.")  # the critics pool states themselves
     training(backbone)
     return TextEncoder(backbone=backbone, tokenizer=tokenizer, width=backbone.config.hidden_size)

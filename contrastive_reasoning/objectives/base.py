@@ -145,7 +145,10 @@ TokenLosses = tuple[Float[Tensor, "B T"], dict[str, Float[Tensor, ""]]]
 
 @dataclass(frozen=True, kw_only=True)
 class TokenObjective(ABC):
-    """An objective with a loss per token and a KL term. Subclasses are frozen dataclasses with ``token_losses``."""
+    """An objective with a loss per token and a KL term. Subclasses are frozen dataclasses with ``token_losses``.
+
+    Raises ValueError for a ``kl_weight`` that is negative, or positive without ``kl``.
+    """
 
     kl_weight: float
     """β ≥ 0: a negative weight would push the policy away from the reference."""
@@ -155,6 +158,11 @@ class TokenObjective(ABC):
     def __post_init__(self) -> None:
         if self.kl_weight < 0:
             raise ValueError(f"kl_weight must not be negative, got {self.kl_weight}")
+        if self.kl_weight > 0 and self.kl is None:
+            raise ValueError(
+                f"objective.kl_weight={self.kl_weight} weighs no KL term, because objective.kl is null: set "
+                "objective.kl_weight=0, or an estimator, objective.kl={_target_:contrastive_reasoning.objectives.K2}"
+            )
 
     @abstractmethod
     def token_losses(self, inputs: ObjectiveInputs, advantages: Float[Tensor, "B T"]) -> TokenLosses:

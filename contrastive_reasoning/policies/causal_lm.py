@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from jaxtyping import Bool, Float, Int
 from peft import PeftModel, get_peft_model
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from contrastive_reasoning.policies.attention import can_plan, no_mask, plan_attention
 from contrastive_reasoning.policies.compiled import compiled_layers, require_compilable
@@ -77,6 +77,7 @@ class CausalLMPolicy(nn.Module):
         self.chunk = chunk
         self.compiled = compiled
         self.score = score
+        self.logit_scale, self.softcap = logit_transform(unwrap(model).config)
         self._turn_end = turn_end(tokenizer, chat_template=chat_template)
 
     @property
@@ -170,11 +171,28 @@ class CausalLMPolicy(nn.Module):
         lengths = Lengths(
             prompts=prompt_mask.sum(dim=1).tolist(), completions=mask.sum(dim=1).tolist(), owner=owner.tolist()
         )
-        if not self.packs(lengths):
-            rows_mask = torch.cat([prompt_mask[owner], mask], dim=1)
-            hidden = self.hidden_states(torch.cat([prompt_ids[owner], completion_ids], dim=1), rows_mask)
-            start = prompt_ids.shape[1]
-            return CompletionStates(predicting=hidden[:, start - 1 : -1][mask], own=hidden[:, start:][mask])
+        states = self.packed_states if self.packs(lengths) else self.padded_states
+        return states(prompt_ids, prompt_mask, completion_ids, mask, owner, lengths)
+
+    def padded_states(
+        self, prompt_ids: Tensor, prompt_mask: Tensor, completion_ids: Tensor, mask: Tensor, owner: Tensor, _: Lengths
+    ) -> CompletionStates:
+        """``completion_states`` by a pass over padded rows."""
+        rows_mask = torch.cat([prompt_mask[owner], mask], dim=1)
+        hidden = self.hidden_states(torch.cat([prompt_ids[owner], completion_ids], dim=1), rows_mask)
+        start = prompt_ids.shape[1]
+        return CompletionStates(predicting=hidden[:, start - 1 : -1][mask], own=hidden[:, start:][mask])
+
+    def packed_states(
+        self,
+        prompt_ids: Tensor,
+        prompt_mask: Tensor,
+        completion_ids: Tensor,
+        mask: Tensor,
+        owner: Tensor,
+        lengths: Lengths,
+    ) -> CompletionStates:
+        """``completion_states`` by a pass without padding; the policy must plan attention."""
         dtype = self.compute_dtype if self.compute_dtype != torch.float32 else next(self.model.parameters()).dtype
         rows = pack(prompt_ids, prompt_mask, completion_ids, mask, owner, lengths, dtype=dtype)
         hidden = self._pass(
@@ -217,7 +235,7 @@ class CausalLMPolicy(nn.Module):
         The arguments are those of ``completion_states``.
         """
         states = self.completion_states(prompt_ids, prompt_mask, completion_ids, mask, owner)
-        return self._log_probs(states, completion_ids, mask, temperature)
+        return self.score_states(states, completion_ids, mask, temperature)
 
     def log_probs_and_pooled(
         self,
@@ -232,18 +250,22 @@ class CausalLMPolicy(nn.Module):
         """``log_probs`` and, from the same pass, the mean hidden state over all completion tokens."""
         states = self.completion_states(prompt_ids, prompt_mask, completion_ids, mask, owner)
         pooled = mean_pool_rows(states.own.to(torch.promote_types(states.own.dtype, torch.float32)), mask)
-        return self._log_probs(states, completion_ids, mask, temperature), pooled
+        return self.score_states(states, completion_ids, mask, temperature), pooled
 
-    def _log_probs(self, states: CompletionStates, completion_ids: Tensor, mask: Tensor, temperature: float) -> Tensor:
+    def score_states(
+        self, states: CompletionStates, completion_ids: Tensor, mask: Tensor, temperature: float
+    ) -> Float[Tensor, "b t"]:
+        """``log_probs`` from the states of a pass."""
         weight, bias = self.head
-        shared: dict[str, Any] = {"temperature": temperature, "chunk": self.chunk, "bias": bias}
+        shared: dict[str, Any] = {"chunk": self.chunk, "bias": bias, "softcap": self.softcap}
+        shared["temperature"] = temperature / self.logit_scale
         with self.autocast():
             chosen = self.score(states.predicting, weight, completion_ids[mask], **shared)
         return scatter_to_rows(chosen, mask)
 
     @property
     def head(self) -> tuple[Tensor, Tensor | None]:
-        """Weight and bias of the vocabulary projection; None for a missing bias."""
+        """Weight and bias of the vocabulary projection; None for a missing bias. See also ``logit_transform``."""
         head: Any = self.model.get_output_embeddings()
         return head.weight, getattr(head, "bias", None)
 
@@ -279,6 +301,31 @@ def unwrap(model: PreTrainedModel | PeftModel) -> PreTrainedModel:
     return model.get_base_model() if isinstance(model, PeftModel) else model  # pyright: ignore[reportReturnType]
 
 
+def logit_transform(config: PretrainedConfig) -> tuple[float, float | None]:
+    """What a model does to its logits after the projection, (s, c):  z ↦ s z, or z ↦ c tanh(s z / c) with a cap c.
+
+    Cohere multiplies, Granite divides and HyperCLOVA multiplies by a key of that name; Gemma caps.
+    """
+    text: Any = config.get_text_config()
+    scale = float(getattr(text, "logit_scale", None) or 1.0)
+    scaling = float(getattr(text, "logits_scaling", None) or 1.0)
+    scale *= scaling if text.model_type.startswith("hyperclovax") else 1 / scaling
+    cap = getattr(text, "final_logit_softcapping", None)
+    return scale, None if cap is None else float(cap)
+
+
+@contextmanager
+def evaluating(model: nn.Module) -> Iterator[None]:
+    """Sets every module to evaluation mode; restores each mode afterwards."""
+    training = [module for module in model.modules() if module.training]
+    model.eval()
+    try:
+        yield
+    finally:
+        for module in training:
+            module.training = True
+
+
 def log_probs_and_full_kl(
     policy: CausalLMPolicy,
     reference: CausalLMPolicy,
@@ -301,8 +348,11 @@ def log_probs_and_full_kl(
     weight, bias = policy.head
     ref_weight, ref_bias = reference.head
     ref_bias = None if ref_bias is None else ref_bias.detach()
-    shared: dict[str, Any] = {"temperature": temperature, "chunk": policy.chunk, "bias": bias}
+    shared: dict[str, Any] = {"chunk": policy.chunk, "bias": bias, "softcap": policy.softcap}
+    shared["temperature"] = temperature / policy.logit_scale
+    of_reference: dict[str, Any] = {"ref_bias": ref_bias, "ref_softcap": reference.softcap}
+    of_reference["ref_temperature"] = temperature / reference.logit_scale
     with policy.autocast():
         chosen = policy.score(hidden, weight, completion_ids[mask], **shared)
-        divergence = full_kl(hidden, weight, ref_hidden, ref_weight.detach(), ref_bias=ref_bias, **shared)
+        divergence = full_kl(hidden, weight, ref_hidden, ref_weight.detach(), **of_reference, **shared)
     return scatter_to_rows(chosen, mask), scatter_to_rows(divergence, mask)

@@ -1,4 +1,4 @@
-"""One decode step of a Llama- or Qwen2-shaped policy, from the weights of its own modules.
+"""Decode steps. One of a Llama- or Qwen2-shaped policy is computed from the weights of its own modules.
 
 If a step reads one token of each of a few rows, calling modules takes most of the time. Here a layer is four products,
 two norms, one rotation and the plan's attention:
@@ -15,22 +15,34 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cache
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from peft import LoraModel, PeftModel
 from torch import Tensor, nn
 from torch.nn.functional import embedding, linear, rms_norm
+from transformers import DynamicCache
 from transformers.models.llama import LlamaForCausalLM
 from transformers.models.qwen2 import Qwen2ForCausalLM
 
-from contrastive_reasoning.policies.attention import AttentionPlan
+from contrastive_reasoning.policies.attention import AttentionPlan, no_mask
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy, unwrap
 from contrastive_reasoning.policies.shape_bucketing import bucketed_linear
 
 Product = Callable[[Tensor], Tensor]
 """(b, in) → (b, out) in the compute dtype."""
+
+
+@runtime_checkable
+class Step(Protocol):
+    """Reads one token of each row."""
+
+    def read(
+        self, ids: Int[Tensor, " b"], positions: Int[Tensor, " b"], plan: AttentionPlan
+    ) -> tuple[Float[Tensor, "b V"], Float[Tensor, "b D"] | None]:
+        """Logits of the token after each of ``ids``, and the last hidden state there if requested."""
+        ...
 
 
 class Decoder:
@@ -96,6 +108,58 @@ def decoder_of(policy: CausalLMPolicy) -> Decoder | None:
     plain = not adapted or (isinstance(model.base_model, LoraModel) and not model.active_peft_config.is_prompt_learning)
     shaped = type(unwrap(policy.model)) in (LlamaForCausalLM, Qwen2ForCausalLM)
     return Decoder(policy) if shaped and plain and policy.plans_attention else None
+
+
+class ModelStep:
+    """One decode step through the model's own forward pass, for models that ``Decoder`` does not support."""
+
+    def __init__(self, policy: CausalLMPolicy, *, states: bool) -> None:
+        self.policy = policy
+        self.states = states
+
+    def read(
+        self, ids: Int[Tensor, " b"], positions: Int[Tensor, " b"], plan: AttentionPlan
+    ) -> tuple[Float[Tensor, "b V"], Float[Tensor, "b D"] | None]:
+        output = self.policy.model(
+            input_ids=ids[:, None],
+            position_ids=positions[:, None],
+            attention_mask=no_mask(ids.device),
+            attention_plan=plan,
+            use_cache=False,
+            logits_to_keep=1,
+            output_hidden_states=self.states,
+        )
+        return output.logits[:, -1], output.hidden_states[-1][:, -1] if self.states else None
+
+
+def step_of(policy: CausalLMPolicy, *, states: bool) -> Step:
+    """The fastest step for a policy that plans attention. It returns states if ``states``, and may do so otherwise."""
+    return decoder_of(policy) or ModelStep(policy, states=states)
+
+
+def cached_pass(
+    policy: CausalLMPolicy,
+    ids: Int[Tensor, "b Q"],
+    mask: Bool[Tensor, "b K"],
+    positions: Int[Tensor, "b Q"],
+    cache: DynamicCache,
+    *,
+    states: bool,
+) -> tuple[Float[Tensor, "b V"], Float[Tensor, "b D"] | None]:
+    """A pass of the model itself over padded rows, whose keys and values are added to those in the cache.
+
+    Returns the logits of the token after the last of ``ids``, and the last hidden state there if requested.
+    """
+    output = policy.model(
+        input_ids=ids,
+        attention_mask=mask,
+        position_ids=positions,
+        past_key_values=cache,
+        use_cache=True,
+        logits_to_keep=1,
+        output_hidden_states=states,
+    )
+    return output.logits[:, -1], output.hidden_states[-1][:, -1] if states else None
 
 
 def _product(policy: CausalLMPolicy, modules: Sequence[nn.Module]) -> Product:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.resources import files
@@ -26,6 +26,7 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
 from contrastive_reasoning.policies.log_probs import liger_log_probs, require_liger, token_log_probs
+from contrastive_reasoning.policies.probe import check_passes
 from contrastive_reasoning.policies.prompting import NO_SYSTEM
 from contrastive_reasoning.policies.seeded import seeded
 from contrastive_reasoning.policies.tiny import TinyArchitecture, tiny_model, train_tokenizer
@@ -33,6 +34,8 @@ from contrastive_reasoning.policies.tiny import TinyArchitecture, tiny_model, tr
 EMBEDDED = "embedded:"
 KERNELS: dict[str, Callable[..., torch.Tensor]] = {"torch": token_log_probs, "liger": liger_log_probs}
 AUTO = "auto"
+SHOWN = 3
+"""Maximum number of weights that an error names."""
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
@@ -114,8 +117,9 @@ def load_policy(
 
     Raises:
         ValueError: for an unknown dtype, kernel or embedded name; for a system message that the chat template does not
-            show; if neither source is given; if this machine cannot compile or lacks what the kernels need; and for
-            files that hold anything but weights.
+            show; if neither source is given; if this machine cannot compile or lacks what the kernels need; for files
+            that hold anything but weights, or not all of them; and for a model whose log-probs or decode steps here
+            differ from those of its own forward pass (see ``probe``).
         FileNotFoundError: for a path that holds no model.
     """
     score = _score(kernels)
@@ -124,17 +128,21 @@ def load_policy(
     if pretrained is not None:
         path = resolve(pretrained)
         tokenizer = _tokenizer(path, trust_remote_code=trust_remote_code)
-        with only_weights(f"policy.pretrained={path}"):
-            model = AutoModelForCausalLM.from_pretrained(path, dtype=dtype, trust_remote_code=trust_remote_code)
+        named = f"policy.pretrained={path}"
+        with only_weights(named):
+            settings: dict[str, Any] = {"dtype": dtype, "trust_remote_code": trust_remote_code, **REPORTING}
+            loaded: Any = AutoModelForCausalLM.from_pretrained(path, **settings)
+        model, info = loaded
+        require_weights(info, named)
     elif architecture is not None and corpus is not None:
         tokenizer = train_tokenizer(corpus(), vocab_size=architecture.vocab_size, kind=architecture.kind)
         model = tiny_model(architecture, tokenizer, seed=seed)
-        model = model.to(dtype)
+        model, named = model.to(dtype), "policy.architecture"
     else:
         raise ValueError("policy.pretrained is null, so policy.architecture and a corpus for the tokenizer are needed")
     if gradient_checkpointing:
         checkpoint_layers(model)
-    return CausalLMPolicy(
+    policy = CausalLMPolicy(
         model=model if lora is None else lora.attach(model, seed=seed),
         tokenizer=tokenizer,
         compute_dtype=_dtype("compute_dtype", native_dtype() if compute_dtype == AUTO else compute_dtype),
@@ -143,6 +151,8 @@ def load_policy(
         compiled=compiled,
         score=score,
     )
+    check_passes(policy, named)  # here, because later its weights may be sharded
+    return policy
 
 
 def checkpoint_layers(model: PreTrainedModel) -> None:
@@ -180,6 +190,26 @@ def only_weights(named: str) -> Iterator[None]:
     except (UnpicklingError, SafetensorError) as error:
         reason = str(error).splitlines()[0]
         raise ValueError(f"{named}: the file of weights is damaged or holds more than weights ({reason})") from error
+
+
+REPORTING: Mapping[str, Any] = {"output_loading_info": True, "ignore_mismatched_sizes": True}
+"""Arguments of ``from_pretrained`` with which it also returns what ``require_weights`` reads."""
+
+
+def require_weights(info: Mapping[str, Any], named: str, *, unused: str | None = None) -> None:
+    """Checks that every weight of a model was in its files, in its shape: transformers draws the others at random.
+
+    ``unused`` are the first letters of weights that nothing reads. Raises ValueError, which begins with ``named``.
+    """
+    missing = sorted(key for key in info["missing_keys"] if unused is None or not key.startswith(unused))
+    reshaped = sorted(str(mismatch[0]) for mismatch in info["mismatched_keys"])
+    for keys, flaw in ((missing, "are missing"), (reshaped, "have another shape than config.json says")):
+        if keys:
+            more = f" and {len(keys) - SHOWN} more" if len(keys) > SHOWN else ""
+            raise ValueError(
+                f"{named}: weights {flaw}, and would be drawn at random: {', '.join(keys[:SHOWN])}{more}; give a whole "
+                "causal language model, not a reward model, an encoder or a part"
+            )
 
 
 def _tokenizer(path: str, *, trust_remote_code: bool) -> PreTrainedTokenizerBase:

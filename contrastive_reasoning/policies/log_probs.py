@@ -4,7 +4,7 @@ Chunks of tokens are projected to the vocabulary, reduced to one number each, an
 workspace is chunk × V for any batch. The softmax is in fp32, or in fp64 for fp64 inputs. It is computed for a block of
 a chunk's tokens at a time.
 
-        log π_n(y) = z_y − logsumexp(z)                         z = W h_n / τ
+        log π_n(y) = z_y − logsumexp(z)                         z = W h_n / τ, or c tanh(W h_n / c) / τ
         ∂ log π_n(y) / ∂z_v = [v = y] − softmax(z)_v
         KL_n       = Σ_v p_n(v) (log p_n(v) − log q_n(v))       p = softmax(W h_n / τ),  q the reference's
 """
@@ -39,6 +39,7 @@ def token_log_probs(
     temperature: float,
     chunk: int,
     bias: Float[Tensor, " V"] | None = None,
+    softcap: float | None = None,
 ) -> Float[Tensor, " N"]:
     """log softmax(W h / τ)[target] of each of N tokens, in nats.
 
@@ -49,11 +50,12 @@ def token_log_probs(
         temperature: τ > 0, the divisor of the logits.
         chunk: tokens projected at a time, at least 1.
         bias: of the projection, if it has one.
+        softcap: c > 0 bounds the logits before the division, z ↦ c tanh(z / c); None: no bound.
 
     Raises ValueError for a temperature or chunk that is not positive.
     """
     _check(temperature, chunk)
-    return _ChunkedLogProbs.apply(hidden, weight, bias, targets, temperature, chunk)  # pyright: ignore
+    return _ChunkedLogProbs.apply(hidden, weight, bias, targets, temperature, chunk, softcap)  # pyright: ignore
 
 
 def scatter_to_rows(values: Float[Tensor, " n"], mask: Bool[Tensor, "b t"]) -> Float[Tensor, "b t"]:
@@ -84,11 +86,12 @@ class _ChunkedLogProbs(torch.autograd.Function):
         targets: Tensor,
         temperature: float,
         chunk: int,
+        softcap: float | None,
     ) -> Tensor:
-        ctx.dtype, ctx.temperature, ctx.chunk = _compute_dtype(hidden), temperature, chunk
+        ctx.dtype, ctx.temperature, ctx.chunk, ctx.softcap = _compute_dtype(hidden), temperature, chunk, softcap
         head = _cast((weight, bias), ctx.dtype)
         parts = [
-            _chosen_and_normaliser(logits, wanted, temperature)
+            _chosen_and_normaliser(logits, wanted, temperature, softcap)
             for rows in _chunks(hidden, chunk)
             for logits, wanted in _blocks(bucketed_linear(hidden[rows].to(ctx.dtype), *head), targets[rows])
         ]
@@ -113,7 +116,7 @@ class _ChunkedLogProbs(torch.autograd.Function):
             gradient[count:].zero_()
             columns = targets[rows], normalisers[rows], upstream[rows]
             for logits, target, normaliser, scale in _blocks(gradient[:count], *columns):
-                _logits_to_gradient(logits, target, normaliser, scale, ctx.temperature)
+                _logits_to_gradient(logits, target, normaliser, scale, ctx.temperature, ctx.softcap)
             if to_bias is not None:
                 to_bias += gradient.sum(dim=0)
             if to_hidden is not None:
@@ -121,7 +124,7 @@ class _ChunkedLogProbs(torch.autograd.Function):
             if wanted[1]:
                 to_weight = _add(to_weight, gradient.T @ states, weight.dtype)
             del gradient, logits  # before the logits of the next chunk are computed; a block is a view of the gradient
-        return to_hidden, to_weight, to_bias, None, None, None
+        return to_hidden, to_weight, to_bias, None, None, None, None
 
 
 def _chunks(hidden: Tensor, chunk: int) -> list[slice]:
@@ -153,17 +156,27 @@ def _cast(head: tuple[Tensor, Tensor | None], dtype: torch.dtype) -> tuple[Tenso
     return weight.to(dtype), None if bias is None else bias.to(dtype)
 
 
-def _chosen_and_normaliser(logits: Tensor, targets: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
-    logits = _scaled(logits, temperature)
+def _chosen_and_normaliser(
+    logits: Tensor, targets: Tensor, temperature: float, softcap: float | None
+) -> tuple[Tensor, Tensor]:
+    logits = _scaled(logits, temperature, softcap)
     return logits.gather(-1, targets.unsqueeze(-1)).squeeze(-1), logits.logsumexp(-1)
 
 
 def _logits_to_gradient(
-    logits: Tensor, targets: Tensor, normalisers: Tensor, upstream: Tensor, temperature: float
+    logits: Tensor,
+    targets: Tensor,
+    normalisers: Tensor,
+    upstream: Tensor,
+    temperature: float,
+    softcap: float | None,
 ) -> None:
     """Overwrites logits with their gradient."""
-    gradient = _scaled(logits, temperature).sub_(normalisers[:, None]).exp_().mul_(-upstream[:, None])
+    scaled = _scaled(logits, temperature, softcap)
+    slope = None if softcap is None else 1 - (scaled * (temperature / softcap)).square()  # of c tanh(z / c)
+    gradient = scaled.sub_(normalisers[:, None]).exp_().mul_(-upstream[:, None])
     gradient.scatter_add_(1, targets[:, None], upstream[:, None])
+    gradient = gradient if slope is None else gradient.mul_(slope)
     logits.copy_(gradient if temperature == 1 else gradient.div_(temperature))
 
 
@@ -180,6 +193,7 @@ def liger_log_probs(
     temperature: float,
     chunk: int,
     bias: Float[Tensor, " V"] | None = None,
+    softcap: float | None = None,
 ) -> Float[Tensor, " N"]:
     """``token_log_probs`` by liger-kernel's fused projection and cross-entropy, on CUDA: −CE(W (h / τ) + b / τ, y).
 
@@ -188,7 +202,8 @@ def liger_log_probs(
     are those of ``token_log_probs``, which is called for tensors that are not on CUDA and for fp64.
     """
     if hidden.device.type != "cuda" or hidden.dtype == torch.float64 or not len(hidden) or temperature <= 0:
-        return token_log_probs(hidden, weight, targets, temperature=temperature, chunk=chunk, bias=bias)
+        shared: dict[str, Any] = {"temperature": temperature, "chunk": chunk, "bias": bias, "softcap": softcap}
+        return token_log_probs(hidden, weight, targets, **shared)
     dtype = torch.get_autocast_dtype("cuda") if torch.is_autocast_enabled("cuda") else hidden.dtype
     fused: Any = import_module("liger_kernel.transformers.functional").liger_fused_linear_cross_entropy
     with torch.autocast("cuda", enabled=False):
@@ -198,6 +213,7 @@ def liger_log_probs(
             targets,
             bias=None if bias is None else (bias / temperature).to(dtype),
             reduction="none",
+            softcap=None if softcap is None else softcap / temperature,
             accum_dtype=torch.float32,
         ).float()
 
@@ -223,10 +239,14 @@ def full_kl(
     chunk: int,
     bias: Float[Tensor, " V"] | None = None,
     ref_bias: Float[Tensor, " V"] | None = None,
+    softcap: float | None = None,
+    ref_softcap: float | None = None,
+    ref_temperature: float | None = None,
 ) -> Float[Tensor, " N"]:
     """KL(policy ‖ reference) over the whole vocabulary at each of N tokens, in nats, never below 0 up to rounding.
 
-    The arguments are those of ``token_log_probs``, for both; the width of the reference's states may differ.
+    The arguments are those of ``token_log_probs``, for both; the width of the reference's states may differ. Without
+    ``ref_temperature`` the reference has the policy's.
 
     Raises ValueError for a temperature or chunk that is not positive, or vocabularies of different size.
     """
@@ -234,8 +254,10 @@ def full_kl(
     if len(weight) != len(ref_weight):
         raise ValueError(f"policy and reference must share a vocabulary: {len(weight)} tokens and {len(ref_weight)}")
     ref_head = _cast((ref_weight, ref_bias), _compute_dtype(ref_hidden))
+    head = weight, bias, temperature, softcap
+    ref_scaling = temperature if ref_temperature is None else ref_temperature, ref_softcap
     parts = [
-        _recompute(_divergence, hidden[rows], weight, bias, ref_hidden[rows], *ref_head, temperature)
+        _recompute(_divergence, hidden[rows], *head, ref_hidden[rows], *ref_head, *ref_scaling)
         for rows in _chunks(hidden, chunk)
     ]
     return torch.cat(parts)
@@ -251,25 +273,28 @@ def _divergence(
     hidden: Tensor,
     weight: Tensor,
     bias: Tensor | None,
+    temperature: float,
+    softcap: float | None,
     ref_hidden: Tensor,
     ref_weight: Tensor,
     ref_bias: Tensor | None,
-    temperature: float,
+    ref_temperature: float,
+    ref_softcap: float | None,
 ) -> Tensor:
-    policy = _log_softmax(hidden, weight, bias, temperature)
-    reference = _log_softmax(ref_hidden, ref_weight, ref_bias, temperature)
+    policy = _log_softmax(hidden, weight, bias, temperature, softcap)
+    reference = _log_softmax(ref_hidden, ref_weight, ref_bias, ref_temperature, ref_softcap)
     return (policy.exp() * (policy - reference)).sum(dim=-1)
 
 
-def _log_softmax(hidden: Tensor, weight: Tensor, bias: Tensor | None, temperature: float) -> Tensor:
-    return _logits(hidden, weight, bias, temperature).log_softmax(dim=-1)
+def _log_softmax(
+    hidden: Tensor, weight: Tensor, bias: Tensor | None, temperature: float, softcap: float | None
+) -> Tensor:
+    return _scaled(bucketed_linear(hidden, weight, bias), temperature, softcap).log_softmax(dim=-1)
 
 
-def _logits(hidden: Tensor, weight: Tensor, bias: Tensor | None, temperature: float) -> Tensor:
-    return _scaled(bucketed_linear(hidden, weight, bias), temperature)
-
-
-def _scaled(logits: Tensor, temperature: float) -> Tensor:
-    """Logits divided by the temperature, in at least fp32; logits in fp32 may be overwritten."""
+def _scaled(logits: Tensor, temperature: float, softcap: float | None) -> Tensor:
+    """Logits, capped, over the temperature, in at least fp32; logits in fp32 may be overwritten."""
     logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
+    if softcap is not None:
+        logits = (logits / softcap).tanh() * softcap
     return logits if temperature == 1 else logits.div_(temperature)  # a division is two passes over a chunk

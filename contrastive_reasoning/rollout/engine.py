@@ -11,15 +11,14 @@ Omitted on purpose: paging (rows reserve what they may need) and CUDA graphs.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from contrastive_reasoning.policies.attention import AttentionPlan, no_mask
-from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
-from contrastive_reasoning.policies.decoder import decoder_of
+from contrastive_reasoning.policies.causal_lm import CausalLMPolicy, evaluating
+from contrastive_reasoning.policies.decoder import Step, step_of
+from contrastive_reasoning.policies.shared_cache import SharedCache, read_prompts
 from contrastive_reasoning.rollout.batch import RolloutBatch
 from contrastive_reasoning.rollout.repeated import RepeatedDecode
 from contrastive_reasoning.rollout.requests import (
@@ -29,10 +28,8 @@ from contrastive_reasoning.rollout.requests import (
     Written,
     encode,
     ends_of,
-    evaluating,
 )
 from contrastive_reasoning.rollout.sampling import Sampling, Seed, draw, row_uniforms
-from contrastive_reasoning.rollout.shared_cache import SharedCache, read_prompts
 from contrastive_reasoning.tasks.base import Problem
 
 
@@ -106,7 +103,7 @@ class ContinuousDecode:
     ) -> None:
         self.policy, self.requests, self.completions = policy, requests, completions
         self.sampling, self.pooled, self.notify = sampling, pooled, notify
-        self.step: Step = decoder_of(policy) or ModelStep(policy, states=pooled)
+        self.step: Step = step_of(policy, states=pooled)
         self.ends = ends_of(policy, sampling, requests)
         self.lengths = requests.prompt_mask.sum(1)
         limit = int(requests.limits.max())
@@ -230,35 +227,3 @@ class Schedule:
             rows.append(row)
             joined.append(row)
         return joined
-
-
-class Step(Protocol):
-    """Reads one token of each row."""
-
-    def read(
-        self, ids: Int[Tensor, " b"], positions: Int[Tensor, " b"], plan: AttentionPlan
-    ) -> tuple[Float[Tensor, "b V"], Float[Tensor, "b D"] | None]:
-        """Logits of the token after each of ``ids``, and the last hidden state there if requested."""
-        ...
-
-
-class ModelStep:
-    """One decode step through the model's own forward pass, for models that ``Decoder`` does not support."""
-
-    def __init__(self, policy: CausalLMPolicy, *, states: bool) -> None:
-        self.policy = policy
-        self.states = states
-
-    def read(
-        self, ids: Int[Tensor, " b"], positions: Int[Tensor, " b"], plan: AttentionPlan
-    ) -> tuple[Float[Tensor, "b V"], Float[Tensor, "b D"] | None]:
-        output = self.policy.model(
-            input_ids=ids[:, None],
-            position_ids=positions[:, None],
-            attention_mask=no_mask(ids.device),
-            attention_plan=plan,
-            use_cache=False,
-            logits_to_keep=1,
-            output_hidden_states=self.states,
-        )
-        return output.logits[:, -1], output.hidden_states[-1][:, -1] if self.states else None

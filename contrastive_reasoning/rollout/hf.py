@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from transformers import GenerationConfig, StoppingCriteria
 
-from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
+from contrastive_reasoning.policies.causal_lm import CausalLMPolicy, evaluating
 from contrastive_reasoning.rollout.batch import RolloutBatch
 from contrastive_reasoning.rollout.requests import (
     CompletionNotifier,
@@ -20,7 +20,6 @@ from contrastive_reasoning.rollout.requests import (
     Written,
     encode,
     ends_of,
-    evaluating,
     pooled_states,
     spelling,
 )

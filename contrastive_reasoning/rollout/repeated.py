@@ -12,6 +12,7 @@ from torch import Tensor
 from transformers import DynamicCache
 
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
+from contrastive_reasoning.policies.decoder import cached_pass
 from contrastive_reasoning.rollout.requests import Completions, Requests, ends_of
 from contrastive_reasoning.rollout.sampling import Sampling, draw
 
@@ -99,13 +100,4 @@ class RepeatedDecode:
         self, ids: Int[Tensor, "b Q"], mask: Bool[Tensor, "b K"], positions: Int[Tensor, "b Q"]
     ) -> tuple[Float[Tensor, "b V"], Float[Tensor, "b D"] | None]:
         """Logits of the token after the last of ``ids``, and the last hidden state there if states are pooled."""
-        output = self.policy.model(
-            input_ids=ids,
-            attention_mask=mask,
-            position_ids=positions,
-            past_key_values=self.cache,
-            use_cache=True,
-            logits_to_keep=1,
-            output_hidden_states=self.pooled,
-        )
-        return output.logits[:, -1], output.hidden_states[-1][:, -1] if self.pooled else None
+        return cached_pass(self.policy, ids, mask, positions, self.cache, states=self.pooled)

@@ -6,15 +6,14 @@ problems  â†’  Requests: prompts in tokens, how long each completion may get  â†
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Bool, Float, Int
-from torch import Tensor, nn
+from torch import Tensor
 
-from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
+from contrastive_reasoning.policies.causal_lm import CausalLMPolicy, evaluating
 from contrastive_reasoning.rollout.batch import RolloutBatch
 from contrastive_reasoning.rollout.sampling import Ends, Sampling, Seed, StopStrings
 from contrastive_reasoning.rollout.spans import text_of, token_bytes, token_spans
@@ -229,15 +228,3 @@ def pooled_states(
             completions, written = rollouts.completion_ids[span], rollouts.mask[span]
             parts.append(policy.log_probs_and_pooled(ids, mask, completions, written, owner=owner)[1])
     return torch.cat(parts)
-
-
-@contextmanager
-def evaluating(model: nn.Module) -> Iterator[None]:
-    """Sets every module to evaluation mode; restores each mode afterwards."""
-    training = [module for module in model.modules() if module.training]
-    model.eval()
-    try:
-        yield
-    finally:
-        for module in training:
-            module.training = True

@@ -65,10 +65,6 @@ CHOICES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "contrastive_reasoning.tasks.problem_set.stand_in_task": {"source": ("hub", "generated"), "accept": ACCEPT},
     "lightning.Trainer": {
         "accelerator": ("auto", "cpu", "cuda", "gpu", "mps", "tpu"),
-        "precision": (
-            *("32-true", "bf16-mixed", "bf16-true", "16-mixed", "16-true", "64-true"),
-            *("bf16", "16", "32", "64", "transformer-engine", "transformer-engine-float16"),
-        ),
     },
     "lightning_modules.optim.AdamW": {"schedule": ("constant", "linear", "cosine")},
 }
@@ -114,12 +110,31 @@ def _contradictions(config: DictConfig) -> Iterator[str]:
     known = [f"{EMBEDDED}{found.parent.name}" for found in EMBEDDED_FOLDER.glob("*/config.json")]
     if policy.startswith(EMBEDDED) and policy not in known:
         yield f"policy.pretrained={policy}: no such policy comes with the package; {did_you_mean(policy, known)}"
-    kl = config.objective.get("kl") or {}
-    if "grpo" in stages and str(kl.get("_target_")).endswith(".FullKL") and not config.module.reference:
-        yield "the objective compares with a reference over the whole vocabulary: choose module=grpo_reference"
+    weight = config.objective.get("kl_weight") or 0.0
+    if "grpo" in stages and weight > 0 and config.objective.get("kl") and not config.module.get("reference"):
+        yield (
+            f"objective.kl_weight={weight} weighs the KL to a reference, and there is none: choose "
+            "module=grpo_reference, or set objective.kl_weight=0"
+        )
+    if flaw := precision_flaw(config.trainer.get("precision")):
+        yield flaw
     if config.module.get("shard_reference") and config.module.get("offload_reference"):
         yield "module.shard_reference and module.offload_reference: a reference is kept by one of them, got both"
     yield from _impossible_devices(config)
+
+
+def precision_flaw(value: object) -> str | None:
+    """Returns an error for a precision of Lightning's trainer other than float32; None if it is float32.
+
+    Its autocast keeps the cast weights over the optimizer steps of a batch, and it scales gradients before they are
+    clipped.
+    """
+    if value is None or str(value) in ("32", "32-true"):
+        return None
+    return (
+        f"trainer.precision={value}: must be 32-true, since updates are wrong under Lightning's autocast and loss "
+        "scaling; policy.compute_dtype=bfloat16 computes the policy's passes in bfloat16"
+    )
 
 
 def _unknown_words(config: DictConfig) -> Iterator[str]:

@@ -27,7 +27,7 @@ from experiments.stages import evaluate, evaluation_table, train
 from experiments.stages.checkpoints import CHECKPOINTS, CheckpointError, kept_checkpoints
 from experiments.stages.code_hash import all_targets
 from experiments.stages.plan import StagePlan, changed_since, needed, plan_stages, values_from_parents
-from experiments.stages.policy_checks import check_server, check_weights
+from experiments.stages.policy_checks import check_policy, check_server, check_weights
 from experiments.stages.resume import accept_changed_code, begin, check_unfinished, reusable
 from experiments.stages.stage_checkpoint import Interrupted
 from experiments.stages.stage_manifest import LOCK, write_result
@@ -61,7 +61,7 @@ def run_experiment(config: DictConfig) -> Path:
 
     Raises:
         AssemblyError: before the first stage runs, if a part rejects its arguments, the folder cannot be written, or a
-            vLLM server cannot be reached or serves another model.
+            vLLM server cannot be reached or serves another model, or the policy cannot be loaded.
         CheckpointError: if results or checkpoints of a stage are damaged and cannot be restored, a checkpoint cannot be
             written, an unfinished stage forbids a new one, or files or code have changed since planning.
         Interrupted: if the user stopped a stage; the same call resumes from its last checkpoint.
@@ -77,7 +77,9 @@ def run_experiment(config: DictConfig) -> Path:
     check_unfinished(
         list(planned.values()), anew=config.checkpoints.begin_anew, compared=is_compared(config), overrides=overrides
     )
-    check_server(config, from_first([name for name, plan in planned.items() if not (plan.folder / RESULT).is_file()]))
+    unfinished = from_first([name for name, plan in planned.items() if not (plan.folder / RESULT).is_file()])
+    check_policy(config, unfinished)
+    check_server(config, unfinished)
     try:
         folder = new_run_folder(config, overrides=overrides or [], about=summaries("experiment"))
     except OSError as error:

@@ -19,6 +19,7 @@ from contrastive_reasoning.rollout.vllm import VLLMEngine
 from contrastive_reasoning.rollout.vllm_client import ServerError, check_log_probs, on_first_rank
 from contrastive_reasoning.rollout.vllm_server.weight_sync import architecture
 from experiments.assemble import AssemblyError, build
+from experiments.config.composition import teaches
 from experiments.config.known_models import ORIGIN, fetch_command, model_folder
 from experiments.run_folder.reader import read_json
 from experiments.system.checksums import damage
@@ -27,7 +28,7 @@ from experiments.validation import unreadable_policy
 
 ENGINES = {"grpo": "rollout.engine", "evaluate": "suite.engine"}
 """Stage → key of the engine that draws its rollouts."""
-WEIGHTS = ".safetensors"
+POLICY, WEIGHTS = "policy", ".safetensors"
 SINGLE, INDEX = "model.safetensors", "model.safetensors.index.json"
 """The files that transformers reads: all weights in one file, or the index of several."""
 
@@ -53,6 +54,17 @@ def check_weights(config: DictConfig) -> None:
     if name is not None and folder.resolve() == model_folder(name, config.output_dir).resolve():
         flaw += f"; {fetch_command(name, config.output_dir, revision=origin.get('revision'))} fetches it again"
     raise AssemblyError(f"policy.pretrained={pretrained}: {flaw}")
+
+
+def check_policy(config: DictConfig, stages: Iterable[str]) -> None:
+    """Loads and discards a pretrained policy if the first of these stages does not load it, but a later one does.
+
+    Raises:
+        AssemblyError: if it cannot be loaded, for example because its family is not supported.
+    """
+    first, *later = [stage for stage in stages if stage != "warm_start" or teaches(config)] or [None]
+    if config.policy.pretrained is not None and first == "critic" and later:
+        build(config, POLICY)
 
 
 def _flaw(folder: Path, origin: Mapping[str, Any]) -> str | None:

@@ -22,6 +22,7 @@ from contrastive_reasoning.policies.sharding import gathered
 from contrastive_reasoning.progress import steps_done
 from experiments.assemble import AssemblyError, build
 from experiments.config.composition import teaches
+from experiments.config.contradictions import precision_flaw
 from experiments.run_folder.logger import RunFolderLogger
 from experiments.run_folder.reader import CRITIC, POLICY
 from experiments.stages.checkpoints import CHECKPOINTS, CheckpointError, forget, newest, newest_sound_of_first
@@ -147,14 +148,20 @@ def build_trainer(
 
 
 def make_trainer(config: DictConfig, **arguments: Any) -> Trainer:
-    """Builds the configuration's trainer; raises AssemblyError for invalid settings or a missing device."""
+    """Builds the configuration's trainer.
+
+    Raises AssemblyError for invalid settings, a missing device, or a precision other than float32.
+    """
     if config.trainer.accelerator == "cpu":  # otherwise DeepSpeed would use a GPU if there is one
         os.environ.setdefault("DS_ACCELERATOR", "cpu")
     make = build(config, "trainer")
     try:
-        return make(**arguments)
+        trainer = make(**arguments)
     except (MisconfigurationException, ValueError) as error:
         raise AssemblyError(f"trainer (accelerator={config.trainer.accelerator}): {first_line(error)}") from error
+    if flaw := precision_flaw(trainer.precision):  # also of a plugin, or of a trainer that sets it itself
+        raise AssemblyError(flaw)
+    return trainer
 
 
 def device_of(config: DictConfig) -> torch.device:

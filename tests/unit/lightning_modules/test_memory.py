@@ -200,6 +200,11 @@ def test_sharded_and_offloaded_reference_raises() -> None:
         module(reference=policy(), objective=objective(kl_weight=0.1), offload_reference=True, shard_reference=True)
 
 
+def test_kl_weight_without_reference_raises() -> None:
+    with pytest.raises(ValueError, match=r"objective\.kl_weight=0\.1 .*module=grpo_reference"):
+        module(objective=objective(kl_weight=0.1))
+
+
 def test_reference_stays_unchanged_and_offloading_keeps_results() -> None:
     runs, before = [], {name: value.clone() for name, value in policy().state_dict().items()}
     for offload in (False, True):

@@ -46,7 +46,7 @@ def objective(kind: type[Any], kl: K1 | FullKL | None, weight: float = 0.5) -> O
 def test_kl_is_added_with_kl_weight(ragged, kind: type[Any], kl: K1 | FullKL) -> None:
     given: ObjectiveInputs = ragged(0, spread=0.1, per_token=False)
     given = replace(given, full_kl=torch.rand(5, 5, generator=torch.Generator().manual_seed(1), dtype=torch.float64))
-    plain, outputs = objective(kind, None)(given), objective(kind, kl)(given)
+    plain, outputs = objective(kind, None, weight=0.0)(given), objective(kind, kl)(given)
     divergence = given.full_kl if isinstance(kl, FullKL) else given.log_probs - given.ref_log_probs
     rows = [value[kept] for value, kept in zip(divergence.detach(), given.mask, strict=True) if kept.any()]
     expected = torch.stack([row.mean() for row in rows]).mean()
@@ -78,5 +78,7 @@ def test_settings_out_of_range_raise() -> None:
     for kind in WITH_KL:
         with pytest.raises(ValueError, match="kl_weight must not be negative"):
             objective(kind, None, weight=-1.0)
+        with pytest.raises(ValueError, match=r"objective\.kl_weight=0\.5 .*objective\.kl"):
+            objective(kind, None)
         with pytest.raises(ValueError, match="clip_high must not be negative"):
             kind(clip_low=0.2, clip_high=-0.1, kl_weight=0.0, kl=None, aggregation=TokenMean())

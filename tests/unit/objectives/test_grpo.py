@@ -55,6 +55,7 @@ def test_dapo_and_dr_grpo_equal_grpo_with_their_settings() -> None:
         ({"clip_high": -0.1}, "clip_high must not be negative, got -0.1"),
         ({"dual_clip": 0.5}, r"dual_clip must be above 1 \(or null\), got 0.5"),
         ({"kl_weight": -1.0}, "kl_weight must not be negative, got -1.0"),
+        ({"kl_weight": 0.1}, r"objective\.kl_weight=0\.1 .*objective\.kl is null"),
     ],
 )
 def test_settings_out_of_range_raise(change: dict[str, float], message: str) -> None:

@@ -41,6 +41,21 @@ def test_full_kl_equals_loops_in_value_and_gradient(chunk: int, temperature: flo
         assert_close(g, w, rtol=1e-10, atol=1e-10)
 
 
+def test_full_kl_of_capped_and_scaled_logits_equals_full_softmax() -> None:
+    given = [part.requires_grad_() for part in two_policies()]
+    hidden, weight, ref_hidden, ref_weight = given
+    p = (2 * (hidden @ weight.T / 2).tanh() / 0.7).log_softmax(1)
+    q = (3 * (ref_hidden @ ref_weight.T / 3).tanh() / 0.4).log_softmax(1)
+    expected = (p.exp() * (p - q)).sum(1)
+    scaling: dict[str, Any] = {"temperature": 0.7, "softcap": 2.0, "ref_temperature": 0.4, "ref_softcap": 3.0}
+    actual = full_kl(*given, chunk=2, **scaling)
+    assert_close(actual, expected, rtol=1e-10, atol=1e-10)
+    upstream = torch.randn(5, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    wanted = torch.autograd.grad(expected, given, upstream)
+    for g, w in zip(torch.autograd.grad(actual, given, upstream), wanted, strict=True):
+        assert_close(g, w, rtol=1e-10, atol=1e-10)
+
+
 def test_full_kl_sums_half_precision_in_fp32() -> None:
     given = two_policies(torch.bfloat16)
     actual = full_kl(*given, temperature=1.0, chunk=2)

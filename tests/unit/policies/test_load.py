@@ -1,12 +1,16 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from torch.testing import assert_close
+from transformers import AutoModel, AutoModelForSequenceClassification, BertConfig, BertModel
 
+from contrastive_reasoning.critics import Frozen, load_encoder
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
 from contrastive_reasoning.policies.load import LoRA, embedded_names, load_policy, resolve
 from contrastive_reasoning.policies.tiny import TinyArchitecture
@@ -172,3 +176,64 @@ def test_resolve_of_adapter_without_base_model_raises(tmp_path: Path) -> None:
     (tmp_path / "adapter_config.json").write_text("{}")
     with pytest.raises(FileNotFoundError, match=r"an adapter without its base model .* merge it into its base"):
         resolve(str(tmp_path))
+
+
+def add_layer(folder: Path) -> None:
+    change_config(folder, num_hidden_layers=2)
+
+
+def widen(folder: Path) -> None:
+    change_config(folder, intermediate_size=96)
+
+
+def change_config(folder: Path, **changes: object) -> None:
+    file = folder / "config.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), **changes}))
+
+
+def keep_base(folder: Path) -> None:
+    """Leaves what has no projection to the vocabulary, untied."""
+    change_config(folder, tie_word_embeddings=False)
+    AutoModel.from_pretrained(folder).save_pretrained(folder)
+
+
+def make_reward_model(folder: Path) -> None:
+    change_config(folder, tie_word_embeddings=False, num_labels=1)
+    AutoModelForSequenceClassification.from_pretrained(folder).save_pretrained(folder)
+
+
+def make_encoder(folder: Path) -> None:
+    BertModel(BertConfig(vocab_size=300, hidden_size=32, num_attention_heads=4, num_hidden_layers=1)).save_pretrained(
+        folder
+    )
+
+
+@pytest.mark.parametrize(
+    ("harm", "key"),
+    [
+        (add_layer, r"model\.layers\.1\.input_layernorm\.weight"),
+        (widen, r"shape .*model\.layers\.0\.mlp\.down_proj\.weight"),
+        (keep_base, r"missing.*: lm_head\.weight;"),
+        (make_reward_model, r"missing.*: lm_head\.weight;"),
+        (make_encoder, r"cls\.predictions"),
+    ],
+)
+def test_weights_that_would_be_drawn_at_random_are_refused(
+    harm: Callable[[Path], None], key: str, tmp_path: Path
+) -> None:
+    load().save(tmp_path)
+    harm(tmp_path)
+    with pytest.raises(ValueError, match=rf"policy\.pretrained={tmp_path}: weights .*{key}"):
+        load(pretrained=str(tmp_path))
+
+
+@pytest.mark.parametrize(("harm", "key"), [(add_layer, r"layers\.1\."), (widen, r"layers\.0\.mlp\.down_proj")])
+def test_encoder_with_weights_drawn_at_random_is_refused(
+    harm: Callable[[Path], None], key: str, tmp_path: Path
+) -> None:
+    settings: dict[str, Any] = {"dtype": "float32", "training": Frozen(), "trust_remote_code": False}
+    load().save(tmp_path)
+    load_encoder(pretrained=str(tmp_path), **settings)
+    harm(tmp_path)
+    with pytest.raises(ValueError, match=rf"load_encoder: {tmp_path}: weights .*{key}"):
+        load_encoder(pretrained=str(tmp_path), **settings)

@@ -31,6 +31,23 @@ def test_token_log_probs_equal_full_softmax_in_value_and_gradient(chunk: int, te
         assert_close(g, w)
 
 
+@pytest.mark.parametrize("temperature", [0.3, 1.0])
+def test_capped_log_probs_equal_full_softmax_in_value_and_gradient(temperature: float) -> None:
+    generator = torch.Generator().manual_seed(0)
+    hidden, weight = torch.randn(5, 8, generator=generator), torch.randn(11, 8, generator=generator)
+    bias, targets = torch.randn(11, generator=generator), torch.tensor([0, 10, 3, 3, 7])
+    upstream = torch.randn(5, generator=generator)
+    given = [part.requires_grad_() for part in (hidden, weight, bias)]
+
+    logits = 2 * torch.tanh((hidden @ weight.T + bias) / 2) / temperature
+    expected = logits.log_softmax(-1)[torch.arange(5), targets]
+    wanted = torch.autograd.grad(expected, given, upstream)
+    actual = token_log_probs(hidden, weight, targets, temperature=temperature, chunk=2, bias=bias, softcap=2.0)
+    assert_close(actual, expected)
+    for g, w in zip(torch.autograd.grad(actual, given, upstream), wanted, strict=True):
+        assert_close(g, w)
+
+
 def test_token_log_probs_add_bias() -> None:
     hidden, weight, bias = torch.zeros(1, 2), torch.zeros(3, 2), torch.tensor([0.0, 1.0, 2.0])
     actual = token_log_probs(hidden, weight, torch.tensor([1]), temperature=1.0, chunk=4, bias=bias)

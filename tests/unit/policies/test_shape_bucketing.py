@@ -14,12 +14,12 @@ from torch.testing import assert_close
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from contrastive_reasoning.policies import causal_lm, packed, shape_bucketing
+from contrastive_reasoning.policies import shared_cache as prefill
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
 from contrastive_reasoning.policies.decoder import decoder_of
 from contrastive_reasoning.policies.shape_bucketing import bucketed_linear, spare_rows
+from contrastive_reasoning.policies.shared_cache import read_prompts
 from contrastive_reasoning.policies.tiny import train_tokenizer
-from contrastive_reasoning.rollout import shared_cache as prefill
-from contrastive_reasoning.rollout.shared_cache import read_prompts
 from tests.tiny_models import tiny_llama
 
 CPU = torch.device("cpu")

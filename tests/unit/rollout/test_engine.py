@@ -15,8 +15,8 @@ from transformers import GenerationConfig, PreTrainedTokenizerFast
 
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
 from contrastive_reasoning.policies.load import LoRA
+from contrastive_reasoning.policies.shared_cache import SharedCache
 from contrastive_reasoning.rollout import Engine, HFEngine, RolloutBatch, Sampling
-from contrastive_reasoning.rollout.shared_cache import SharedCache
 from contrastive_reasoning.tasks.base import Problem
 from tests.tiny_models import tiny_llama
 

@@ -8,9 +8,9 @@ import pytest
 import torch
 from torch.testing import assert_close
 
+from contrastive_reasoning.policies import shared_cache as prefill
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
-from contrastive_reasoning.rollout import shared_cache as prefill
-from contrastive_reasoning.rollout.shared_cache import read_prompts
+from contrastive_reasoning.policies.shared_cache import read_prompts
 from contrastive_reasoning.tasks.base import Problem
 
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 from copy import deepcopy
 from pathlib import Path
 from typing import get_args
@@ -52,10 +53,6 @@ def test_adapter_name_in_policy_lora_is_rejected() -> None:
         ("rollout.group_size=1", "rollout.group_size must be a whole number of at least 2"),
         ("stages=[grpo,warm_start]", "stages must be some of"),
         ("reward=critic", "the reward needs a critic: add 'critic' to stages or give reward.checkpoint=FOLDER"),
-        (
-            "module=grpo objective=grpo_full_kl",
-            "the objective compares with a reference over the whole vocabulary: choose module=grpo",
-        ),
         (
             "module.shard_reference=true module.offload_reference=true",
             "module.shard_reference and module.offload_reference: a reference is kept by one of them, got both",
@@ -228,7 +225,6 @@ VALUES_IN_CODE = {
     "Setting.split": get_args(Split),
     "stand_in_task.accept": get_args(problem_set.Accept),
     "Trainer.accelerator": {"auto", "gpu", *AcceleratorRegistry.available_accelerators()},
-    "Trainer.precision": {str(word) for kind in get_args(_PRECISION_INPUT) for word in get_args(kind)},
     "AdamW.schedule": get_args(Schedule),
 }
 
@@ -265,3 +261,37 @@ def test_reward_on_search_lines_rejects_styles_without_indented_lines() -> None:
         "nothing: choose task.style=released, or task.style=longproc with critic=text"
     )
     assert contradiction(composed(*experiment, "task.style=direct", "stages=[evaluate]")) is None
+
+
+PRECISIONS = [str(word) for kind in get_args(_PRECISION_INPUT) for word in get_args(kind)]
+
+
+@pytest.mark.parametrize("value", PRECISIONS)
+@pytest.mark.parametrize("stage", ["warm_start", "grpo"])
+def test_trainer_precision_other_than_float32_is_rejected_for_every_stage(value: str, stage: str) -> None:
+    message = contradiction_of(f"trainer.precision={value}", f"stages=[{stage}]")
+    if value in ("32", "32-true"):
+        assert message is None
+    else:
+        assert (message or "").startswith(f"trainer.precision={value}: must be 32-true")
+        assert "policy.compute_dtype" in (message or "")
+
+
+def test_precision_of_trainer_by_another_name_is_rejected() -> None:
+    message = contradiction_of("trainer._target_=lightning.pytorch.Trainer", "trainer.precision=bf16-mixed")
+    assert (message or "").startswith("trainer.precision=bf16-mixed: ")
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        ["experiment=llama_baseline", "module=grpo"],
+        ["experiment=grpo_laptop", "objective.kl_weight=0.1"],
+        ["experiment=grpo_laptop", "objective=grpo_full_kl"],
+    ],
+)
+def test_kl_weight_without_reference_is_rejected(overrides: list[str]) -> None:
+    message = contradiction(composed(*overrides))
+    assert re.match(r"objective\.kl_weight=0\.\d+ .*module=grpo_reference", message or "")
+    for more in ("objective.kl_weight=0", "module=grpo_reference", "stages=[warm_start]"):
+        assert contradiction(composed(*overrides, more)) is None

@@ -199,7 +199,7 @@ GOOD = [
     "policy.pretrained=null debug=fast hydra.sweep.dir=elsewhere",
     "trainer.devices=auto",
     "trainer=gpu trainer.devices=[1] trainer.precision=32",
-    "trainer.precision=bf16-mixed",
+    "trainer.precision=32-true",
     "reward=oracle_calibrated reward@reward.source=oracle_flipped reward.source.flip=0.2",
     "hydra.sweep.dir=x hydra.mode=RUN",
     "hydra.mode=MULTIRUN hydra.verbose=true seed=0,1",

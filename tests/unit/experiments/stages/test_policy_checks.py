@@ -73,6 +73,17 @@ def test_damaged_weights_end_run_before_first_stage(
     assert not (tmp_path / "outputs" / "stages").exists()
 
 
+def test_incomplete_weights_end_run_before_critic_is_trained(folder: Path, tmp_path: Path) -> None:
+    file = folder / "config.json"
+    described = json.loads(file.read_text())
+    layers = described["num_hidden_layers"]
+    file.write_text(json.dumps({**described, "num_hidden_layers": layers + 1}))
+    config = composed(*FAST, f"policy.pretrained={folder}", f"output_dir={tmp_path / 'outputs'}")
+    with pytest.raises(AssemblyError, match=rf"policy\.pretrained={folder}: weights .*model\.layers\.{layers}\."):
+        run_experiment(config)
+    assert not (tmp_path / "outputs" / "stages" / "critic").exists()
+
+
 def test_files_that_are_not_read_may_be_damaged(folder: Path) -> None:
     """Other precisions, and the index of shards beside a single file, which transformers ignores."""
     (folder / "consolidated.safetensors").write_bytes(b"pointer")

@@ -68,6 +68,18 @@ def test_invalid_trainer_argument_raises_assembly_error() -> None:
         make_trainer(composed(BASE), val_check_interval=-1.5)
 
 
+@pytest.mark.parametrize("precision", ["bf16-mixed", "16-mixed"])
+def test_precision_that_a_plugin_sets_raises_assembly_error(precision: str) -> None:
+    config = deepcopy(composed(BASE))
+    OmegaConf.set_struct(config, value=False)
+    plugin = {"_target_": "lightning.pytorch.plugins.MixedPrecision", "precision": precision, "device": "cpu"}
+    config.trainer = {key: config.trainer[key] for key in ("_target_", "_partial_", "accelerator")} | {
+        "plugins": plugin
+    }
+    with pytest.raises(AssemblyError, match=rf"^trainer\.precision={precision}: .*policy\.compute_dtype"):
+        device_of(config)
+
+
 def test_training_metrics_are_recorded_as_often_as_budget_of_stage_states(tmp_path: Path) -> None:
     every = {"critic": 3, "grpo": 2}
     overrides = [f"budget.{stage}.log_every={steps}" for stage, steps in every.items()]

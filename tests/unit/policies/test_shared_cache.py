@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.testing import assert_close
 
-from contrastive_reasoning.rollout.shared_cache import ReadPrompt, SharedCache
+from contrastive_reasoning.policies.shared_cache import ReadPrompt, SharedCache
 
 LAYERS, HEADS, WIDTH = 2, 2, 4
 

@@ -1,0 +1,182 @@
+"""Policies of many families compute what ``transformers`` computes, or are refused by name when they are loaded."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import transformers
+from torch import Tensor
+from torch.testing import assert_close
+
+from contrastive_reasoning.policies import causal_lm, probe
+from contrastive_reasoning.policies.causal_lm import CausalLMPolicy, evaluating
+from contrastive_reasoning.policies.load import LoRA, load_policy
+from contrastive_reasoning.policies.probe import check_passes, padded, rows_of
+from contrastive_reasoning.rollout import Engine, HFEngine, Sampling
+from contrastive_reasoning.tasks.base import Problem
+from tests.unit.policies.conftest import trained_tokenizer
+
+SIZES = {
+    "hidden_size": 32,
+    "intermediate_size": 64,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": 256,
+}
+FAMILIES: dict[str, dict[str, Any]] = {
+    "Llama": {},
+    "Qwen2": {"use_sliding_window": False},
+    "Qwen3": {"head_dim": 8},
+    "Mistral": {"sliding_window": 8},
+    "Gemma2": {"head_dim": 8, "final_logit_softcapping": 2.0, "attn_logit_softcapping": 1.0},
+    "Gemma3Text": {"head_dim": 8, "final_logit_softcapping": 2.0},
+    "Cohere": {"logit_scale": 0.25},
+    "Granite": {"logits_scaling": 4.0, "embedding_multiplier": 3.0, "attention_multiplier": 0.3},
+    "HyperCLOVAX": {"logits_scaling": 0.25},
+    "Olmo2": {},
+    "SmolLM3": {},
+    "DiffLlama": {},
+}
+"""Family → settings with which it differs most from a Llama."""
+PADDED = {"Mistral", "Gemma2", "Gemma3Text", "DiffLlama"}
+"""Families whose attention cannot be planned."""
+GREEDY = Sampling(temperature=0.0, top_k=None, top_p=1.0, max_tokens=8, stop=[])
+
+
+def saved(family: str, folder: Path, **changes: Any) -> Path:
+    """Saves a model with weights of a large spread, so that no part of it is close to the identity."""
+    tokenizer = trained_tokenizer("qwen2" if family == "Qwen2" else "llama")
+    ids = {f"{name}_token_id": getattr(tokenizer, f"{name}_token_id") for name in ("pad", "bos", "eos")}
+    settings = {**SIZES, **ids, "vocab_size": len(tokenizer), **FAMILIES.get(family, {}), **changes}
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        model = transformers.AutoModelForCausalLM.from_config(getattr(transformers, f"{family}Config")(**settings))
+        for parameter in model.parameters():
+            torch.nn.init.normal_(parameter, std=0.3) if parameter.ndim == 2 else None
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+def load(folder: Path, **changes: Any) -> CausalLMPolicy:
+    settings: dict[str, Any] = {
+        "architecture": None,
+        "weights_dtype": "float32",
+        "compute_dtype": "float32",
+        "lora": None,
+        "chat_template": False,
+        "trust_remote_code": False,
+        "gradient_checkpointing": False,
+        "compiled": False,
+        "kernels": "torch",
+        "seed": 0,
+    }
+    return load_policy(pretrained=str(folder), **{**settings, **changes})
+
+
+def by_transformers(folder: Path, policy: CausalLMPolicy, temperature: float) -> Tensor:
+    """Log-probs of the check's tokens by a model that this package did not touch, one row at a time."""
+    model: Any = transformers.AutoModelForCausalLM.from_pretrained(folder)
+    rows = rows_of(policy)
+    expected = torch.zeros(rows.mask.shape)
+    for row, prompt in enumerate(rows.owner.tolist()):
+        before, written = rows.prompt_ids[prompt][rows.prompt_mask[prompt]], rows.completion_ids[row][rows.mask[row]]
+        logits = model(torch.cat([before, written])[None]).logits[0, len(before) - 1 : -1]
+        scores = (logits / temperature).log_softmax(-1)
+        expected[row, : len(written)] = scores.gather(-1, written[:, None])[:, 0]
+    return expected
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.filterwarnings("ignore:.*passes are slower:UserWarning")
+def test_log_probs_and_greedy_tokens_match_transformers(family: str, tmp_path: Path) -> None:
+    policy = load(saved(family, tmp_path))
+    assert policy.plans_attention == (family not in PADDED)
+    rows = rows_of(policy)
+    passes = [policy.padded_states, *([policy.packed_states] if policy.plans_attention else [])]
+    for states, temperature in product(passes, (1.0, 0.7)):
+        actual = policy.score_states(states(*rows.inputs), rows.completion_ids, rows.mask, temperature)
+        assert_close(actual, by_transformers(tmp_path, policy, temperature), atol=1e-4, rtol=0)
+    problems = [Problem(id=text, prompt=text, answer="") for text in ("3", "Numbers: [3, 4], target: 12\n")]
+    ours, theirs = (
+        engine.generate(policy, problems, group_size=2, sampling=GREEDY, seed=(0,))
+        for engine in (Engine(max_batch_tokens=1000), HFEngine(max_batch_tokens=1000))
+    )
+    assert torch.equal(ours.completion_ids, theirs.completion_ids)
+    assert_close(ours.old_log_probs, theirs.old_log_probs, atol=1e-4, rtol=0)
+
+
+@pytest.mark.parametrize(("family", "settings"), [("Mamba", {"state_size": 4}), ("Bert", {})])
+def test_other_cache_and_encoder_are_refused_by_name(family: str, settings: dict[str, Any], tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=rf"policy\.pretrained={tmp_path}: {family}\w+ .* pass "):
+        load(saved(family, tmp_path, **settings))
+
+
+@pytest.mark.filterwarnings("ignore:.*passes are slower:UserWarning")
+def test_unknown_change_of_logits_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(causal_lm, "logit_transform", lambda config: (1.0, None))
+    with pytest.raises(ValueError, match=r"GraniteForCausalLM \(granite\) .* the padded pass are [\d.]+ nats"):
+        load(saved("Granite", tmp_path))
+
+
+def test_own_attention_replaces_plans_that_differ(tmp_path: Path) -> None:
+    with pytest.warns(UserWarning, match="DiffLlamaForCausalLM: passes are slower"):
+        policy = load(saved("DiffLlama", tmp_path))
+    assert not policy.plans_attention
+    assert not policy.without_weights().plans_attention, "a copy for rollouts keeps it"
+
+
+def nan(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    return lambda *given: function(*given) * float("nan")
+
+
+@pytest.mark.parametrize("broken", ["padded", "decoded"])
+def test_pass_with_nan_is_refused(broken: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(probe, broken, nan(getattr(probe, broken)))
+    with pytest.raises(ValueError, match=f"the {broken} pass are nan nats"):
+        load(saved("Mistral", tmp_path))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"compute_dtype": "bfloat16"},
+        {"weights_dtype": "bfloat16"},
+        {"lora": LoRA(rank=2, alpha=4.0, dropout=0.1, target_modules="all-linear")},
+        {"gradient_checkpointing": True},
+    ],
+    ids=lambda changes: next(iter(changes)),
+)
+def test_check_changes_neither_policy_nor_random_state(changes: dict[str, Any], tmp_path: Path) -> None:
+    policy = load(saved("Llama", tmp_path), **changes)
+    weights, modes = copy.deepcopy(policy.model.state_dict()), [part.training for part in policy.model.modules()]
+    settings, state = dict(vars(policy)), torch.get_rng_state()
+    check_passes(policy, "policy")
+    assert torch.equal(torch.get_rng_state(), state)
+    assert [part.training for part in policy.model.modules()] == modes
+    assert vars(policy) == settings
+    assert policy.plans_attention
+    assert all(torch.equal(weight, weights[name]) for name, weight in policy.model.state_dict().items())
+
+
+def test_gradient_of_capped_logits_is_that_of_transformers(tmp_path: Path) -> None:
+    policy = load(saved("Gemma2", tmp_path))
+    rows, model = rows_of(policy), copy.deepcopy(policy.model)
+    padded(policy, rows).sum().backward()
+    with evaluating(model):
+        probe.own_log_probs(policy=copy_with(policy, model), rows=rows).sum().backward()
+    for (name, weight), other in zip(policy.model.named_parameters(), model.parameters(), strict=True):
+        assert_close(weight.grad, other.grad, atol=1e-4, rtol=1e-4, msg=name)
+
+
+def copy_with(policy: CausalLMPolicy, model: Any) -> CausalLMPolicy:
+    return CausalLMPolicy(
+        model=model, tokenizer=policy.tokenizer, compute_dtype=policy.compute_dtype, chat_template=False
+    )
