@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
 from functools import wraps
-from itertools import chain
+from itertools import chain, product
 from pathlib import Path
 from typing import Any
 
@@ -327,10 +327,11 @@ def test_every_stage_can_be_planned(experiment: str, tiny_models: dict[str, Path
 @pytest.mark.parametrize("sweep", siblings("sweep"))
 def test_every_value_of_sweep_composes(sweep: str) -> None:
     parameters = raw(CONF / "sweep" / f"{sweep}.yaml")["hydra"]["sweeper"]["params"]
-    for key, listed in parameters.items():
-        for value in str(listed).split(","):
-            config = composed("experiment=clipo_laptop", f"{key}={value}")
-            assert contradiction(config) is None
+    values = [[(key, value) for value in str(listed).split(",")] for key, listed in parameters.items()]
+    for job in product(*values):
+        config = composed("experiment=clipo_laptop", *(f"{key}={value}" for key, value in job))
+        assert contradiction(config) is None
+        for key, value in job:
             if not (CONF / key).is_dir():
                 assert OmegaConf.select(config, key) == yaml.safe_load(value)
 
