@@ -25,6 +25,7 @@ ONLY_IN = {
     "ast.parse": {
         "contrastive_reasoning/lazy.py",
         "contrastive_reasoning/tasks/countdown/longproc.py",
+        "contrastive_reasoning/tasks/planned_code.py",
         *(f"experiments/{path}.py" for path in ("config/signatures", "config/whole", "stages/code_hash")),
     },
     "pickle.loads": {"contrastive_reasoning/tasks/function_worker.py"},

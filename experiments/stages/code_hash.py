@@ -1,16 +1,17 @@
 """Hashes of the code that affects a stage's result: module → hash of its syntax tree without docstrings and comments.
 
-    targets of the configuration, driver ──► modules that define them ──► modules that these import ──► …
+    names in the configuration, driver ──► modules that define them ──► modules that these import ──► …
 
 ``contrastive_reasoning.losses.InfoNCE`` leads to the module that defines it, not to the package that re-exports it. If
-a name cannot be resolved (star imports, attributes of an imported package, computed module names), the whole package
-counts. Libraries are pinned and not hashed. The user's own code outside this project is hashed like ours.
+a name cannot be resolved (star imports, attributes of an imported package), the whole package counts; if a module
+computes what it imports, its whole folder. Libraries are not hashed. The user's own code outside this project is hashed
+like ours, also in folders without ``__init__.py``, and so is each ``__init__.py`` that runs before it.
 """
 
 from __future__ import annotations
 
 import ast
-import hashlib
+import os
 import re
 import sysconfig
 from collections.abc import Iterable, Iterator, Mapping
@@ -19,6 +20,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from contrastive_reasoning.tasks.planned_code import PlannedSource, source_hash, tree_hash
 from experiments.import_paths import is_ours
 
 DRIVERS = ("experiments.stages.train", "experiments.stages.evaluate", "experiments.assemble")
@@ -27,7 +29,11 @@ WATCHING = ("contrastive_reasoning.progress", "contrastive_reasoning.published")
 """Packages that only display something."""
 INSTALLED = [Path(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib", "purelib", "platlib")]
 DOTTED = re.compile(r"\w+(\.\w+)+")
-LENGTH = 12
+WORD = re.compile(r"\w+([.:]\w+)*")
+BY_NAME = ("import_module", "__import__", "run_module", "get_method", "get_class", "get_object", "locate")
+"""Functions that import what their first argument names."""
+LOADERS = {*BY_NAME, "spec_from_file_location", "SourceFileLoader", "run_path", "iter_modules", "walk_packages"}
+"""Those, and functions that import or list files."""
 
 
 class Parsed(NamedTuple):
@@ -36,6 +42,8 @@ class Parsed(NamedTuple):
     digest: str
     imports: frozenset[str]
     """Dotted paths that it imports, including imports in functions; ``package.*`` is the whole package."""
+    computes_imports: bool
+    """Whether it imports modules whose names are not in its text."""
     exports: Mapping[str, str]
     """Imported name → its dotted path, at the top level or for type checkers."""
     defines: frozenset[str]
@@ -46,15 +54,21 @@ def code_hashes(config: Any, drivers: Iterable[str] = ()) -> dict[str, str]:
     """Returns module → hash, sorted by name.
 
     Args:
-        config: resolved configuration of the stage; the search starts at its ``_target_`` values.
+        config: resolved configuration of the stage; the search starts at the names of code in it.
         drivers: dotted paths of the functions that build and run the stage.
     """
-    used, left = set[str](), {module for path in (*all_targets(config), *drivers) for module in defining(path)}
+    used, above = set[str](), set[str]()
+    left = {module for path in (*named_code(config), *drivers) for module in defining(path)}
     while left:
         module = left.pop()
         used.add(module)
         left |= {found for path in parse_module(module).imports for found in defining(path)} - used
-    return {module: parse_module(module).digest for module in sorted(used)}
+        if parse_module(module).computes_imports:
+            left |= _modules_in(_file_of(module).parent, _package_of(module)) - used
+        if not is_ours(module):
+            above |= (packages := _packages_above(module))
+            left |= {found for package in packages for found in _run_by(package)} - used
+    return {module: parse_module(module).digest for module in sorted(used | above)}
 
 
 def changed_modules(now: Mapping[str, str], then: Mapping[str, str]) -> list[str]:
@@ -62,11 +76,35 @@ def changed_modules(now: Mapping[str, str], then: Mapping[str, str]) -> list[str
     return sorted(module for module in now.keys() | then.keys() if now.get(module) != then.get(module))
 
 
+def planned_sources(code: Mapping[str, str]) -> dict[str, PlannedSource]:
+    """Returns the user's modules of :func:`code_hashes`, with their files, for processes that import them later."""
+    files = {module: module_file(module) for module in code if not is_ours(module)}
+    return {module: PlannedSource(str(file.absolute()), code[module]) for module, file in files.items() if file}
+
+
+def named_code(node: Any, *, foreign: bool = False) -> Iterator[str]:
+    """Yields every string in a resolved configuration that may name code, as a dotted path.
+
+    These are all targets and dotted strings, for example the ``path`` of ``hydra.utils.get_method``. In a ``foreign``
+    node, whose target is not ours, a single word may be a module, too.
+    """
+    if isinstance(node, Mapping):
+        foreign = not is_ours(str(node["_target_"])) if "_target_" in node else foreign
+        node = list(node.values())
+    if isinstance(node, list | tuple):
+        for value in node:
+            yield from named_code(value, foreign=foreign)
+    elif isinstance(node, str) and (WORD if foreign else DOTTED).fullmatch(node):
+        yield node.replace(":", ".")
+
+
 def all_targets(config: Any) -> Iterator[str]:
-    """Yields every ``_target_`` in a resolved configuration, including those of libraries."""
+    """Yields every ``_target_`` in a resolved configuration, including those of libraries and of Hydra's getters."""
     if isinstance(config, Mapping):
         if "_target_" in config:
             yield str(config["_target_"])
+            if str(config["_target_"]).startswith("hydra.utils.get_"):
+                yield str(config.get("path"))
         config = [value for key, value in config.items() if key != "_target_"]
     if isinstance(config, list | tuple):
         for value in config:
@@ -104,32 +142,71 @@ def _find_exports(package: str, name: str) -> set[str]:
 
 
 def _all_modules(package: str) -> set[str]:
-    folder = _file_of(package).parent
-    parts = (path.relative_to(folder).with_suffix("").parts for path in folder.rglob("*.py"))
-    return {".".join([package, *path]).removesuffix(".__init__") for path in parts}
+    return _modules_in(_file_of(package).parent, package)
+
+
+def _modules_in(folder: Path, package: str) -> set[str]:
+    """Returns all modules under the folder of ``package`` ("": a folder of the search path)."""
+    found = set[str]()
+    for place, folders, files in os.walk(folder):
+        folders[:] = [
+            name for name in folders if not (name.startswith(".") or Path(place, name, "pyvenv.cfg").exists())
+        ]
+        parts = [*filter(None, [package]), *Path(place).relative_to(folder).parts]
+        found |= {".".join([*parts, name[:-3]]).removesuffix(".__init__") for name in files if name.endswith(".py")}
+    return {module for module in found if module_file(module) is not None and not _decides_nothing(module)}
+
+
+def _package_of(module: str) -> str:
+    return module if _is_package(module) else module.rpartition(".")[0]
+
+
+def _packages_above(module: str) -> set[str]:
+    """Returns the packages whose ``__init__.py`` runs before the module does."""
+    parts = module.split(".")
+    return {above for length in range(1, len(parts)) if _is_package(above := ".".join(parts[:length]))}
+
+
+def _run_by(package: str) -> set[str]:
+    """Returns what ``__init__.py`` imports as modules; from others it takes names, which change nothing elsewhere."""
+    modules = (path for path in parse_module(package).imports if module_file(path) is not None)
+    return {found for path in modules for found in defining(path)}
 
 
 def module_file(module: str) -> Path | None:
     """Returns the file of a module of this project or of the user; None for a library. Imports nothing."""
     first, *inner = module.split(".")
-    package = _root(first)
-    if package is None or not inner:
-        return package
-    folder = package.parent.joinpath(*inner)
-    candidates = (folder / "__init__.py", folder.with_suffix(".py"))
-    return next((file for file in candidates if package.name == "__init__.py" and file.is_file()), None)
+    file, folders = _root(first)
+    if not inner:
+        return file
+    places = [folder.joinpath(*inner) for folder in folders]
+    candidates = (file for place in places for file in (place / "__init__.py", place.with_suffix(".py")))
+    return next((file for file in candidates if file.is_file()), None)
+
+
+class Root(NamedTuple):
+    """Where the first part of a dotted path is; empty for a library or an unknown name."""
+
+    file: Path | None = None
+    folders: tuple[Path, ...] = ()
+    """Where its modules are: several, and no file, without ``__init__.py``."""
 
 
 @cache
-def _root(name: str) -> Path | None:
+def _root(name: str) -> Root:
     try:
         spec = find_spec(name)  # imports nothing for a name without dots
     except (ImportError, ValueError):  # ``__main__``
-        return None
-    if spec is None or spec.origin is None or not spec.has_location:
-        return None
+        return Root()
+    if spec is None:
+        return Root()
+    if spec.origin is None:
+        folders = tuple(map(Path, spec.submodule_search_locations or ()))
+        return Root(folders=tuple(folder for folder in folders if not _is_library(folder)))
     file = Path(spec.origin)
-    return file if is_ours(name) or not _is_library(file) else None
+    if not spec.has_location or not (is_ours(name) or not _is_library(file)):
+        return Root()
+    return Root(file, (file.parent,) if file.name == "__init__.py" else ())
 
 
 def _is_library(file: Path) -> bool:
@@ -161,7 +238,7 @@ def _parse(module: str, file: Path, changed: int) -> Parsed:
     try:
         tree = ast.parse(content)
     except (SyntaxError, ValueError):  # the user's own module; building it will raise
-        return Parsed(hashlib.sha256(content).hexdigest()[:LENGTH], frozenset(), {}, frozenset())
+        return Parsed(source_hash(content), frozenset(), False, {}, frozenset())
     package = module if file.name == "__init__.py" else module.rpartition(".")[0]
     exports, defines = dict[str, str](), set[str]()
     for node in tree.body:
@@ -173,8 +250,8 @@ def _parse(module: str, file: Path, changed: int) -> Parsed:
         else:
             names = (part for part in ast.walk(node) if isinstance(part, ast.Name))
             defines |= {name.id for name in names if isinstance(name.ctx, ast.Store)}
-    digest = hashlib.sha256(_canonical(tree).encode()).hexdigest()[:LENGTH]
-    return Parsed(digest, frozenset(_imports(tree, package)), exports, frozenset(defines))
+    imports = frozenset(_imports(tree, package, ours=is_ours(module)))
+    return Parsed(tree_hash(tree), imports, _computes_imports(tree), exports, frozenset(defines))
 
 
 def _for_type_checkers(node: ast.AST) -> bool:
@@ -196,50 +273,49 @@ def _bindings(node: ast.AST, package: str) -> Iterator[tuple[str, str]]:
         yield from ((name.asname or name.name.partition(".")[0], name.name) for name in node.names)
 
 
-def _imports(tree: ast.AST, package: str) -> set[str]:
-    """Returns the dotted paths of run-time imports and of modules named in strings, for example for ``python -m``."""
+def _imports(tree: ast.AST, package: str, *, ours: bool) -> set[str]:
+    """Returns the dotted paths of run-time imports and of modules named in strings, for example for ``python -m``.
+
+    The strings of our modules name only our modules.
+    """
     found, left = set[str](), [tree]
     while left:
         node = left.pop()
         if _for_type_checkers(node):
             continue
         found |= {path for _, path in _bindings(node, package)}
-        if isinstance(node, ast.Constant):
-            named = node.value if isinstance(node.value, str) and DOTTED.fullmatch(node.value) else ""
-            if is_ours(named) and module_file(named) is not None and not _is_package(named):
-                found.add(named)
-        elif isinstance(node, ast.Call) and _last_name(node.func) in ("import_module", "__import__"):
-            first = node.args[0] if node.args else None
-            found.add(str(first.value) if isinstance(first, ast.Constant) else f"{package}.*")
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and DOTTED.fullmatch(node.value):
+            named = [node.value] if ours else [node.value, node.value.rpartition(".")[0]]
+            found |= {
+                name
+                for name in named
+                if (is_ours(name) or not ours) and module_file(name) is not None and not _is_package(name)
+            }
+        elif (named := _loaded(node)) is not None:
+            found.add(named)
         left += ast.iter_child_nodes(node)
     return found
 
 
-def _canonical(tree: ast.AST) -> str:
-    """Writes a syntax tree as text that is equal in every Python version; docstrings are left out."""
-    words: list[str] = []
-
-    def write(node: Any) -> None:
-        if isinstance(node, ast.Constant):
-            words.append(repr(node.value))
-        elif isinstance(node, ast.AST):
-            words.append(f"{type(node).__name__}(")
-            for name in node._fields:
-                if (value := getattr(node, name, None)) is not None and value != [] and name != "ctx":
-                    words.append(name)
-                    write(value)
-            words.append(")")
-        elif isinstance(node, list):
-            for part in node:
-                if not _is_text(part):
-                    write(part)
-            words.append(";")
-        else:
-            words.append(repr(node))
-
-    write(tree)
-    return " ".join(words)
+def _loaded(node: ast.AST) -> str | None:
+    """Returns the name in ``import_module("name")`` and its like; None for any other node, and for relative names."""
+    if not (isinstance(node, ast.Call) and _last_name(node.func) in BY_NAME and node.args):
+        return None
+    name = node.args[0].value if isinstance(node.args[0], ast.Constant) else None
+    return name if isinstance(name, str) and WORD.fullmatch(name) else None
 
 
-def _is_text(node: Any) -> bool:
-    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+def _computes_imports(tree: ast.AST) -> bool:
+    """Whether one of ``LOADERS`` is used, or imported under another name, without a module name in the text."""
+    left: list[ast.AST] = [tree]
+    while left:
+        node = left.pop()
+        if isinstance(node, ast.alias) and node.asname and node.name.rpartition(".")[2] in LOADERS:
+            return True
+        if isinstance(node, ast.Name | ast.Attribute) and _last_name(node) in LOADERS:
+            return True
+        if isinstance(node, ast.Name) and node.id in ("exec", "eval"):
+            return True
+        known = isinstance(node, ast.Call) and _loaded(node) is not None
+        left += [part for part in ast.iter_child_nodes(node) if not (known and part is node.func)]  # pyright: ignore
+    return False

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +16,10 @@ from omegaconf import DictConfig, OmegaConf
 from experiments.assemble import AssemblyError
 from experiments.config.composition import critic_checkpoints, open_critics, teaches
 from experiments.config.folders import EMBEDDED
-from experiments.import_paths import with_current_targets
+from experiments.import_paths import current, is_ours, with_current_targets
 from experiments.run_folder.reader import CRITIC, POLICY
 from experiments.stages.code_hash import code_hashes
-from experiments.system.checksums import BLOCK, STRIDE, content_hash, fingerprint
+from experiments.system.checksums import content_hash, fingerprint
 
 KEYS = {
     "warm_start": "seed policy warm_start",
@@ -26,7 +29,32 @@ KEYS = {
 }
 """Stage → the configuration keys that determine its result, besides ``budget.<stage>`` and ``NUMERICS``."""
 NUMERICS = ("accelerator", "devices", "num_nodes", "strategy", "precision")
-"""The trainer settings that affect the result."""
+"""Trainer settings that affect the result with any value."""
+NEUTRAL_VALUES = {
+    "_target_": "lightning.Trainer",
+    "_partial_": True,
+    "deterministic": False,
+    "num_sanity_val_steps": 0,
+    "use_distributed_sampler": False,
+    "inference_mode": False,
+}
+"""Trainer setting → the value with which it does not affect the result. Those in neither mapping affect it, if set."""
+NEUTRAL_SETTINGS = {
+    *("enable_progress_bar", "enable_model_summary", "profiler", "enable_autolog_hparams", "model_registry"),
+    "max_time",  # a stage that it stops is not finished
+    # each stage sets these
+    *("max_epochs", "max_steps", "val_check_interval", "check_val_every_n_epoch", "log_every_n_steps", "callbacks"),
+    *("enable_checkpointing", "logger", "default_root_dir"),
+}
+"""Trainer settings that do not affect the result."""
+WATCHERS = (
+    *(f"callbacks.{name}." for name in ("completions", "cost", "credit", "critic_validation", "figures", "health")),
+    *(f"callbacks.{name}." for name in ("phases", "progress", "projections", "system_metrics")),
+    "lightning_modules.zero.ZeroSharding",
+)
+"""Beginnings of the targets of callbacks that only watch. All others, such as the user's own, may act on training."""
+LIBRARIES = ("torch", "transformers", "peft")
+"""Libraries whose version affects the result, if they are installed."""
 DRIVERS = {
     "warm_start": "experiments.stages.train.warm_start",
     "critic": "experiments.stages.train.critic",
@@ -34,11 +62,8 @@ DRIVERS = {
     "evaluate": "experiments.stages.evaluate.evaluate",
 }
 """The function that runs each stage."""
-NAMING = {
-    **dict.fromkeys(("pretrained", "checkpoint"), STRIDE),
-    **dict.fromkeys(("train_file", "longproc_dir", "prompt_file", "path"), BLOCK),
-}
-"""Key that may hold a path → stride of the content hash that represents it. Data sets are read whole."""
+NAMING = ("pretrained", "checkpoint", "train_file", "longproc_dir", "prompt_file", "path")
+"""Keys that may hold the path of a file or folder. Within a node whose target is not ours, any string may be a file."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,7 +78,7 @@ class StagePlan:
     files: Mapping[str, str]
     """Path in the configuration → hash of its content."""
     code: Mapping[str, str]
-    """Module → hash of its code, for all modules that affect the result."""
+    """Module → hash of its code, for all modules that affect the result; library → its version."""
     settings: str
     """Hash of configuration and files, including those of the parents, without code. Studies identify runs by it."""
     fingerprint: str
@@ -95,11 +120,16 @@ def plan_stage(
         "config": relevant,
         "parents": {name: plan.fingerprint for name, plan in above.items()},
         "files": files,
-        "code": code_hashes(relevant, [DRIVERS[stage]]),
+        "code": _code(relevant, stage),
     }
     mark = fingerprint(content)
     folder = Path(config.output_dir) / "stages" / stage / mark
     return StagePlan(name=stage, **content, settings=settings, fingerprint=mark, folder=folder)
+
+
+def _code(relevant: Mapping[str, Any], stage: str) -> dict[str, str]:
+    installed = {name: version(name) for name in LIBRARIES if find_spec(name)}
+    return code_hashes(relevant, [DRIVERS[stage]]) | installed
 
 
 def needed(stage: str, config: DictConfig) -> bool:
@@ -134,7 +164,7 @@ def values_from_parents(stage: str, config: DictConfig, folders: Mapping[str, Pa
 def changed_since(plan: StagePlan) -> list[str]:
     """Lists files, and modules not imported yet, that have changed since the stage was planned."""
     files = file_hashes(plan.config, {})
-    code = code_hashes(plan.config, [DRIVERS[plan.name]])
+    code = _code(plan.config, plan.name)
     changed = [name for name in plan.files.keys() | files.keys() if plan.files.get(name) != files.get(name)]
     late = {module for module in plan.code.keys() | code.keys() if module not in sys.modules}
     return sorted(changed) + sorted(module for module in late if plan.code.get(module) != code.get(module))
@@ -143,10 +173,35 @@ def changed_since(plan: StagePlan) -> list[str]:
 def relevant_config(stage: str, config: DictConfig) -> dict[str, Any]:
     """Returns the part of the configuration that affects the stage's result, with interpolations resolved."""
     parts = {key: _with_dtype(plain(config[key])) for key in KEYS[stage].split()}
-    return parts | {
-        "trainer": {key: plain(config.trainer[key]) for key in NUMERICS},
-        "budget": plain(config.budget[stage]),
+    return (
+        parts
+        | {"trainer": _trainer_settings(config.trainer), "budget": plain(config.budget[stage])}
+        | ({"callbacks": acting} if (acting := _acting_callbacks(stage, config)) else {})
+    )
+
+
+def _trainer_settings(trainer: DictConfig) -> dict[str, Any]:
+    further = (key for key in map(str, trainer) if key not in NEUTRAL_SETTINGS and key not in NUMERICS)
+    settings = {key: plain(trainer[key]) for key in (*NUMERICS, *further)}
+    return {
+        key: value
+        for key, value in settings.items()
+        if key in NUMERICS or (value is not None and (key not in NEUTRAL_VALUES or value != NEUTRAL_VALUES[key]))
     }
+
+
+def _acting_callbacks(stage: str, config: DictConfig) -> dict[str, Any]:
+    """Returns the callbacks of the stage that may act on training: none of the shipped ones."""
+    if stage == "evaluate":
+        return {}
+    groups = {group: config.callbacks[group] or {} for group in ("every", stage)}
+    acting = {
+        f"{group}.{name}": plain(node)
+        for group, nodes in groups.items()
+        for name, node in nodes.items()
+        if node is not None and not current(str(node.get("_target_", ""))).startswith(WATCHERS)
+    }
+    return dict(sorted(acting.items()))
 
 
 def _with_dtype(node: Any) -> Any:
@@ -173,32 +228,46 @@ def plain(value: Any) -> Any:
 def file_hashes(relevant: Mapping[str, Any], elsewhere: Mapping[str, str]) -> dict[str, str]:
     """Returns path → content hash of policies, critics and problem files in a configuration; hub names have none."""
     hashes: dict[str, str] = {}
-    for key, name in sorted({*named_things(relevant)}, key=lambda one: -NAMING[one[0]]):  # whole ones last, to win
+    for name in sorted({name for _, name in named_things(relevant)}):
         if name in elsewhere:
             hashes[name] = elsewhere[name]
         elif (path := _local(name)) is not None:
-            hashes[name] = content_hash(path, stride=NAMING[key])
+            hashes[name] = content_hash(path)
     return hashes
 
 
-def named_things(node: Any) -> Iterator[tuple[str, str]]:
-    """Yields (key, value) of every string in a configuration that may be a path."""
+def named_things(node: Any, *, key: str = "", foreign: bool = False) -> Iterator[tuple[str, str]]:
+    """Yields (key, value) of every string in a configuration that may be a path.
+
+    In a ``foreign`` node, whose target is not ours, these are all that name a file.
+    """
     if isinstance(node, Mapping):
-        yield from ((key, value) for key, value in node.items() if key in NAMING and isinstance(value, str))
-        node = list(node.values())
-    if isinstance(node, list):
+        foreign = _is_foreign(node, foreign)
+        for name, value in node.items():
+            yield from named_things(value, key=name, foreign=foreign)
+    elif isinstance(node, list):
         for value in node:
-            yield from named_things(value)
+            yield from named_things(value, key=key, foreign=foreign)
+    elif isinstance(node, str) and (key in NAMING or (foreign and _is_file(node))):
+        yield key, node
 
 
-def _with_contents(node: Any, files: Mapping[str, str]) -> Any:
+def _with_contents(node: Any, files: Mapping[str, str], *, key: str = "", foreign: bool = False) -> Any:
     """Replaces paths in a configuration by the hashes of their contents."""
     if isinstance(node, Mapping):
-        return {
-            key: files.get(value, value) if key in NAMING and isinstance(value, str) else _with_contents(value, files)
-            for key, value in node.items()
-        }
-    return [_with_contents(value, files) for value in node] if isinstance(node, list) else node
+        foreign = _is_foreign(node, foreign)
+        return {name: _with_contents(value, files, key=name, foreign=foreign) for name, value in node.items()}
+    if isinstance(node, list):
+        return [_with_contents(value, files, key=key, foreign=foreign) for value in node]
+    return files.get(node, node) if isinstance(node, str) and (key in NAMING or foreign) else node
+
+
+def _is_foreign(node: Mapping[str, Any], outer: bool) -> bool:
+    return not is_ours(str(node["_target_"])) if "_target_" in node else outer
+
+
+def _is_file(name: str) -> bool:
+    return os.path.isfile(os.path.expanduser(name))  # Path would raise for a text that is too long for a name
 
 
 def _local(name: str) -> Path | None:

@@ -36,7 +36,7 @@ from experiments.system.files import lock
 
 DEVICES = "config.trainer."
 UNASKED = ("files.", DEVICES)  # these may change without intent
-NEUTRAL = ("output_dir", "checkpoints", "progress", "logger", "callbacks")
+NEUTRAL = ("output_dir", "checkpoints", "progress", "logger")
 """Overrides that do not affect results."""
 WHICH = ("experiment", "name", "seed", "scale", "family", "task", "debug", "sweep", "arm")
 """Overrides that select the run. If one of them is absent, a different run is intended, and nothing was forgotten."""

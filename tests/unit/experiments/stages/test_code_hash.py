@@ -54,6 +54,10 @@ def clear_cache() -> None:
     code_hash._root.cache_clear()
 
 
+INIT = {"own_code"}
+"""Runs before each module of the package; the names that it imports from its modules are not followed."""
+
+
 def hashes(*targets: str) -> dict[str, str]:
     config: Any = {"parts": [{"_target_": target} for target in targets]}
     return code_hashes(config)
@@ -68,11 +72,11 @@ def hashes(*targets: str) -> dict[str, str]:
         ("own_code.other.unused", {"other", "worker_tools"}),
         ("own_code.constants.TAU.real", {"constants"}),
         ("own_code.lazy.anything", {"lazy", "lazy.one", "lazy.two"}),
-        ("own_code.lazy.one.ONE", {"lazy.one"}),
+        ("own_code.lazy.one.ONE", {"lazy", "lazy.one"}),
     ],
 )
 def test_target_leads_to_defining_module_and_its_imports(folder: Path, target: str, modules: set[str]) -> None:
-    assert set(hashes(target)) == {f"own_code.{module}" for module in modules}
+    assert set(hashes(target)) == INIT | {f"own_code.{module}" for module in modules}
 
 
 @pytest.mark.parametrize(
@@ -89,17 +93,80 @@ def test_target_leads_to_defining_module_and_its_imports(folder: Path, target: s
 )
 def test_every_form_of_import_is_followed(folder: Path, code: str, modules: set[str]) -> None:
     (folder / "own_alone.py").write_text(code)
-    assert set(hashes("own_alone.f")) == {"own_alone", *modules}
+    assert set(hashes("own_alone.f")) - INIT == {"own_alone", *modules}
 
 
 def test_module_in_a_folder_without_init_is_followed(folder: Path) -> None:
     (folder / "own_alone.py").write_text("from own_code.no_init.three import THREE\nf = THREE\n")
-    assert set(hashes("own_alone.f")) == {"own_alone", "own_code.no_init.three"}
+    assert set(hashes("own_alone.f")) == {"own_alone", "own_code.no_init.three"} | INIT
+
+
+def test_init_of_package_and_modules_that_it_imports_are_hashed(folder: Path) -> None:
+    init = folder / "own_code/__init__.py"
+    init.write_text("from own_code.formula import loss\nfrom own_code import late\n")
+    assert set(hashes("own_code.constants.TAU")) == {"own_code", "own_code.constants", "own_code.late"}
+
+
+def test_folders_without_init_are_followed_like_packages(folder: Path) -> None:
+    (folder / "plain/deep").mkdir(parents=True)
+    (folder / "plain/deep/reward.py").write_text("from plain.deep.helper import scale\ndef f(): return scale\n")
+    (folder / "plain/deep/helper.py").write_text("scale = 1\n")
+    before = hashes("plain.deep.reward.f")
+    assert set(before) == {"plain.deep.reward", "plain.deep.helper"}
+    (folder / "plain/deep/helper.py").write_text("# words\nscale = 1\n")
+    assert hashes("plain.deep.reward.f") == before
+    (folder / "plain/deep/helper.py").write_text("scale = 2\n")
+    assert changed_modules(hashes("plain.deep.reward.f"), before) == ["plain.deep.helper"]
+    assert hashes("plain.f") == {}
+
+
+@pytest.mark.parametrize(
+    ("node", "modules"),
+    [
+        ({"_target_": "hydra.utils.get_method", "path": "own_alone.brevity"}, {"own_alone", "own_code.formula"}),
+        ({"_target_": "hydra.utils.get_object", "path": "own_code.constants.TAU"}, {"own_code.constants"}),
+        ({"_target_": "torch.nn.Linear", "_partial_": True, "rule": ["own_code.late.shift"]}, {"own_code.late"}),
+        ({"_target_": "collections.OrderedDict", "module": "own_alone"}, {"own_alone", "own_code.formula"}),
+        ({"_target_": "collections.OrderedDict", "entry": "own_code.late:shift"}, {"own_code.late"}),
+        ({"_target_": "datamodules.plays.Plays", "rule": "own_code.late.shift"}, {"own_code.late"}),
+    ],
+)
+def test_code_named_by_other_strings_of_a_node_is_hashed(folder: Path, node: Any, modules: set[str]) -> None:
+    assert modules <= set(code_hashes({"part": node}))
 
 
 def test_computed_module_name_includes_whole_package(folder: Path) -> None:
     (folder / "own_code/late.py").write_text("import importlib\nshift = importlib.import_module(f'own_code.{1}')\n")
     assert {"own_code.other", "own_code.types_only", "own_code.lazy.two"} <= set(hashes("own_code.late.shift"))
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import importlib\nf = importlib.import_module(f'rule_{1}')",
+        "from importlib import import_module as load\nf = load('rule_1')",
+        "from importlib.util import spec_from_file_location\nf = spec_from_file_location('x', 'rule_1.py')",
+        "import runpy\nf = runpy.run_path('rule_1.py')",
+        "f = exec(open('rule_1.py').read())",
+        "from hydra.utils import get_method\ndef f(name): return get_method(name)",
+    ],
+)
+@pytest.mark.parametrize("place", ["", "plain"])
+def test_computed_import_includes_whole_folder_of_module(folder: Path, place: str, code: str) -> None:
+    (folder / place).mkdir(exist_ok=True)
+    (folder / place / "rule_1.py").write_text("RULE = 1\n")
+    (folder / place / "own_loading.py").write_text(code)
+    (folder / place / ".venv").mkdir()
+    (folder / place / ".venv/hidden.py").write_text("")
+    inside = f"{place}." if place else ""
+    found = set(hashes(f"{inside}own_loading.f"))
+    assert {f"{inside}own_loading", f"{inside}rule_1"} <= found
+    assert not [name for name in found if "hidden" in name]
+
+
+def test_module_named_in_a_string_of_the_users_module_is_followed(folder: Path) -> None:
+    (folder / "own_alone.py").write_text("COMMAND = ['-m', 'own_code.worker_tools']\nRULE = 'own_code.late.shift'\n")
+    assert set(hashes("own_alone.COMMAND")) == {"own_alone", "own_code.worker_tools", "own_code.late"} | INIT
 
 
 @pytest.mark.parametrize(

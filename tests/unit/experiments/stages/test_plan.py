@@ -12,7 +12,7 @@ from experiments.assemble import AssemblyError
 from experiments.stages import plan as planning
 from experiments.stages.checkpoints import CheckpointError
 from experiments.stages.experiment import run_stage
-from experiments.stages.plan import changed_since, plan_stage, plan_stages, values_from_parents
+from experiments.stages.plan import NUMERICS, changed_since, plan_stage, plan_stages, values_from_parents
 from tests import config_kit
 
 
@@ -147,6 +147,108 @@ def test_edit_of_user_module_changes_fingerprint_but_not_settings(
     assert changed_since(plan) == ["own_rewards_of_a_plan"]
     after = plan_stage("grpo", config, {})
     assert (after.settings, after.fingerprint != plan.fingerprint) == (plan.settings, True)
+
+
+def test_string_of_users_function_that_names_a_file_enters_by_content(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "own_rewards_of_words.py").write_text("def known(*_: object, **__: object) -> float:\n    return 1.0\n")
+    words = tmp_path / "words.txt"
+    words.write_text("one")
+    named = ("+reward.function.lists=[words.txt,none.txt]", "+reward.function.rule={file: words.txt}")
+    config = composed("reward=function", "reward.function._target_=own_rewards_of_words.known", *named)
+    before = plan_stage("grpo", config, {})
+    assert set(before.files) == {config.policy.pretrained, "words.txt"}
+    words.write_text("two")
+    after = plan_stage("grpo", config, {})
+    assert (after.settings != before.settings, after.fingerprint != before.fingerprint) == (True, True)
+    assert changed_since(before) == ["words.txt"]
+
+
+SHIPPED = ["cpu", "gpu", "ddp", "zero1"]
+
+
+@pytest.mark.parametrize("trainer", SHIPPED)
+def test_shipped_trainers_enter_by_devices_and_precision_alone(trainer: str) -> None:
+    assert set(plan_stage("grpo", composed(f"trainer={trainer}"), {}).config["trainer"]) == set(NUMERICS)
+
+
+@pytest.mark.parametrize(
+    ("override", "enters"),
+    [
+        ("+trainer.limit_train_batches=2", True),
+        ("+trainer.overfit_batches=1", True),
+        ("+trainer.accumulate_grad_batches=2", True),
+        ("+trainer.gradient_clip_val=0.5", True),
+        ("trainer.deterministic=true", True),
+        ("trainer._target_=collections.OrderedDict", True),
+        ("trainer.enable_progress_bar=false", False),
+        ("+trainer.max_time='00:01:00:00'", False),
+        ("+trainer.limit_train_batches=null", False),
+    ],
+)
+def test_trainer_settings_enter_unless_neutral(override: str, enters: bool) -> None:
+    before, after = (plan_stage("grpo", composed(*one), {}) for one in ((), (override,)))
+    assert (after.fingerprint != before.fingerprint, after.settings != before.settings) == (enters, enters)
+
+
+@pytest.mark.parametrize(
+    ("target", "enters"),
+    [
+        ("lightning.pytorch.callbacks.StochasticWeightAveraging", True),
+        ("callbacks.online_critic.OnlineCritic", True),
+        ("own_callbacks.Act", True),
+        ("callbacks.health.Health", False),
+        ("callbacks.alarms.Alarms", False),
+    ],
+)
+@pytest.mark.parametrize("group", ["every", "grpo"])
+def test_callbacks_enter_unless_they_only_watch(group: str, target: str, enters: bool) -> None:
+    override = f"+callbacks.{group}.further={{_target_: {target}}}"
+    before, after = (plan_stages(composed(*one)) for one in ((), (override,)))
+    assert (after["grpo"].fingerprint != before["grpo"].fingerprint) == enters
+    assert ("callbacks" in after["grpo"].config) == enters
+    assert (after["warm_start"].fingerprint != before["warm_start"].fingerprint) == (enters and group == "every")
+
+
+def test_versions_of_libraries_enter_as_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = plan_stage("grpo", composed(), {})
+    assert {"torch", "transformers", "peft"} <= set(before.code)
+    monkeypatch.setattr(planning, "version", lambda name: "0.0.1")
+    after = plan_stage("grpo", composed(), {})
+    assert (after.settings == before.settings, after.fingerprint == before.fingerprint) == (True, False)
+    assert {name for name in after.code if after.code[name] != before.code[name]} == {"torch", "transformers", "peft"}
+
+
+def test_function_of_hydras_getter_in_a_folder_without_init_enters(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = tmp_path / "own_folder_of_a_plan" / "rewards.py"
+    own.parent.mkdir()
+    own.write_text("def f(*_: object) -> float:\n    return 1.0\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    getter = ("reward.function._target_=hydra.utils.get_method", "+reward.function.path=own_folder_of_a_plan.rewards.f")
+    config = composed("reward=function", *getter)
+    before = plan_stage("grpo", config, {})
+    own.write_text('def f(*_: object) -> float:\n    """Words."""\n    return 1.0\n')
+    assert plan_stage("grpo", config, {}).fingerprint == before.fingerprint
+    own.write_text("def f(*_: object) -> float:\n    return 0.5\n")
+    assert plan_stage("grpo", config, {}).fingerprint != before.fingerprint
+
+
+def test_rewards_of_ones_own_share_the_critic_stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    for name in ("one", "two"):
+        (tmp_path / f"own_reward_{name}.py").write_text(f"def f(*_: object) -> float:\n    return {len(name)}.0\n")
+    critics, policies = set(), set()
+    for name in ("one", "two"):
+        own = ("reward=function", f"reward.function._target_=own_reward_{name}.f")
+        config = composed("experiment=llama_critic", *own)
+        critics.add(plan_stage("critic", config, {}).fingerprint)
+        policies.add(plan_stage("grpo", config, {}).fingerprint)
+    assert (len(critics), len(policies)) == (1, 2)
 
 
 def test_run_stage_rejects_data_file_changed_since_planning(tmp_path: Path) -> None:

@@ -1,8 +1,12 @@
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
-from experiments.system.checksums import BLOCK, STRIDE, content_hash, fingerprint
+import pytest
+
+from experiments.system import checksums
+from experiments.system.checksums import content_hash, fingerprint
 
 
 def test_fingerprint_depends_on_values_not_on_key_order() -> None:
@@ -21,13 +25,30 @@ def test_content_hash_of_folder_depends_on_names_and_contents(tmp_path: Path) ->
     assert len(set(hashes)) == 3
 
 
-def test_content_hash_samples_blocks_unless_stride_is_block(tmp_path: Path) -> None:
-    path = tmp_path / "weights"
-    hashes, whole = set(), set()
-    for place in (None, 0, STRIDE + 5, BLOCK * 70 - 1, 3 * BLOCK):
-        content = bytearray(BLOCK * 70)
+def test_content_hash_reads_every_byte(tmp_path: Path) -> None:
+    path, size = tmp_path / "weights", 36 * 2**20
+    hashes = set()
+    for place in (None, 0, size // 2 + 5, size - 1):
+        content = bytearray(size)
         content[place or 0] = int(place is not None)
         path.write_bytes(content)
         hashes.add(content_hash(path))
-        whole.add(content_hash(path, stride=BLOCK))
-    assert (len(hashes), len(whole)) == (4, 5)
+    assert len(hashes) == 4
+
+
+def test_unchanged_file_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, read = tmp_path / "weights", list[Path]()
+    original = checksums._sha256
+    monkeypatch.setattr(checksums, "_sha256", lambda path: read.append(path) or original(path))
+
+    def write(content: bytes, seconds: int) -> str:
+        path.write_bytes(content)
+        os.utime(path, (seconds, seconds))
+        return content_hash(path)
+
+    first = write(b"1", 1_000_000_000)
+    assert (content_hash(path), len(read)) == (first, 1)
+    assert (write(b"2", 1_000_000_001) != first, len(read)) == (True, 2)
+    path.write_bytes(b"3")  # just now, so that a second change may have the same time
+    assert content_hash(path) == content_hash(path)
+    assert len(read) == 4
