@@ -25,11 +25,12 @@ therefore not be measured on held-out problems.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import asdict, dataclass
 from time import perf_counter
-from typing import Any
+from typing import Any, ClassVar
 
 import lightning as L
 import numpy as np
@@ -55,14 +56,64 @@ from contrastive_reasoning.tasks.countdown.states import State, known_states, mo
 NAME = "train/online_critic/"
 
 
-class OnlineCritic(L.Callback):
-    """Trains a copy of the reward's critic beside the policy; a refresh replaces the scoring critic by the copy.
+class OnlineTraining(L.Callback, ABC):
+    """Trains a critic of the reward beside the policy, on a buffer of the policy's rollouts.
 
-    This callback acts, like the one that draws rollouts, and must come after it. Its results are a function of (seed,
+    Such a callback acts, like the one that draws rollouts, and must come after it. Its results are a function of (seed,
     step, rank), and its state is in the checkpoint.
 
-    Logs ``train/online_critic/`` ``loss`` (of the last step taken), ``buffer_states``, ``refreshes``, ``seconds`` and
+    Logs ``train/online_critic/`` ``loss`` (of the last step taken), ``buffer_states``, ``seconds`` and
     ``skipped_steps`` (steps skipped because a number was not finite).
+
+    Args:
+        task: finds the steps in a completion, and verifies it.
+        lessons: trains the critic.
+        buffer: what it is trained on.
+
+    Raises:
+        ValueError: at the start of a fit, for a reward whose critic cannot be trained here.
+    """
+
+    def __init__(self, *, task: Task, lessons: OnlineUpdates, buffer: Any) -> None:
+        self.task = task
+        self.lessons = lessons
+        self.buffer = buffer
+
+    def setup(self, trainer: L.Trainer, pl_module: Any, stage: str) -> None:
+        if stage == "fit":
+            self.reward = critic_within(pl_module.reward)
+            self.lessons.start(self.trained())
+
+    @abstractmethod
+    def trained(self) -> nn.Module:
+        """Returns the critic to train, at the start of a fit."""
+
+    def learn(self, trainer: L.Trainer, step: int, device: torch.device, *, rank: int, ranks: int) -> None:
+        """Trains on the buffer, unless it is empty, and logs the loss."""
+        if not len(self.buffer):
+            return
+        with keeping_batch(dict, run=trainer.default_root_dir, step=step):
+            loss = self.lessons.train(self.buffer, device=device, rank=rank, ranks=ranks)
+        # the loss is None on every rank or on none
+        report(trainer, step, {"loss": None if loss is None else total(loss) / trainer.world_size})
+
+    def log_state(self, pl_module: Any, **values: float) -> None:
+        """Logs ``values`` and what every batch logs."""
+        values |= {"buffer_states": float(len(self.buffer)), "skipped_steps": float(self.lessons.skipped.count)}
+        pl_module.log_dict({NAME + name: value for name, value in values.items()}, batch_size=1)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"buffer": self.buffer.state_dict(), "lessons": self.lessons.state_dict()}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        self.buffer.load_state_dict(state_dict["buffer"])
+        self.lessons.load_state_dict(state_dict["lessons"])
+
+
+class OnlineCritic(OnlineTraining):
+    """Trains a copy of the reward's critic beside the policy; a refresh replaces the scoring critic by the copy.
+
+    Also logs ``train/online_critic/refreshes``.
     A refresh comes after a batch is drawn and before it is rewarded. Then the two critics are compared on its rollouts,
     on which neither was trained: ``auroc_before`` and ``auroc_after``, see ``verdict_auroc``.
 
@@ -85,11 +136,9 @@ class OnlineCritic(L.Callback):
         for name, size in sizes.items():
             if size < 1:
                 raise ValueError(f"online.{name} must be at least 1, got {size}")
-        self.task = task
-        self.lessons = lessons
+        super().__init__(task=task, lessons=lessons, buffer=ReplayBuffer(capacity=buffer_states))
         self.learn_every = learn_every
         self.refresh_every = refresh_every
-        self.buffer = ReplayBuffer(capacity=buffer_states)
         self.refreshes = 0
         self._due = False
         """Whether the copy scores from the next rollouts on."""
@@ -97,8 +146,10 @@ class OnlineCritic(L.Callback):
     def setup(self, trainer: L.Trainer, pl_module: Any, stage: str) -> None:
         if stage == "fit":
             refuse_stale_trust(pl_module.advantage, self.refresh_every)
-            self.reward = critic_within(pl_module.reward)
-            self.lessons.start(deepcopy(self.reward.critic))
+        super().setup(trainer, pl_module, stage)
+
+    def trained(self) -> nn.Module:
+        return deepcopy(self.reward.critic)
 
     def on_train_batch_start(self, trainer: L.Trainer, pl_module: Any, batch: Any, batch_idx: int) -> None:
         """Refreshes the scoring critic, if that is due."""
@@ -111,12 +162,9 @@ class OnlineCritic(L.Callback):
         """Adds the states of the rollouts to the buffer; trains the copy, if that is due."""
         start, step = perf_counter(), int(pl_module.rollout_step)
         self._remember(batch.rollouts)
-        if step % self.learn_every == 0 and len(self.buffer):
-            device, rank, ranks = batch.rollouts.mask.device, trainer.global_rank, trainer.world_size
-            with keeping_batch(dict, run=trainer.default_root_dir, step=step):
-                loss = self.lessons.train(self.buffer, device=device, rank=rank, ranks=ranks)
-            # the loss is None on every rank or on none
-            report(trainer, step, {"loss": None if loss is None else total(loss) / ranks})
+        if step % self.learn_every == 0:
+            device = batch.rollouts.mask.device
+            self.learn(trainer, step, device, rank=trainer.global_rank, ranks=trainer.world_size)
         self._due = self.lessons.taken > 0 and step % self.refresh_every == 0
         if self._due and isinstance(pl_module.reward, CalibratedReward):
             self.lessons.to(batch.rollouts.mask.device)
@@ -125,26 +173,18 @@ class OnlineCritic(L.Callback):
                 pl_module.reward.foresee(batch.rollouts)
             finally:
                 self.reward.critic = scoring
-        every = {
-            "buffer_states": float(len(self.buffer)),
-            "refreshes": float(self.refreshes),
-            "skipped_steps": float(self.lessons.skipped.count),
-            "seconds": self._seconds + perf_counter() - start,
-        }
-        pl_module.log_dict({NAME + name: value for name, value in every.items()}, batch_size=1)
+        seconds = self._seconds + perf_counter() - start
+        self.log_state(pl_module, refreshes=float(self.refreshes), seconds=seconds)
 
     def state_dict(self) -> dict[str, Any]:
-        return {
-            "buffer": self.buffer.state_dict(),
-            "lessons": self.lessons.state_dict(),
+        return super().state_dict() | {
             "scoring": self.reward.critic.state_dict(),
             "refreshes": self.refreshes,
             "due": self._due,
         }
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        self.buffer.load_state_dict(state_dict["buffer"])
-        self.lessons.load_state_dict(state_dict["lessons"])
+        super().load_state_dict(state_dict)
         self.reward.critic.load_state_dict(state_dict["scoring"])
         self.refreshes = state_dict["refreshes"]
         self._due = state_dict["due"]
@@ -188,30 +228,19 @@ def report(trainer: L.Trainer, step: int, values: Mapping[str, float | None]) ->
 
 
 @dataclass(kw_only=True, eq=False)
-class CriticUpdates:
-    """Optimizer steps on a critic, half of each from the policy's states, half from pretraining's stream.
-
-    Replay keeps the critic from forgetting states that the policy no longer visits, and the labels of exhaustive search
-    there. All draws are a function of (seed, step, rank).
+class OnlineUpdates(ABC):
+    """Optimizer steps on a critic beside the policy. All draws are a function of (seed, purpose, step, rank).
 
     Raises:
         ValueError: if ``steps`` is below 1 or ``max_skipped_steps`` is negative.
     """
 
-    stream: Any
-    """Pretraining's data; ``stream.batch(number)`` has no end."""
-    first_replayed: int
-    """Number of the first batch of the stream: one that pretraining has not seen."""
-    pairing: Pairing
-    """Forms goals and pairs of the policy's states."""
-    goal_range: Sequence[int]
-    """Lowest and highest value that may be a goal by hindsight."""
-    loss: ContrastiveLoss
-    """Pretraining's loss, over all pairs that count."""
+    purpose: ClassVar[str]
+    """Part of the seed of each draw."""
     optimizer: Any
     """Builds the optimizer; its schedule counts the steps taken here."""
     steps: int
-    """Steps in each call of ``train``; each reads a batch of the stream and as many states of the policy."""
+    """Steps in each call of ``train``."""
     max_skipped_steps: int
     """Steps that may be skipped because a number is not finite."""
     seed: int
@@ -224,6 +253,14 @@ class CriticUpdates:
         """Steps so far, including skipped ones: the number of a step seeds its draws."""
         self.skipped = SkippedSteps(self.max_skipped_steps, of="the critic that learns beside the policy")
 
+    @abstractmethod
+    def draw(self, buffer: Any, *, seed: int, rank: int, ranks: int) -> Mapping[str, Any]:
+        """Returns the batches of a step by name; each is a dataclass of tensors."""
+
+    @abstractmethod
+    def loss_of(self, drawn: Mapping[str, Any], device: torch.device) -> Tensor:
+        """Returns the loss of a step's batches."""
+
     def start(self, critic: nn.Module) -> None:
         """Sets the critic to train, in place, from its current weights."""
         self.critic: Any = critic.requires_grad_(True).eval()
@@ -232,19 +269,20 @@ class CriticUpdates:
 
     def to(self, device: torch.device) -> None:
         """Moves the critic together with the optimizer's moments, which would otherwise stay behind."""
-        if next(self.critic.parameters()).device != device:
-            self.critic.to(device)
-            self._stepper.load_state_dict(self._stepper.state_dict())  # moves the moments
+        self.critic.to(device)
+        moments = [value for state in self._stepper.state.values() for value in state.values() if value.ndim]
+        if any(moment.device != device for moment in moments):  # a reward may have moved the critic alone
+            self._stepper.load_state_dict(self._stepper.state_dict())
 
-    def train(self, states: ReplayBuffer, *, device: torch.device, rank: int, ranks: int) -> float | None:
-        """Takes several optimizer steps; returns the loss, averaged over both halves, of the last step not skipped.
+    def train(self, buffer: Any, *, device: torch.device, rank: int, ranks: int) -> float | None:
+        """Takes several optimizer steps; returns the loss of the last step not skipped.
 
         Raises:
-            TooManySkipped: if too many steps were skipped; it holds both batches of the step.
+            TooManySkipped: if too many steps were skipped; it holds the batches of the step.
         """
         self.to(device)
         self.critic.train()
-        losses = [self._step(states, device, rank, ranks) for _ in range(self.steps)]
+        losses = [self._step(buffer, device, rank, ranks) for _ in range(self.steps)]
         self.critic.eval()
         return next((loss for loss in reversed(losses) if loss is not None), None)
 
@@ -262,15 +300,12 @@ class CriticUpdates:
         self.taken = state["taken"]
         self.skipped.count = state.get("skipped", 0)  # absent in early checkpoints
 
-    def _step(self, states: ReplayBuffer, device: torch.device, rank: int, ranks: int) -> float | None:
+    def _step(self, buffer: Any, device: torch.device, rank: int, ranks: int) -> float | None:
         """Takes one step; returns its loss, or None if it was skipped."""
-        seed = derived_seed((self.seed, "critic lessons", self.taken, rank))
-        replayed = self.stream.batch(self.first_replayed + self.taken * ranks + rank)
-        rng, goal_range = np.random.default_rng(seed), (self.goal_range[0], self.goal_range[1])
-        drawn = states.draw(rows_of(replayed.state_actions), rng)
-        fresh = replay_batch(drawn, pairing=self.pairing, goal_range=goal_range, rng=rng)
+        seed = derived_seed((self.seed, self.purpose, self.taken, rank))
+        drawn = self.draw(buffer, seed=seed, rank=rank, ranks=ranks)
         with seeded(seed), torch.enable_grad():
-            loss = (self._loss(replayed, device) + self._loss(fresh, device)) / 2
+            loss = self.loss_of(drawn, device)
             self._stepper.zero_grad()
             loss.backward()
         average_gradients(self.critic.parameters())
@@ -279,8 +314,39 @@ class CriticUpdates:
         self.taken += 1
         if reason is None:
             return loss.item()
-        self.skipped.add(reason, {"replayed": asdict(replayed), "met": asdict(fresh)})
+        self.skipped.add(reason, {name: asdict(batch) for name, batch in drawn.items()})
         return None
+
+
+@dataclass(kw_only=True, eq=False)
+class CriticUpdates(OnlineUpdates):
+    """Steps on the mean loss of two batches of equal size: the policy's states, and pretraining's stream.
+
+    Replay keeps the critic from forgetting states that the policy no longer visits, and the labels of exhaustive search
+    there.
+    """
+
+    purpose = "critic lessons"
+    stream: Any
+    """Pretraining's data; ``stream.batch(number)`` has no end."""
+    first_replayed: int
+    """Number of the first batch of the stream: one that pretraining has not seen."""
+    pairing: Pairing
+    """Forms goals and pairs of the policy's states."""
+    goal_range: Sequence[int]
+    """Lowest and highest value that may be a goal by hindsight."""
+    loss: ContrastiveLoss
+    """Pretraining's loss, over all pairs that count."""
+
+    def draw(self, buffer: ReplayBuffer, *, seed: int, rank: int, ranks: int) -> dict[str, CriticBatch]:
+        replayed = self.stream.batch(self.first_replayed + self.taken * ranks + rank)
+        rng, goal_range = np.random.default_rng(seed), (self.goal_range[0], self.goal_range[1])
+        drawn = buffer.draw(rows_of(replayed.state_actions), rng)
+        fresh = replay_batch(drawn, pairing=self.pairing, goal_range=goal_range, rng=rng)
+        return {"replayed": replayed, "met": fresh}
+
+    def loss_of(self, drawn: Mapping[str, CriticBatch], device: torch.device) -> Tensor:
+        return (self._loss(drawn["replayed"], device) + self._loss(drawn["met"], device)) / 2
 
     def _loss(self, batch: CriticBatch, device: torch.device) -> Tensor:
         scores = self.critic(batch.state_actions.to(device), batch.goals.to(device))

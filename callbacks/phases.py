@@ -21,7 +21,7 @@ import lightning as L
 import torch
 from lightning.pytorch.profilers import Profiler
 
-from callbacks.online_critic import OnlineCritic
+from callbacks.online_critic import OnlineTraining
 from callbacks.rollout_generation import RolloutGeneration
 from contrastive_reasoning.progress import StackDump, steps_done
 
@@ -59,7 +59,7 @@ class PhaseListener(Profiler):
             hook = f"[Callback]{callback.state_key}.on_train_batch_"
             if isinstance(callback, RolloutGeneration):
                 self._phases[f"{hook}start"] = "rollout"
-            if isinstance(callback, OnlineCritic):
+            if isinstance(callback, OnlineTraining):
                 self._phases |= {f"{hook}start": "lessons", f"{hook}end": "lessons"}
         trainer.profiler = self
 

@@ -136,10 +136,11 @@ def check_online(config: DictConfig) -> None:
     online = build(config, "online")
     if "lessons" not in config.online:
         return
-    try:
-        refuse_stale_trust(build(config, "advantage"), online.refresh_every)
-    except ValueError as error:
-        raise AssemblyError(f"online: {error}") from error
+    if "refresh_every" in config.online:
+        try:
+            refuse_stale_trust(build(config, "advantage"), online.refresh_every)
+        except ValueError as error:
+            raise AssemblyError(f"online: {error}") from error
     critics = [path for path, _ in critic_checkpoints(config.reward)]
     if len(critics) != 1:
         raise AssemblyError(f"online: trains the one critic of the reward, which has {len(critics)}: use reward=critic")

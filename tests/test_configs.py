@@ -19,6 +19,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from contrastive_reasoning.policies import load
 from contrastive_reasoning.policies.tiny import train_tokenizer
+from contrastive_reasoning.rewards.critic import FRESH
 from contrastive_reasoning.tasks.base import Problem
 from contrastive_reasoning.tasks.countdown.problem import problem_key
 from experiments.assemble import build
@@ -286,9 +287,14 @@ def test_experiment_values_fit_siblings_or_are_rejected(experiment: str, tiny_mo
 
 
 def refused_for_its_critic(config: DictConfig) -> bool:
-    """Whether the reward needs a critic of lines of searches, and the critic cannot encode them."""
+    """Whether the reward needs a critic of lines of searches, and the critic cannot encode them.
+
+    Or its critic is fresh, and nothing trains it.
+    """
     ramped = str(config.reward._target_).endswith(".RampedCriticReward")
-    return ramped and not hasattr(get_object(config.critic._target_), "encode_actions")
+    fresh = OmegaConf.select(config, "reward.source.checkpoint") == FRESH
+    untrained = fresh and not str(config.online._target_).endswith(".OutcomeCritic")
+    return untrained or (ramped and not hasattr(get_object(config.critic._target_), "encode_actions"))
 
 
 @pytest.mark.whole

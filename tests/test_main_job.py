@@ -77,6 +77,19 @@ def test_contrastive_and_exact_critic_differ_in_supervision_and_loss_alone(famil
     assert plays.depth_shares == labels.depth_shares
 
 
+@pytest.mark.parametrize("scale", SCALES)
+@pytest.mark.parametrize("family", FAMILIES)
+def test_outcome_critic_differs_from_main_job_in_its_supervision_alone(family: str, scale: str) -> None:
+    """It has no pretraining, so pretraining's data, loss and budget differ, too."""
+    names = ("critic", "critic_outcomes")
+    main, ours = (leaves(f"experiment={family}_{name}", f"scale={scale}") for name in names)
+    differing = {path for path in main | ours if main.get(path) != ours.get(path)}
+    supervision = ("datamodule.", "loss._target_", "pretraining.", "budget.critic.", "online.", "stages.")
+    assert {path for path in differing if not path.startswith(supervision)} == {"reward.source.checkpoint"}
+    assert "critic" not in composed(f"experiment={family}_critic_outcomes").stages
+    assert composed(f"experiment={family}_critic_outcomes").baseline == f"{family}_baseline"
+
+
 def test_comparing_returns_both_commands() -> None:
     assert comparing("llama_baseline", "llama_critic") == (
         "llama_critic: its baseline is make exp name=llama_baseline; to compare the two: "

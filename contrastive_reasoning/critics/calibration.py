@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
+from torch.nn.functional import binary_cross_entropy_with_logits
 
 Numbers = dict[str, Tensor]
 """A fitted curve: float64 vectors by name."""
@@ -181,6 +182,14 @@ def brier_score(predicted: Float[Tensor, " N"], share: Float[Tensor, " N"], visi
     """Returns the mean over the visits of (p − success)², with success 0 or 1."""
     squared = share * (1 - predicted).square() + (1 - share) * predicted.square()
     return ((visits * squared).sum() / visits.sum()).item()
+
+
+def cross_entropy(
+    logits: Float[Tensor, " N"], share: Float[Tensor, " N"], visits: Float[Tensor, " N"]
+) -> Float[Tensor, ""]:
+    """Returns the mean over the visits of −log of the probability, σ(logit), that a visit ended as it did."""
+    losses = binary_cross_entropy_with_logits(logits, share, reduction="none")
+    return (visits * losses).sum() / visits.sum()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Bool, Float
@@ -232,6 +232,51 @@ def _means(members: Sequence[Float[Tensor, "M _"]]) -> list[list[float]]:
     return [row.mean(dim=0).tolist() for row in members]
 
 
+class Visit(NamedTuple):
+    """A rollout that reached a state; of several times the last."""
+
+    row: int
+    index: int | None
+    """Of the step among the rollout's legal ones; None for the state before any step."""
+    step: Step
+    depth: int
+    correct: bool
+
+
+def visits_by_state(
+    rollouts: RolloutBatch,
+    steps: Sequence[Sequence[Step]],
+    correct: Bool[Tensor, " B"],
+    unjudged: Collection[int],
+    *,
+    starts: bool,
+) -> list[list[Visit]]:
+    """Returns the visits of each (problem, state), with ``starts`` including the problems' own states.
+
+    A rollout counts once in a state, however often it returns to it. A rollout that was not judged does not count.
+    ``steps`` are the legal ones.
+    """
+    visited: dict[tuple[int, object], list[Visit]] = {}
+    for row, right in enumerate(correct.tolist()):
+        if row in unjudged:
+            continue
+        start = start_of(rollouts.problem_of(row))
+        own = {
+            identity_of(step): Visit(row, index, step, depth_of(step, index, start), right)
+            for index, step in enumerate(steps[row])
+        }
+        if starts and start is not None:
+            own[identity_of(start)] = Visit(row, None, start, depth_of(start, 0, start), right)
+        for state, visit in own.items():
+            visited.setdefault((row // rollouts.group_size, state), []).append(visit)
+    return list(visited.values())
+
+
+def success_share(visits: Sequence[Visit]) -> float:
+    """Returns the share of the rollouts through a state that the verifier accepts."""
+    return mean([float(visit.correct) for visit in visits])
+
+
 def visited_states(
     rollouts: RolloutBatch,
     steps: Sequence[Sequence[Step]],
@@ -240,31 +285,21 @@ def visited_states(
     correct: Bool[Tensor, " B"],
     unjudged: Collection[int],
 ) -> Examples:
-    """Returns each (problem, state) once, including the problems' own states if their logits are given.
+    """Returns each (problem, state) of ``visits_by_state`` once; problems' own states if their logits are given.
 
-    A rollout counts once in a state, however often it returns to it. A rollout that was not judged does not count.
     The logit of a state is the mean over its visits, which differ if the critic reads more than the state. ``logits``
     are those of the legal steps, ``starts`` those of the P problems before any step.
     """
-    visited: dict[tuple[int, object], list[tuple[float, int, bool]]] = {}
-    for row, right in enumerate(correct.tolist()):
-        if row in unjudged:
-            continue
-        group = row // rollouts.group_size
-        start = start_of(rollouts.problem_of(row))
-        own = {
-            identity_of(step): (logit, depth_of(step, index, start), right)
-            for index, (step, logit) in enumerate(zip(steps[row], logits[row], strict=True))
-        }
-        if starts is not None and start is not None:
-            own[identity_of(start)] = (starts[group], depth_of(start, 0, start), right)
-        for state, visit in own.items():
-            visited.setdefault((group, state), []).append(visit)
-    states = list(visited.values())
+    before = starts or []
+
+    def logit(visit: Visit) -> float:
+        return before[visit.row // rollouts.group_size] if visit.index is None else logits[visit.row][visit.index]
+
+    states = visits_by_state(rollouts, steps, correct, unjudged, starts=starts is not None)
     return Examples(
-        logits=_column([mean([logit for logit, _, _ in visits]) for visits in states]),
-        depth=torch.tensor([visits[0][1] for visits in states], dtype=torch.long),
-        share=_column([mean([float(right) for _, _, right in visits]) for visits in states]),
+        logits=_column([mean([logit(visit) for visit in visits]) for visits in states]),
+        depth=torch.tensor([visits[0].depth for visits in states], dtype=torch.long),
+        share=_column([success_share(visits) for visits in states]),
         visits=_column([float(len(visits)) for visits in states]),
     )
 

@@ -36,6 +36,9 @@ from contrastive_reasoning.rewards.shaping import (
 from contrastive_reasoning.rollout.batch import RolloutBatch, verdicts_of
 from contrastive_reasoning.tasks.base import Problem, Step, Task
 
+FRESH = "fresh"
+"""In place of a checkpoint: the critic's initial weights, for a critic that is trained during GRPO alone."""
+
 
 class Query(NamedTuple):
     """Steps of one completion that the critic scores."""
@@ -53,7 +56,7 @@ class CriticReward:
 
     Args:
         critic: a built critic; its weights are replaced by the checkpoint's.
-        checkpoint: folder of a pretrained critic. Without one the reward can be built but not called.
+        checkpoint: folder of a pretrained critic, or ``FRESH``. Without one the reward can be built but not called.
         weight: of the mean step value in the reward of the rollout.
         temperature: τ of the loss that the critic was trained with, which took f/τ.
 
@@ -90,7 +93,7 @@ class CriticReward:
         self.weight = weight
         self.temperature = temperature
         self.batch_size = batch_size
-        if checkpoint is not None:
+        if checkpoint is not None and checkpoint != FRESH:
             load_critic_weights(self.critic, checkpoint)
 
     def __call__(self, rollouts: RolloutBatch) -> Credit:

@@ -13,6 +13,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from contrastive_reasoning.evaluation import pass_at_k
+from contrastive_reasoning.rewards.critic import FRESH
 from experiments.analysis.equal_cost import CostCurve, curve_of
 from experiments.analysis.evaluation_sets import GREEDY
 from experiments.analysis.runs import Stages, stages_below, value_of, with_measured
@@ -202,7 +203,7 @@ def mean_defined(values: Iterable[float]) -> float | None:
 def _critic_seconds(run: TrackedRun, stage: TrackedRun | None) -> float | None:
     """Seconds of training the critic; 0 without a critic, None if unknown."""
     given = (value for name, value in run.params.items() if name.startswith("reward.") and name.endswith(".checkpoint"))
-    if any(value != "null" for value in given):
+    if any(value not in ("null", FRESH) for value in given):
         return None
     return 0.0 if stage is None else stage.metrics.get(f"{SPENT}seconds")
 

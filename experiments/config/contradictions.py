@@ -23,6 +23,8 @@ from experiments.system.secrets import secret_finder
 SECRET = "holds the environment's"
 READ_THERE = "a configuration is written into every run folder; what needs it reads it from the environment itself"
 CRITIC_FILE = "critic.json"
+FRESH = "fresh"
+"""As in ``rewards.critic``, whose import would load torch."""
 CHANGES_NO_VALUE = ("seed", "pairs_per_chunk")
 """Arguments of a critic that do not change its values once its weights are loaded."""
 
@@ -180,6 +182,15 @@ def _unfit_critics(config: DictConfig) -> Iterator[str]:
     for path, checkpoint in critic_checkpoints(config.reward) if "grpo" in config.stages else ():
         if checkpoint is None and "critic" not in config.stages:
             yield f"the reward needs a critic: add 'critic' to stages or give {path}.checkpoint=FOLDER"
+        elif checkpoint == FRESH and not str(config.online.get("_target_")).endswith(".OutcomeCritic"):
+            yield f"{path}.checkpoint={FRESH}: nothing trains that critic: choose online=outcomes or another checkpoint"
+        elif checkpoint == FRESH and not config.reward.get("warmup_steps"):
+            yield (
+                f"{path}.checkpoint={FRESH}: that critic would reward before it is fitted: choose "
+                "reward=critic_calibrated with reward.warmup_steps of at least 1"
+            )
+        elif checkpoint == FRESH:
+            continue
         elif checkpoint is not None and not (Path(checkpoint) / CRITIC_FILE).is_file():
             yield f"{path}.checkpoint={checkpoint}: no critic there ({CRITIC_FILE} is missing)"
         elif checkpoint is not None and (wrong := _difference(OmegaConf.select(config, path), Path(checkpoint))):

@@ -25,6 +25,7 @@ PLACES: dict[str, tuple[str, str, int]] = {
     "rollout": ("contrastive_reasoning.rollout.engine:ContinuousDecode", "_record", 5),
     "reward": ("contrastive_reasoning.rewards:CalibratedReward", "__call__", 1),
     "head's step": ("contrastive_reasoning.rewards:CLIPOReward", "_learn", 1),
+    "outcomes' step": ("callbacks.outcome_critic:OutcomeUpdates", "loss_of", 2),
     "backward": ("lightning_modules.grpo:GRPO", "loss", 2),
     "after the optimizer's step": ("lightning_modules.grpo:GRPO", "report_step", 1),
     "logging": ("experiments.run_folder.logger:RunFolderLogger", "_open_file", 1),

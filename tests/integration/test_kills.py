@@ -49,6 +49,11 @@ OF_A_HEAD = [
     "budget.grpo.max_completion_tokens=96",
 ]
 """One batch trains only the head, four train the policy too."""
+OF_OUTCOMES = [
+    *("experiment=llama_critic_outcomes", "stages=[grpo]", "online.lessons.steps=2", "online.buffer_batches=2"),
+    *(line for line in WHOLE if line.startswith(("debug", "logger", "budget", "policy"))),
+]
+"""A value network learns in all six batches."""
 CLOCK = ("system/", "train/throughput/", "train/spent/seconds", "train/online_critic/seconds", "train/sharding/")
 """Metrics of seconds and memory. The last ones are logged in the second step of each process."""
 DEATHS = [
@@ -79,6 +84,13 @@ DEATHS_OF_A_HEAD = [
     ("checkpoint sealed", 5, 5),  # the last step: training has ended and is not repeated
 ]
 """Place and step of each kill, and the step from which the next run resumes."""
+
+DEATHS_OF_OUTCOMES = [
+    ("outcomes' step", 1, None),
+    ("reward", 3, 2),
+    ("outcomes' step", 4, 3),
+    ("checkpoint in place", 5, 4),
+]
 
 
 @pytest.fixture(scope="module")
@@ -134,6 +146,20 @@ def test_clipo_run_killed_in_every_phase_equals_uninterrupted_run(
         assert newest_sound(checkpoints)[0] == (None if kept is None else path_of(checkpoints, kept)), place
     assert run(*OF_A_HEAD, f"output_dir={tmp_path}") == 0
     assert_same(stage(tmp_path, "grpo"), expected)
+
+
+@pytest.mark.whole
+def test_run_with_outcome_critic_killed_beside_its_steps_equals_uninterrupted_run(
+    run: Forks, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    undisturbed = tmp_path_factory.mktemp("undisturbed")
+    assert run(*OF_OUTCOMES, f"output_dir={undisturbed}") == 0
+    for place, step, kept in DEATHS_OF_OUTCOMES:
+        assert run(*OF_OUTCOMES, f"output_dir={tmp_path}", place=place, step=step) == KILLED, place
+        checkpoints = stage(tmp_path, "grpo") / "checkpoints"
+        assert newest_sound(checkpoints)[0] == (None if kept is None else path_of(checkpoints, kept)), place
+    assert run(*OF_OUTCOMES, f"output_dir={tmp_path}") == 0
+    assert_same(stage(tmp_path, "grpo"), stage(undisturbed, "grpo"))
 
 
 @pytest.mark.whole

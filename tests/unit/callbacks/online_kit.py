@@ -10,6 +10,7 @@ from lightning import Callback
 from torch import Tensor
 
 from callbacks.online_critic import CriticUpdates, OnlineCritic
+from callbacks.outcome_critic import OutcomeCritic, OutcomeUpdates
 from callbacks.rollout_generation import RolloutGeneration
 from contrastive_reasoning.advantages import GroupRelative
 from contrastive_reasoning.critics import Calibration, Isotonic, JointCritic
@@ -88,6 +89,18 @@ def online(**changes: Any) -> OnlineCritic:
     return OnlineCritic(task=TASK, lessons=CriticUpdates(**(LESSONS | lessons)), **(settings | changes))
 
 
+def outcomes(buffer_batches: int = 2, **changes: Any) -> OutcomeCritic:
+    lessons: dict[str, Any] = {
+        "optimizer": adamw(1e-2),
+        "steps": 2,
+        "max_skipped_steps": 0,
+        "seed": 5,
+        "temperature": 1.0,
+        "batch_size": 16,
+    }
+    return OutcomeCritic(task=TASK, lessons=OutcomeUpdates(**(lessons | changes)), buffer_batches=buffer_batches)
+
+
 LESSONS: dict[str, Any] = {
     "stream": STREAM,
     "first_replayed": 100,
@@ -137,6 +150,7 @@ def fit(
     group_size: int = 6,
     logger: Any = False,
     root: Path | None = None,
+    validation_problems: int = 0,
 ) -> None:
     sampling = Sampling(temperature=1.0, top_k=None, top_p=1.0, max_tokens=32, stop=[])
     greedy = Sampling(temperature=0.0, top_k=None, top_p=1.0, max_tokens=32, stop=[])
@@ -152,13 +166,14 @@ def fit(
     trainer = quiet_trainer(
         default_root_dir=root,
         limit_train_batches=steps,
-        limit_val_batches=0,
+        limit_val_batches=1.0 if validation_problems else 0,
+        val_check_interval=1,
         log_every_n_steps=1,
         logger=logger,
         callbacks=saving_first([generation, *callbacks]),
         inference_mode=False,
     )
-    data = prompts(4, steps, TASK, 0)
+    data = prompts(4, steps, TASK, validation_problems)
     trainer.fit(trained, datamodule=data, ckpt_path=resume, weights_only=None if resume is None else True)
 
 

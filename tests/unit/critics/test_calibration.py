@@ -16,6 +16,7 @@ from contrastive_reasoning.critics.calibration import (
     Curve,
     Examples,
     brier_score,
+    cross_entropy,
     expected_calibration_error,
     reliability_bins,
     soft_targets,
@@ -152,6 +153,14 @@ def test_state_dict_loads_with_weights_only(curve: Curve) -> None:
     file.seek(0)
     loaded.load_state_dict(torch.load(file, weights_only=True))
     assert torch.equal(loaded(given.logits, given.depth), saved(given.logits, given.depth))
+
+
+def test_cross_entropy_is_mean_over_visits_of_their_negative_log_likelihood() -> None:
+    share, visits = torch.tensor([0.25, 1.0]), torch.tensor([4.0, 1.0])
+    logits = torch.tensor([0.0, 2.0])
+    ends = [0.5, 0.5, 0.5, 0.5, 1 / (1 + math.exp(-2))]
+    expected = -sum(math.log(chance) for chance in ends) / 5
+    assert cross_entropy(logits, share, visits).item() == pytest.approx(expected)
 
 
 def test_calibration_error_and_brier_score_match_loops() -> None:

@@ -144,6 +144,13 @@ def test_unknown_critic_cost_excludes_comparison_at_equal_seconds(runs: Any, unk
     assert any("what training the critic took is not known" in line and line.endswith(": better.") for line in lines)
 
 
+def test_critic_trained_during_grpo_alone_adds_no_seconds(runs: Any) -> None:
+    for seed in (0, 1):
+        runs.add("plain", seed, solved=[0, 1, 0, seed], curve=FLAT)
+        runs.add("better", seed, solved=[1, 1, 0, 1], curve=RISING, checkpoint="fresh")
+    assert rows(runs)[1].seconds is not None
+
+
 @pytest.mark.parametrize(("seed", "better_0", "alike"), [("each", "a", True), ("each", "b", False), (0, "a", False)])
 def test_policies_may_differ_over_seeds_only_with_start_per_seed(
     runs: Any, seed: int | str, better_0: str, alike: bool

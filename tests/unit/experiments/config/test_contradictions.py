@@ -186,6 +186,22 @@ def test_incomplete_critic_description_is_no_contradiction(trained: Path, text: 
     assert contradiction_of("reward=critic", f"reward.checkpoint={trained}", "loss.temperature=0.1") is None
 
 
+@pytest.mark.parametrize(
+    ("overrides", "key"),
+    [
+        (["online=none"], "online=outcomes"),
+        (["online=refresh"], "online=outcomes"),
+        (["reward.warmup_steps=0"], "reward.warmup_steps"),
+    ],
+)
+def test_fresh_critic_that_is_not_fitted_before_use_is_rejected(overrides: list[str], key: str) -> None:
+    assert contradiction(composed("experiment=llama_critic_outcomes")) is None
+    message = contradiction(composed("experiment=llama_critic_outcomes", *overrides))
+    assert message is not None
+    assert message.startswith("reward.source.checkpoint=fresh: ")
+    assert key in message
+
+
 def test_reward_named_critic_in_weighted_sum_needs_checkpoint() -> None:
     config = deepcopy(composed("experiment=llama_critic_level"))
     summed = {

@@ -64,6 +64,14 @@ def test_check_parts_rejects_mismatched_online_settings(overrides: tuple[str, ..
         check_parts(experiment(*overrides))
 
 
+def test_outcome_critic_fits_its_experiment_and_rejects_critics_of_lines() -> None:
+    check_parts(composed("experiment=llama_critic_outcomes"))
+    check_online(composed("experiment=llama_critic_outcomes", "critic=joint"))
+    for other in ("critic=text", "critic=joint_ensemble", "online.lessons.batch_size=0", "online.buffer_batches=0"):
+        with pytest.raises(AssemblyError, match="online"):
+            check_online(composed("experiment=llama_critic_outcomes", other))
+
+
 def test_critic_under_unknown_attribute_of_reward_is_rejected() -> None:
     """A user's own reward may hold another one under a name that the check does not search, here ``inner``."""
     config = deepcopy(experiment())
