@@ -1,16 +1,16 @@
 """Hashes of the code that affects a stage's result: module → hash of its syntax tree without docstrings and comments.
 
-    targets of the configuration, driver ──► modules that define them ──► modules that these import ──► …
+    names in the configuration, driver ──► modules that define them ──► modules that these import ──► …
 
-``contrastive_reasoning.losses.InfoNCE`` leads to the module that defines it, not to the package that re-exports it. If
-a name cannot be resolved (star imports, attributes of an imported package, computed module names), the whole package
-counts. Libraries are pinned and not hashed. The user's own code outside this project is hashed like ours.
+Nothing is imported or built. ``contrastive_reasoning.losses.InfoNCE`` leads to the module that defines it, not to the
+package that re-exports it. Of the user's code, the packages above a module count too, since importing it runs them.
+A module that imports a name which is computed counts with all modules of its folder. Libraries are not hashed.
 """
 
 from __future__ import annotations
 
 import ast
-import hashlib
+import os
 import re
 import sysconfig
 from collections.abc import Iterable, Iterator, Mapping
@@ -19,6 +19,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from contrastive_reasoning.tasks.planned_code import digest_of, parse
 from experiments.import_paths import is_ours
 
 DRIVERS = ("experiments.stages.train", "experiments.stages.evaluate", "experiments.assemble")
@@ -26,8 +27,12 @@ DRIVERS = ("experiments.stages.train", "experiments.stages.evaluate", "experimen
 WATCHING = ("contrastive_reasoning.progress", "contrastive_reasoning.published")
 """Packages that only display something."""
 INSTALLED = [Path(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib", "purelib", "platlib")]
-DOTTED = re.compile(r"\w+(\.\w+)+")
-LENGTH = 12
+NAME, DOTTED = re.compile(r"\w+([.:]\w+)*"), re.compile(r"\w+(\.\w+)+")
+IMPORTING = set(
+    "import_module __import__ spec_from_file_location SourceFileLoader run_module run_path resolve_name locate "
+    "get_method get_class get_object instantiate".split()
+)
+"""Functions that import what their first argument names."""
 
 
 class Parsed(NamedTuple):
@@ -35,25 +40,26 @@ class Parsed(NamedTuple):
 
     digest: str
     imports: frozenset[str]
-    """Dotted paths that it imports, including imports in functions; ``package.*`` is the whole package."""
+    """Dotted paths that it imports, including imports in functions."""
     exports: Mapping[str, str]
     """Imported name → its dotted path, at the top level or for type checkers."""
-    defines: frozenset[str]
-    """Names assigned or defined at the top level."""
+    computed: bool
+    """Whether it imports a name that is computed."""
 
 
 def code_hashes(config: Any, drivers: Iterable[str] = ()) -> dict[str, str]:
     """Returns module → hash, sorted by name.
 
     Args:
-        config: resolved configuration of the stage; the search starts at its ``_target_`` values.
+        config: resolved configuration of the stage; the search starts at all names in it.
         drivers: dotted paths of the functions that build and run the stage.
     """
-    used, left = set[str](), {module for path in (*all_targets(config), *drivers) for module in defining(path)}
+    named = (value.replace(":", ".") for _, value, theirs in strings(config) if (NAME if theirs else DOTTED).fullmatch(value))
+    used, left = set[str](), {module for path in (*named, *drivers) for module in defining(path)}
     while left:
         module = left.pop()
         used.add(module)
-        left |= {found for path in parse_module(module).imports for found in defining(path)} - used
+        left |= reached_from(module) - used
     return {module: parse_module(module).digest for module in sorted(used)}
 
 
@@ -62,32 +68,40 @@ def changed_modules(now: Mapping[str, str], then: Mapping[str, str]) -> list[str
     return sorted(module for module in now.keys() | then.keys() if now.get(module) != then.get(module))
 
 
-def all_targets(config: Any) -> Iterator[str]:
-    """Yields every ``_target_`` in a resolved configuration, including those of libraries."""
-    if isinstance(config, Mapping):
-        if "_target_" in config:
-            yield str(config["_target_"])
-        config = [value for key, value in config.items() if key != "_target_"]
-    if isinstance(config, list | tuple):
-        for value in config:
-            yield from all_targets(value)
+def strings(node: Any, key: str = "", *, theirs: bool = False) -> Iterator[tuple[str, str, bool]]:
+    """Yields (key, value, theirs) of every string; ``theirs``: the closest ``_target_`` is not of this project."""
+    if isinstance(node, Mapping):
+        theirs = not is_ours(str(node["_target_"])) if "_target_" in node else theirs
+        for name, value in node.items():
+            yield from strings(value, str(name), theirs=theirs)
+    elif isinstance(node, list | tuple):
+        for value in node:
+            yield from strings(value, key, theirs=theirs)
+    elif isinstance(node, str):
+        yield key, node, theirs
 
 
 def defining(path: str) -> set[str]:
     """Returns the modules that define a dotted path; empty for libraries, unknown names and code without effect."""
     parts = path.split(".")
-    lengths = (length for length in range(len(parts), 0, -1) if module_file(".".join(parts[:length])) is not None)
-    length = next(lengths, 0)
-    module, names = ".".join(parts[:length]), parts[length:]
-    if not module or _decides_nothing(module):
+    modules = [module for end in range(1, len(parts) + 1) if module_file(module := ".".join(parts[:end]))]
+    if not modules or _decides_nothing(modules[-1]):
         return set()
-    if not _is_package(module):
-        above, _, own = module.rpartition(".")
-        return {module} if names else {module} | _find_exports(above, own)  # a function may be named like its module
-    name = names[0] if names else "*"
-    if exported := _find_exports(module, name):
+    if not is_ours(path):
+        return set(modules)
+    module = modules[-1]
+    names = parts[module.count(".") + 1 :]
+    if exported := _find_exports(module, names[0] if names else "*"):
         return exported
-    return {module} if name in parse_module(module).defines else _all_modules(module)
+    above, _, own = module.rpartition(".")
+    return {module} if names else {module} | _find_exports(above, own)  # a function may be named like its module
+
+
+def reached_from(module: str) -> set[str]:
+    """Returns the modules that importing or calling a module's code may import."""
+    parsed = parse_module(module)
+    reached = {found for path in parsed.imports for found in defining(path)}
+    return reached | {found for path in _folder_of(module) for found in defining(path)} if parsed.computed else reached
 
 
 def _decides_nothing(module: str) -> bool:
@@ -103,39 +117,52 @@ def _find_exports(package: str, name: str) -> set[str]:
     return {path} if path == f"{package}.{name}" else defining(path)
 
 
-def _all_modules(package: str) -> set[str]:
-    folder = _file_of(package).parent
-    parts = (path.relative_to(folder).with_suffix("").parts for path in folder.rglob("*.py"))
-    return {".".join([package, *path]).removesuffix(".__init__") for path in parts}
+def _folder_of(module: str) -> Iterator[str]:
+    """Yields all modules in the folder of a module, and below it."""
+    file = _file_of(module)
+    package = [module] if file.name == "__init__.py" else module.split(".")[:-1]
+    for folder, below, files in os.walk(file.parent):
+        below[:] = [name for name in below if name.isidentifier()]  # neither .venv nor site-packages
+        inner = Path(folder).relative_to(file.parent).parts
+        names = (Path(name).stem for name in files if name.endswith(".py"))
+        yield from (".".join([*package, *inner, name]).removesuffix(".__init__") for name in names if "." not in name)
 
 
 def module_file(module: str) -> Path | None:
-    """Returns the file of a module of this project or of the user; None for a library. Imports nothing."""
+    """Returns the file of a module of this project or of the user; None for a library or a folder. Imports nothing."""
     first, *inner = module.split(".")
-    package = _root(first)
-    if package is None or not inner:
-        return package
-    folder = package.parent.joinpath(*inner)
-    candidates = (folder / "__init__.py", folder.with_suffix(".py"))
-    return next((file for file in candidates if package.name == "__init__.py" and file.is_file()), None)
+    file, folders = _root(first)
+    for name in inner:
+        places = [folder / name for folder in folders]
+        files = (file for place in places for file in (place / "__init__.py", place.with_suffix(".py")))
+        file = next((file for file in files if file.is_file()), None)
+        if file is None:
+            folders = [place for place in places if place.is_dir()]
+        else:
+            folders = [file.parent] if file.name == "__init__.py" else []
+    return file
 
 
 @cache
-def _root(name: str) -> Path | None:
+def _root(name: str) -> tuple[Path | None, list[Path]]:
+    """Returns the file of a top-level module and the folders of its submodules; a folder without __init__.py has none."""
     try:
         spec = find_spec(name)  # imports nothing for a name without dots
     except (ImportError, ValueError):  # ``__main__``
-        return None
-    if spec is None or spec.origin is None or not spec.has_location:
-        return None
-    file = Path(spec.origin)
-    return file if is_ours(name) or not _is_library(file) else None
+        return None, []
+    if spec is None:
+        return None, []
+    file = Path(spec.origin) if spec.origin is not None and spec.has_location else None
+    folders = [Path(folder) for folder in spec.submodule_search_locations or ()]
+    if is_ours(name):
+        return file, folders
+    own = [folder for folder in folders if not _is_library(folder)]
+    return (None if file is None or _is_library(file.parent if folders else file) else file), own
 
 
-def _is_library(file: Path) -> bool:
+def _is_library(place: Path) -> bool:
     """Returns whether a package or module was installed, also into a folder of its own (``pip install --target``)."""
-    place = (file.parent if file.name == "__init__.py" else file).parent
-    return any(file.is_relative_to(folder) for folder in INSTALLED) or any(place.glob("*.dist-info"))
+    return any(place.is_relative_to(folder) for folder in INSTALLED) or any(place.parent.glob("*.dist-info"))
 
 
 def _file_of(module: str) -> Path:
@@ -145,7 +172,7 @@ def _file_of(module: str) -> Path:
 
 
 def _is_package(module: str) -> bool:
-    file = module_file(module)  # None for a folder without __init__.py, whose modules can be imported too
+    file = module_file(module)
     return file is not None and file.name == "__init__.py"
 
 
@@ -158,23 +185,17 @@ def parse_module(module: str) -> Parsed:
 @cache
 def _parse(module: str, file: Path, changed: int) -> Parsed:
     content = file.read_bytes()
-    try:
-        tree = ast.parse(content)
-    except (SyntaxError, ValueError):  # the user's own module; building it will raise
-        return Parsed(hashlib.sha256(content).hexdigest()[:LENGTH], frozenset(), {}, frozenset())
+    tree = parse(content)
+    if tree is None:  # the user's own module; building it will raise
+        return Parsed(digest_of(content), frozenset(), {}, computed=False)
     package = module if file.name == "__init__.py" else module.rpartition(".")[0]
-    exports, defines = dict[str, str](), set[str]()
+    exports = dict[str, str]()
     for node in tree.body:
         if _for_type_checkers(node):
             exports |= {name: path for part in ast.walk(node) for name, path in _bindings(part, package)}
         exports |= dict(_bindings(node, package))
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            defines.add(node.name)
-        else:
-            names = (part for part in ast.walk(node) if isinstance(part, ast.Name))
-            defines |= {name.id for name in names if isinstance(name.ctx, ast.Store)}
-    digest = hashlib.sha256(_canonical(tree).encode()).hexdigest()[:LENGTH]
-    return Parsed(digest, frozenset(_imports(tree, package)), exports, frozenset(defines))
+    imports, computed = _imports(tree, package)
+    return Parsed(digest_of(content, tree), frozenset(imports), exports, computed)
 
 
 def _for_type_checkers(node: ast.AST) -> bool:
@@ -191,55 +212,38 @@ def _bindings(node: ast.AST, package: str) -> Iterator[tuple[str, str]]:
     if isinstance(node, ast.ImportFrom):
         above = package.split(".")[: len(package.split(".")) - node.level + 1] if node.level else []
         origin = ".".join([*above, *([node.module] if node.module else [])])
-        yield from ((name.asname or name.name, f"{origin}.{name.name}") for name in node.names)
+        yield from ((name.asname or name.name, f"{origin}.{name.name}".lstrip(".")) for name in node.names)
     elif isinstance(node, ast.Import):
         yield from ((name.asname or name.name.partition(".")[0], name.name) for name in node.names)
 
 
-def _imports(tree: ast.AST, package: str) -> set[str]:
-    """Returns the dotted paths of run-time imports and of modules named in strings, for example for ``python -m``."""
-    found, left = set[str](), [tree]
+def _imports(tree: ast.AST, package: str) -> tuple[set[str], bool]:
+    """Returns the dotted paths that code imports at run time, and whether it also imports names that it computes.
+
+    The paths include modules named in strings, for example for ``python -m``.
+    """
+    found, computed, left = set[str](), False, [tree]
     while left:
         node = left.pop()
         if _for_type_checkers(node):
+            left += node.orelse  # pyright: ignore[reportAttributeAccessIssue]
             continue
-        found |= {path for _, path in _bindings(node, package)}
-        if isinstance(node, ast.Constant):
-            named = node.value if isinstance(node.value, str) and DOTTED.fullmatch(node.value) else ""
-            if is_ours(named) and module_file(named) is not None and not _is_package(named):
-                found.add(named)
-        elif isinstance(node, ast.Call) and _last_name(node.func) in ("import_module", "__import__"):
-            first = node.args[0] if node.args else None
-            found.add(str(first.value) if isinstance(first, ast.Constant) else f"{package}.*")
+        bound = dict(_bindings(node, package))
+        found |= {*bound.values()}
+        computed |= any(path.rpartition(".")[2] in IMPORTING and name not in IMPORTING for name, path in bound.items())
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and DOTTED.fullmatch(node.value):
+            found |= {node.value} if module_file(node.value) is not None and not _is_package(node.value) else set()
+        elif isinstance(node, ast.Call) and _last_name(node.func) in IMPORTING and _names_absolutely(node.args[:1]):
+            found.add(node.args[0].value)  # pyright: ignore[reportAttributeAccessIssue]
+            left += [*node.args[1:], *node.keywords]
+            continue
+        elif _last_name(node) in IMPORTING or (isinstance(node, ast.Name) and node.id in ("exec", "eval")):
+            computed = True
         left += ast.iter_child_nodes(node)
-    return found
+    return found, computed
 
 
-def _canonical(tree: ast.AST) -> str:
-    """Writes a syntax tree as text that is equal in every Python version; docstrings are left out."""
-    words: list[str] = []
-
-    def write(node: Any) -> None:
-        if isinstance(node, ast.Constant):
-            words.append(repr(node.value))
-        elif isinstance(node, ast.AST):
-            words.append(f"{type(node).__name__}(")
-            for name in node._fields:
-                if (value := getattr(node, name, None)) is not None and value != [] and name != "ctx":
-                    words.append(name)
-                    write(value)
-            words.append(")")
-        elif isinstance(node, list):
-            for part in node:
-                if not _is_text(part):
-                    write(part)
-            words.append(";")
-        else:
-            words.append(repr(node))
-
-    write(tree)
-    return " ".join(words)
-
-
-def _is_text(node: Any) -> bool:
-    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+def _names_absolutely(arguments: list[ast.expr]) -> bool:
+    """Whether the first argument is a constant dotted path."""
+    first = arguments[0] if arguments else None
+    return isinstance(first, ast.Constant) and isinstance(first.value, str) and NAME.fullmatch(first.value) is not None
