@@ -51,9 +51,8 @@ from contrastive_reasoning.tasks.base import Problem, Task
 class RolloutGeneration(L.Callback):
     """Fills ``batch.rollouts``: in training with a group per problem, in validation with one greedy rollout.
 
-    Training draws are a function of (seed, the module's rollout step, problem): ranks have different problems, and
-    together draw what one process would. (If a problem occurs twice in a step, at the edge of an epoch, and its two
-    rows are on two ranks, they get equal rollouts.) Sharded parameters are gathered, or copied, once per batch.
+    Training draws are a function of (seed, the module's rollout step, problem, its earlier occurrences in the step):
+    ranks together draw what one process would. Sharded parameters are gathered, or copied, once per batch.
 
     Raises:
         ValueError: for a group size below 2, a negative ``validation_samples``, or a ``greedy`` that samples.
@@ -92,7 +91,7 @@ class RolloutGeneration(L.Callback):
         """Fills ``batch.rollouts``, counts their tokens in the batch and logs the tokens per second of this rank."""
         seed, pooled = rollout_seed(self.seed, int(pl_module.rollout_step)), reads_states(pl_module.reward)
         start = perf_counter()
-        batch.rollouts = self.draw(trainer, policy, batch.problems, seed=seed, pooled=pooled)
+        batch.rollouts = self.draw(trainer, policy, batch.problems, seed=seed, pooled=pooled, earlier=batch.earlier)
         batch.generated = work_of_drawing(batch.rollouts)
         rate = batch.generated.projected / (perf_counter() - start)
         pl_module.log("train/throughput/tokens_per_second", rate, batch_size=len(batch.problems))

@@ -14,6 +14,7 @@ from torch.utils.data import DataLoader
 from contrastive_reasoning.evaluation.suite import MAIN
 from contrastive_reasoning.policies.pass_cost import NO_WORK
 from contrastive_reasoning.rollout.batch import RolloutBatch
+from contrastive_reasoning.rollout.sampling import earlier_occurrences
 from contrastive_reasoning.tasks.base import Problem, Task
 
 LISTED = 1_000
@@ -32,8 +33,17 @@ class ProblemBatch:
     the same object that the callback has filled.
     """
 
-    def __init__(self, problems: Sequence[Problem], *, counted: int | None = None, setting: str = MAIN) -> None:
+    def __init__(
+        self,
+        problems: Sequence[Problem],
+        *,
+        counted: int | None = None,
+        setting: str = MAIN,
+        earlier: Sequence[int] | None = None,
+    ) -> None:
         self.problems = tuple(problems)
+        self.earlier = earlier_occurrences([one.id for one in problems]) if earlier is None else list(earlier)
+        """For each problem the number of its occurrences before it in the step's batch, on all ranks."""
         self.setting = setting
         """For validation: the setting, as in a suite: held-out problems (``main``) or training problems."""
         self.counted = len(self.problems) if counted is None else counted
@@ -194,7 +204,10 @@ class ProblemSteps:
     def __iter__(self) -> Iterator[ProblemBatch]:
         for step in range(self.first_step, self.steps):
             rows = rows_of_step(step, self.problems_per_step, len(self.problems), seed=self.seed)
-            yield ProblemBatch([self.problems[row] for row in rows[self.rank :: self.ranks]])
+            problems = [self.problems[row] for row in rows]
+            earlier = earlier_occurrences([one.id for one in problems])
+            own = slice(self.rank, None, self.ranks)
+            yield ProblemBatch(problems[own], earlier=earlier[own])
 
     def state_dict(self) -> dict[str, int]:
         """Returns an empty state; the method marks the loader for Lightning as resumable in the middle of an epoch."""

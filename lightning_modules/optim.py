@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass
+from fractions import Fraction
 from math import ceil, cos, pi
 from typing import Any, Literal, get_args
 
@@ -41,7 +42,7 @@ class AdamW:
     epsilon: float
     weight_decay: float
     warmup_steps: int | float
-    """A number below 1 is that share of ``total_steps``, rounded up."""
+    """A number below 1 is that share of ``total_steps``, rounded up. Its decimal digits count: 0.07 of 100 is 7."""
     schedule: Schedule
     """``constant``, or ``linear`` or ``cosine`` decay to 0 at ``total_steps``."""
     total_steps: int | None
@@ -52,10 +53,14 @@ class AdamW:
             raise ValueError(f"schedule must be one of {', '.join(get_args(Schedule))}, got {self.schedule!r}")
         if self.learning_rate < 0:
             raise ValueError(f"learning_rate must not be negative, got {self.learning_rate}")
+        if not (len(self.betas) == 2 and all(0 <= beta < 1 for beta in self.betas)):
+            raise ValueError(f"betas must be two numbers in [0, 1), got {list(self.betas)}")
+        if not self.warmup_steps >= 0 or (self.warmup_steps >= 1 and self.warmup_steps % 1):
+            raise ValueError(f"warmup_steps must be a share below 1 or a whole number, got {self.warmup_steps}")
         if 0 < self.warmup_steps < 1:
             if self.total_steps is None:
                 raise ValueError(f"warmup_steps={self.warmup_steps} is a share of total_steps, which is null")
-            object.__setattr__(self, "warmup_steps", ceil(self.warmup_steps * self.total_steps))
+            object.__setattr__(self, "warmup_steps", ceil(Fraction(str(self.warmup_steps)) * self.total_steps))
         if self.schedule != "constant" and (self.total_steps is None or self.total_steps <= self.warmup_steps):
             raise ValueError(
                 f"schedule={self.schedule} needs total_steps above warmup_steps ({self.warmup_steps}), "

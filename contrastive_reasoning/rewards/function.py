@@ -15,7 +15,6 @@ like a policy that solves nothing, so more errors than a share of the last 1,000
 
 from __future__ import annotations
 
-import functools
 import inspect
 import pickle
 from collections.abc import Callable, Sequence
@@ -34,7 +33,7 @@ from contrastive_reasoning.rewards.base import (
 from contrastive_reasoning.rollout.batch import RolloutBatch
 from contrastive_reasoning.rollout.spans import readable
 from contrastive_reasoning.tasks.base import Problem, Verdict
-from contrastive_reasoning.tasks.function_worker import NUMBER, OK, WRONG, greeting, pack
+from contrastive_reasoning.tasks.function_worker import NUMBER, OK, WRONG, greeting, name_of, pack
 from contrastive_reasoning.tasks.worker_pool import TIMEOUT, Reply, WorkerPool, WorkerRefused, worker_command
 
 MODULE = "contrastive_reasoning.tasks.function_worker"
@@ -193,14 +192,6 @@ def require_one_completion(function: Callable[..., Any], key: str, batch_choice:
     except TypeError as error:
         trl = "completions" in signature.parameters
         raise ValueError(f"{sentence}: {error}{of_batches if trl else ''}") from error
-
-
-def name_of(function: Any) -> str:
-    """Returns ``module.name`` of a function, looking through ``functools.partial`` wrappers."""
-    while isinstance(function, functools.partial):
-        function = function.func
-    name = getattr(function, "__qualname__", None)
-    return f"{function.__module__}.{name}" if name else repr(function)
 
 
 def failure_of(reply: Reply) -> Verdict:

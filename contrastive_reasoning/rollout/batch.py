@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Sized
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
@@ -130,7 +130,15 @@ def verdicts_of(task: Task, rollouts: RolloutBatch) -> list[Verdict]:
 
 
 def judge(task: Task, problems: Sequence[Problem], texts: Sequence[str]) -> list[Verdict]:
-    """One verdict per completion, for the problem at the same index."""
+    """One verdict per completion, for the problem at the same index.
+
+    Raises ValueError if ``verify_all`` of the task returns another number of verdicts, or no list of them.
+    """
     if isinstance(task, VerifiesTogether):
-        return task.verify_all(problems, texts)
+        verdicts = task.verify_all(problems, texts)
+        if not isinstance(verdicts, Sequence) or len(verdicts) != len(texts):
+            named = f"{type(task).__name__}.verify_all must return a list of {len(texts)} verdicts"
+            size = f" of {len(verdicts)}" if isinstance(verdicts, Sized) else ""
+            raise ValueError(f"{named}, one for each completion, got {type(verdicts).__name__}{size}")
+        return verdicts
     return [task.verify(problem, text) for problem, text in zip(problems, texts, strict=True)]

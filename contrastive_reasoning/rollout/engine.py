@@ -56,6 +56,7 @@ class Engine:
         seed: Seed,
         pooled: bool = False,
         prefixes: Sequence[Sequence[int]] | None = None,
+        earlier: Sequence[int] | None = None,
         written: Written | None = None,
     ) -> RolloutBatch:
         """See ``RolloutEngine``.
@@ -67,7 +68,14 @@ class Engine:
         width = int(requests.limits.max())
         uniforms = torch.zeros(len(requests), width, device=policy.device)
         if not sampling.greedy:
-            rows = row_uniforms(problems, group_size=group_size, length=width, seed=seed, prefixes=requests.prefixes)
+            rows = row_uniforms(
+                problems,
+                group_size=group_size,
+                length=width,
+                seed=seed,
+                prefixes=requests.prefixes,
+                earlier=earlier,
+            )
             uniforms = rows.to(policy.device)
         completions = Completions(len(requests), width, policy.device)
         notify = CompletionNotifier(completions, policy, written)

@@ -45,16 +45,19 @@ class HFEngine:
         seed: Seed,
         pooled: bool = False,
         prefixes: Sequence[Sequence[int]] | None = None,
+        earlier: Sequence[int] | None = None,
         written: Written | None = None,
     ) -> RolloutBatch:
         """See ``RolloutEngine``."""
         requests = encode(policy, problems, group_size, sampling, prefixes)
         completions = Completions(len(requests), int(requests.limits.max()), policy.device)
         notify = CompletionNotifier(completions, policy, written)
+        # without it, two ranks would draw the same for a problem that both have in the same row
+        repeated = [f"{one.id} {before}" for one, before in zip(problems, earlier or (), strict=False) if before]
         devices = [policy.device] if policy.device.type == "cuda" else []
         with torch.no_grad(), evaluating(policy.model), policy.autocast(), torch.random.fork_rng(devices=devices):
             for rows in requests.chunks(self.max_batch_tokens):
-                torch.manual_seed(derived_seed((*seed, rows.start)))
+                torch.manual_seed(derived_seed((*seed, rows.start, *repeated)))
                 _write(policy, requests, rows, completions, sampling)
                 notify(rows)
         rollouts = completions.batch(policy, problems, requests, sampling)

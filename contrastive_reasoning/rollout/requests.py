@@ -35,6 +35,7 @@ class RolloutEngine(Protocol):
         seed: Seed,
         pooled: bool = False,
         prefixes: Sequence[Sequence[int]] | None = None,
+        earlier: Sequence[int] | None = None,
         written: Written | None = None,
     ) -> RolloutBatch:
         """Generates ``group_size`` completions of each problem, prompt-major; the same for the same seed and weights.
@@ -44,6 +45,9 @@ class RolloutEngine(Protocol):
         are part of ``prompt_ids``. The completions of the batch are what comes after, up to what the prefix leaves of
         ``max_tokens``. An empty prefix is the same as none. ``written`` is called once for each completion, in any
         order, on the calling thread.
+
+        Repeated problems get different draws. ``earlier`` is, for each problem, the number of its occurrences before it
+        in the step, on all ranks: a rank cannot count those of the others. None: those in ``problems`` are counted.
 
         Raises ValueError for no problems, a group size below 1, a prompt that does not fit the context, or a prefix
         that leaves no tokens to write.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Hashable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -128,20 +128,30 @@ def row_uniforms(
     length: int,
     seed: Seed,
     prefixes: Sequence[Sequence[int]] = (),
+    earlier: Sequence[int] | None = None,
 ) -> Float[Tensor, "B T"]:
     """Uniform numbers for T tokens of P·G rows, prompt-major; each row's depend on (seed, problem, place in group).
 
-    If completions are continued, they also depend on the prefix. A problem that is repeated in the batch with the same
-    prefix continues the count of places, so its rows differ from the first ones.
+    If completions are continued, they also depend on the prefix. A problem that is repeated with the same prefix
+    continues the count of places, so its rows differ from the first ones. For ``earlier`` see ``RolloutEngine``.
     """
-    seen: Counter[Seed] = Counter()
+    names = names_of(problems, prefixes)
     rows = []
-    for name in names_of(problems, prefixes):
-        for _ in range(group_size):
-            generator = torch.Generator().manual_seed(derived_seed((*seed, *name, seen[name])))
+    for name, before in zip(names, earlier_occurrences(names) if earlier is None else earlier, strict=True):
+        for place in range(before * group_size, (before + 1) * group_size):
+            generator = torch.Generator().manual_seed(derived_seed((*seed, *name, place)))
             rows.append(torch.rand(length, generator=generator))
-            seen[name] += 1
     return torch.stack(rows)
+
+
+def earlier_occurrences(names: Sequence[Hashable]) -> list[int]:
+    """For each name the number of equal ones before it."""
+    seen: Counter[Hashable] = Counter()
+    counts = []
+    for name in names:
+        counts.append(seen[name])
+        seen[name] += 1
+    return counts
 
 
 def names_of(problems: Sequence[Problem], prefixes: Sequence[Sequence[int]]) -> list[Seed]:

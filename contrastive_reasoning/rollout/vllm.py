@@ -8,7 +8,6 @@ stage.
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -20,7 +19,15 @@ import torch
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
 from contrastive_reasoning.rollout.batch import RolloutBatch
 from contrastive_reasoning.rollout.requests import Completions, Requests, Written, encode, pooled_states, spelling
-from contrastive_reasoning.rollout.sampling import Sampling, Seed, StopStrings, derived_seed, length_of, names_of
+from contrastive_reasoning.rollout.sampling import (
+    Sampling,
+    Seed,
+    StopStrings,
+    derived_seed,
+    earlier_occurrences,
+    length_of,
+    names_of,
+)
 from contrastive_reasoning.rollout.spans import text_of
 from contrastive_reasoning.rollout.vllm_client import (
     JSONServer,
@@ -85,6 +92,7 @@ class VLLMEngine:
         seed: Seed,
         pooled: bool = False,
         prefixes: Sequence[Sequence[int]] | None = None,
+        earlier: Sequence[int] | None = None,
         written: Written | None = None,
     ) -> RolloutBatch:
         """See ``RolloutEngine``. With ``pooled`` the trainer's own passes compute the states.
@@ -96,7 +104,8 @@ class VLLMEngine:
             on_every_rank(torch.cuda.empty_cache)  # a server that sleeps between rollouts shares all devices
         report = on_first_rank(lambda: self._ready(policy))
         check_log_probs(report.logprobs_mode, sampling)
-        drawn = on_every_rank(lambda: self._draw(policy, problems, requests, sampling, seed, written))
+        seeds = request_seeds(problems, seed, prefixes=requests.prefixes, earlier=earlier)
+        drawn = on_every_rank(lambda: self._draw(policy, problems, requests, sampling, seeds, written))
         on_first_rank(self._done)
         rollouts = _fill_rows(drawn, requests, policy).batch(policy, problems, requests, sampling)
         if not pooled:
@@ -128,12 +137,11 @@ class VLLMEngine:
         problems: Sequence[Problem],
         requests: Requests,
         sampling: Sampling,
-        seed: Seed,
+        seeds: Sequence[int],
         written: Written | None,
     ) -> list[Drawn]:
         """The B completions, prompt-major; ``written`` is called in this order, too."""
         reader = AnswerReader(policy, sampling)
-        seeds = request_seeds(problems, seed, prefixes=requests.prefixes)
         table = () if written is None else spelling(policy)
 
         def group(p: int) -> list[Drawn]:
@@ -156,14 +164,18 @@ class VLLMEngine:
             return drawn
 
 
-def request_seeds(problems: Sequence[Problem], seed: Seed, *, prefixes: Sequence[Sequence[int]] = ()) -> list[int]:
+def request_seeds(
+    problems: Sequence[Problem],
+    seed: Seed,
+    *,
+    prefixes: Sequence[Sequence[int]] = (),
+    earlier: Sequence[int] | None = None,
+) -> list[int]:
     """One seed per prompt, from (seed, problem, prefix, number of earlier occurrences of both); vLLM adds 0 … G−1."""
-    seen: Counter[Seed] = Counter()
-    seeds = []
-    for name in names_of(problems, prefixes):
-        seeds.append(derived_seed((*seed, *name, seen[name])) >> 1)  # vLLM adds to it, and the sum must fit
-        seen[name] += 1
-    return seeds
+    names = names_of(problems, prefixes)
+    counts = earlier_occurrences(names) if earlier is None else earlier
+    # vLLM adds to a seed, and the sum must fit
+    return [derived_seed((*seed, *name, count)) >> 1 for name, count in zip(names, counts, strict=True)]
 
 
 def request_body(

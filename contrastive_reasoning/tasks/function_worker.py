@@ -15,12 +15,14 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import functools
 import inspect
 import os
 import pickle
 import sys
 import traceback
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Set
+from itertools import islice
 from math import isfinite
 from numbers import Real
 from sysconfig import get_paths
@@ -72,20 +74,26 @@ def number(function: Callable[..., Any], line: str) -> tuple[str, float | str]:
 
 
 def numbers(function: Callable[..., Any], line: str) -> tuple[str, list[float | None] | str]:
-    """Calls a reward function on one batch; the line holds its keyword arguments and the expected count of numbers."""
+    """Calls a reward function on one batch; the line holds its keyword arguments and the expected count of numbers.
+
+    A mapping, a set, bytes and a table are iterable too, but their items are not the rewards in order.
+    """
     arguments, wanted = unpack(line)
     returned = function(**arguments)
     if inspect.isawaitable(returned):
         returned = asyncio.run(_result_of(returned))
-    if isinstance(returned, str) or not isinstance(returned, Iterable):
-        return ERROR, f"returned {type(returned).__name__}, not a list of {wanted} numbers"
-    values = [as_python(value) for value in returned]
+    name = name_of(function)
+    listed = isinstance(returned, Iterable) and getattr(returned, "ndim", 1) == 1
+    if not listed or isinstance(returned, str | bytes | bytearray | Mapping | Set):
+        return ERROR, f"{name} returned {type(returned).__name__}, not a list of {wanted} numbers"
+    values = [as_python(value) for value in islice(returned, wanted + 1)]
     if len(values) != wanted:
-        return ERROR, f"returned {len(values)} numbers for {wanted} completions"
+        count = f"more than {wanted}" if len(values) > wanted else len(values)
+        return ERROR, f"{name} returned {count} numbers, not a list of {wanted}, one for each completion"
     for row, value in enumerate(values):
         if value is not None and not (isinstance(value, Real) and isfinite(value)):
             what = value if isinstance(value, Real) else type(value).__name__
-            return ERROR, f"returned {what} for completion {row}, neither a finite number nor None"
+            return ERROR, f"{name} returned {what} for completion {row}, neither a finite number nor None"
     return NUMBERS, [None if value is None else float(value) for value in values]
 
 
@@ -114,6 +122,14 @@ KINDS: dict[str, Call] = {"number": number, "numbers": numbers, "verdict": verdi
 def as_python(value: Any) -> Any:
     """Converts a scalar of numpy or torch to a Python number or bool; returns anything else unchanged."""
     return value.item() if getattr(value, "ndim", None) == 0 else value
+
+
+def name_of(function: Any) -> str:
+    """Returns ``module.name`` of a function, looking through ``functools.partial`` wrappers."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    name = getattr(function, "__qualname__", None)
+    return f"{function.__module__}.{name}" if name else repr(function)
 
 
 def describe(error: BaseException) -> str:

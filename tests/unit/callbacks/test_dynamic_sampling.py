@@ -62,6 +62,7 @@ class Scripted:
         sampling: Sampling,
         seed: Seed,
         pooled: bool,
+        earlier: Sequence[int] | None = None,
         written: Written | None = None,
     ) -> RolloutBatch:
         numbers = [int(problem.id) for problem in problems]

@@ -19,8 +19,9 @@ from contrastive_reasoning.policies.tiny import train_tokenizer
 from contrastive_reasoning.progress import JSONLines
 from contrastive_reasoning.rewards import Credit
 from contrastive_reasoning.rollout import Engine, RolloutBatch, Sampling
+from contrastive_reasoning.rollout.hf import HFEngine
 from contrastive_reasoning.tasks.base import Problem
-from datamodules.reasoning_prompts import ProblemBatch
+from datamodules.reasoning_prompts import ProblemBatch, ProblemSteps
 from tests.quiet import quiet_trainer
 from tests.tiny_models import tiny_llama
 
@@ -161,3 +162,25 @@ def test_draws_depend_only_on_seed_and_rollout_step(plain: tuple[Watcher, L.Trai
 def test_invalid_settings_raise(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         callback(**changes)
+
+
+def drawn_groups(rank: int, ranks: int, engine: Any) -> list[tuple[str, ...]]:
+    """The groups of this rank in a step that has each of two problems four times."""
+    steps = ProblemSteps(
+        problems=PROBLEMS[:2], problems_per_step=8, steps=1, first_step=0, seed=0, rank=rank, ranks=ranks
+    )
+    module = Watcher()
+    trainer = quiet_trainer(callbacks=[callback(engine=engine)], limit_val_batches=0)
+    trainer.fit(module, DataLoader(list(steps), batch_size=None))  # pyright: ignore[reportArgumentType]
+    (rollouts,) = module.trained
+    return [tuple(rollouts.texts[row : row + 3]) for row in range(0, len(rollouts), 3)]
+
+
+def test_ranks_together_draw_the_groups_of_one_process_though_problems_repeat() -> None:
+    engine = Engine(max_batch_tokens=1000)
+    alone = drawn_groups(0, 1, engine)
+    assert len(set(alone)) == 8
+    assert sorted(drawn_groups(0, 2, engine) + drawn_groups(1, 2, engine)) == sorted(alone)
+    # transformers draws all rows from one generator, so its ranks draw other groups, but none twice
+    ours = HFEngine(max_batch_tokens=1000)
+    assert len({*drawn_groups(0, 2, ours), *drawn_groups(1, 2, ours)}) == 8

@@ -11,6 +11,8 @@ from datamodules.reasoning_prompts import ProblemBatch, ProblemSteps, ReasoningP
 from tests.unit.datamodules.kit import countdown
 
 PROBLEMS = [Problem(id=str(i), prompt="", answer="") for i in range(7)]
+PLACES = [(0, 1), (0, 2), (1, 2)]
+"""One process, and two ranks."""
 
 
 def loader(problems: Sequence[Problem] = PROBLEMS, **changes: int) -> ProblemSteps:
@@ -46,6 +48,11 @@ def test_shares_of_all_ranks_form_the_batch_of_one_process() -> None:
     assert [[len(batch) for batch in share] for share in shares] == [[2] * 8] * 3
     for step, batch in enumerate(whole):
         assert [shares[place % 3][step][place // 3] for place in range(6)] == batch
+    # problems repeat in a step, and a rank counts those of the others
+    repeated = [list(loader(PROBLEMS[:2], problems_per_step=6, rank=rank, ranks=ranks)) for rank, ranks in PLACES]
+    for alone, *ranks in zip(*repeated, strict=True):
+        rows = [sorted(zip([p.id for p in b.problems], b.earlier, strict=True)) for b in (alone, *ranks)]
+        assert rows[0] == sorted([*rows[1], *rows[2]]) == [(name, n) for name in "01" for n in range(3)]
     # a mini-batch is a run of places in a rank's batch; those of all ranks form one of the whole batch
     whole = steps(problems_per_step=8)[0]
     first, second = (steps(problems_per_step=8, rank=rank, ranks=2)[0] for rank in range(2))

@@ -40,6 +40,11 @@ def test_warmup_below_one_is_a_share_of_total_steps_rounded_up() -> None:
     shared, counted = adamw(warmup_steps=0.25, schedule="cosine"), adamw(warmup_steps=4, schedule="cosine")
     assert [shared.scale(step) for step in range(16)] == [counted.scale(step) for step in range(16)]
     assert adamw(warmup_steps=0.1, total_steps=2, schedule="cosine").scale(0) == 1.0
+    for total in (100, 200, 1000):
+        for percent in range(1, 100):
+            made = adamw(warmup_steps=percent / 100, total_steps=total, schedule="constant")
+            assert made.warmup_steps == percent * total // 100
+    assert adamw(warmup_steps=0.07, total_steps=101).warmup_steps == 8
     with pytest.raises(ValueError, match=r"warmup_steps=0.1 is a share of total_steps, which is null"):
         adamw(warmup_steps=0.1, total_steps=None)
 
@@ -82,6 +87,13 @@ def test_adamw_with_meta_weights_is_not_fused() -> None:
     ("change", "message"),
     [
         ({"schedule": "cosin"}, "schedule must be one of constant, linear, cosine, got 'cosin'"),
+        ({"warmup_steps": -1}, "warmup_steps .* -1"),
+        ({"warmup_steps": -0.5}, "warmup_steps .* -0.5"),
+        ({"warmup_steps": 2.5}, "warmup_steps .* 2.5"),
+        ({"warmup_steps": float("nan")}, "warmup_steps .* nan"),
+        ({"betas": [0.9]}, r"betas .* \[0.9\]"),
+        ({"betas": [0.9, 0.99, 0.999]}, "betas "),
+        ({"betas": [0.9, 1.0]}, "betas "),
         ({"learning_rate": -1.0}, "learning_rate must not be negative"),
         ({"schedule": "linear", "total_steps": None}, "schedule=linear needs total_steps above warmup_steps"),
         ({"schedule": "cosine", "total_steps": 4}, r"needs total_steps above warmup_steps \(4\), got 4"),

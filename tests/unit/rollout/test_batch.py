@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -134,6 +135,16 @@ def test_verdicts_of_calls_verify_all_once() -> None:
     task = BatchVerifyingEcho()
     assert verdicts_of(task, rollouts()) == verdicts_of(Echo(), rollouts())
     assert task.calls == 1
+
+
+@pytest.mark.parametrize("change", [lambda found: found[1:], lambda found: dict(enumerate(found)), iter])
+def test_other_results_of_verify_all_raise(change: Callable[[list[Verdict]], Any]) -> None:
+    class Other(BatchVerifyingEcho):
+        def verify_all(self, problems: Sequence[Problem], completions: Sequence[str]) -> Any:
+            return change(super().verify_all(problems, completions))
+
+    with pytest.raises(ValueError, match=r"Other\.verify_all"):
+        verdicts_of(Other(), rollouts())
 
 
 def test_steps_by_caches_steps_per_task_until_texts_change() -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -84,17 +86,32 @@ def test_numbers_passes_keyword_arguments_and_awaits_coroutine() -> None:
     assert numbers(slow, line) == ("numbers", [2.0, 3.0])
 
 
+def some_rewards(value: Any, **given: Any) -> Any:
+    return value
+
+
 @pytest.mark.parametrize(
-    ("value", "reason"),
+    ("value", "named"),
     [
-        (None, "returned NoneType, not a list of 3 numbers"),
-        (1.0, "returned float, not a list of 3 numbers"),
-        ("123", "returned str, not a list of 3 numbers"),
-        ([1.0, 2.0], "returned 2 numbers for 3 completions"),
-        ([1.0, float("inf"), 2.0], "returned inf for completion 1, neither a finite number nor None"),
-        ([1.0, 2.0, "3"], "returned str for completion 2, neither a finite number nor None"),
-        ([[1.0], [2.0], [3.0]], "returned list for completion 0, neither a finite number nor None"),
+        (None, "NoneType"),
+        (1.0, "float"),
+        ("123", "str"),
+        (b"123", "bytes"),
+        ({0: 0.5, 1: 0.25, 2: 1.0}, "dict"),
+        (dict.fromkeys(range(3), 0.5).keys(), "dict_keys"),
+        ({0.0, 0.5, 1.0}, "set"),
+        (np.array(1.0), "ndarray"),
+        (np.ones((3, 1)), "ndarray"),
+        ([1.0, 2.0], "returned 2 "),
+        ((float(n) for n in range(2)), "returned 2 "),
+        (count(), "more than 3"),
+        ([1.0, float("inf"), 2.0], "inf for completion 1"),
+        ([1.0, 2.0, "3"], "str for completion 2"),
+        ([[1.0], [2.0], [3.0]], "list for completion 0"),
     ],
 )
-def test_numbers_rejects_other_return_values_with_reason(value: Any, reason: str) -> None:
-    assert reply_to(value) == ("error", reason)
+def test_numbers_rejects_other_return_values_and_names_the_function(value: Any, named: str) -> None:
+    status, reason = numbers(partial(some_rewards, value), pack(({"prompts": ["p"] * 3}, 3)).decode())
+    assert status == "error"
+    assert f"{__name__}.some_rewards" in reason
+    assert named in reason
