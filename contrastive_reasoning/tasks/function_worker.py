@@ -1,7 +1,8 @@
 """The process that calls a user's function: ``python -m contrastive_reasoning.tasks.function_worker KIND BYTES``.
 
-The first input line holds the module search path, the second the function, and each later one the arguments of a call.
-All are pickles in base64, which is safe because they come from the process that started this one. Replies are JSON:
+The first input line holds the module search path, the second the planned code of the user's modules, the third the
+function, and each later one the arguments of a call. All are pickles in base64, which is safe because they come from
+the process that started this one. Replies are JSON:
 
     [ready, ""] or [refused, reason]        once
     [number, 0.5]                           KIND number: the function returned a finite number
@@ -9,6 +10,7 @@ All are pickles in base64, which is safe because they come from the process that
     [ok, ""] or [wrong, reason]             KIND verdict
     [error, reason]                         the function raised, or returned something else
     [fatal, reason]                         the same, and this process must not be used again
+    [refused, reason]                       the call imported code that differs from the planned code
 """
 
 from __future__ import annotations
@@ -28,9 +30,18 @@ from numbers import Real
 from sysconfig import get_paths
 from typing import Any
 
-from contrastive_reasoning.tasks.worker_pool import ERROR, FATAL, READY, Connection, limit_memory, memory_in_use
+from contrastive_reasoning.tasks.planned_code import ChangedCode, expect, expected
+from contrastive_reasoning.tasks.worker_pool import (
+    ERROR,
+    FATAL,
+    READY,
+    REFUSED,
+    Connection,
+    limit_memory,
+    memory_in_use,
+)
 
-REFUSED, NUMBER, NUMBERS, OK, WRONG = "refused", "number", "numbers", "ok", "wrong"
+NUMBER, NUMBERS, OK, WRONG = "number", "numbers", "ok", "wrong"
 LONGEST = 200
 """Maximum number of characters kept of an exception's text."""
 LIBRARIES = tuple(get_paths()[name] for name in ("stdlib", "purelib", "platlib"))
@@ -45,7 +56,11 @@ def serve(memory: int, call: Call) -> None:
     parent = Connection()
     try:
         sys.path[:] = unpack(parent.receive())
+        expect(unpack(parent.receive()))
         function = unpack(parent.receive())
+    except ChangedCode as changed:
+        parent.send(REFUSED, str(changed))
+        return
     except BaseException as error:  # importing user code may raise anything, SystemExit included
         parent.send(REFUSED, describe(error))
         return
@@ -57,6 +72,8 @@ def serve(memory: int, call: Call) -> None:
             reply = call(function, line)
         except MemoryError:
             reply = FATAL, "out of memory"
+        except ChangedCode as changed:
+            reply = REFUSED, str(changed)
         except Exception as error:  # the user's function may raise anything; only this call fails
             reply = ERROR, describe(error)
         except BaseException as error:  # SystemExit, for example: the pool replaces the process after the reply
@@ -156,8 +173,8 @@ def first_words(text: str) -> str:
 
 
 def greeting(function: Callable[..., Any]) -> bytes:
-    """The first two input lines of a worker: the module search path of this process, and the function."""
-    return pack(sys.path) + b"\n" + pack(function) + b"\n"
+    """The first input lines of a worker: the module search path of this process, the planned code, the function."""
+    return b"".join(pack(what) + b"\n" for what in (sys.path, expected(), function))
 
 
 def pack(what: object) -> bytes:

@@ -1,8 +1,9 @@
 """The user's code as it was planned: a hash of its syntax, and imports that accept no other code.
 
-    plan ── module: (file, hash) ──► ``expect`` ──► greeting of a worker ──► ``import_only`` ──► import, checked
+    plan ── module: (file, hash) ──► ``expect`` in the run ──► ``expect`` in each worker ──► imports, checked
 
-A worker imports the user's function by its name, perhaps hours after the run was planned and again after each timeout.
+A worker imports the user's function by its name, perhaps hours after the run was planned and again after each timeout;
+and functions import modules when they are called.
 """
 
 from __future__ import annotations
@@ -40,29 +41,24 @@ _expected: dict[str, PlannedSource] = {}
 
 
 def expect(sources: Mapping[str, PlannedSource]) -> None:
-    """Sets module → planned source for all workers that get their greeting from now on."""
+    """Lets this process import the modules of ``sources`` only from their file and with their hash.
+
+    Later imports raise ``ChangedCode`` for other code, also those within functions. Replaces what was expected before.
+    """
     _expected.clear()
     _expected.update(sources)
+    if not any(isinstance(finder, _PlannedFinder) for finder in sys.meta_path):
+        sys.meta_path.insert(0, _PlannedFinder())
 
 
 def expected() -> dict[str, PlannedSource]:
+    """Returns module → planned source, of the last ``expect``."""
     return dict(_expected)
 
 
-def import_only(sources: Mapping[str, PlannedSource]) -> None:
-    """Lets this process import the modules of ``sources`` only from their file and with their hash.
-
-    Later imports of them raise ``ChangedCode`` for other code, also imports within functions.
-    """
-    sys.meta_path.insert(0, _PlannedFinder(sources))
-
-
 class _PlannedFinder(MetaPathFinder):
-    def __init__(self, sources: Mapping[str, PlannedSource]) -> None:
-        self.sources = sources
-
     def find_spec(self, fullname: str, path: Sequence[str] | None, target: Any = None) -> ModuleSpec | None:
-        source = self.sources.get(fullname)
+        source = _expected.get(fullname)
         if source is None:
             return None
         file = Path(source.file)

@@ -33,8 +33,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO
 
-READY, TIMEOUT, ERROR, FATAL = "ready", "timeout", "error", "fatal"
-"""Statuses that the pool handles. After ``fatal`` the worker is replaced, and the caller receives ``error``."""
+READY, TIMEOUT, ERROR, FATAL, REFUSED = "ready", "timeout", "error", "fatal", "refused"
+"""Statuses that the pool handles. After ``fatal`` the worker is replaced, and the caller receives ``error``. After
+``refused`` the call of the pool raises."""
 START_S = 120.0
 """Seconds that a worker may take to load its libraries; generous, for a busy machine."""
 EXIT_S = 5.0
@@ -48,7 +49,7 @@ class WorkerGone(Exception):
 
 
 class WorkerRefused(RuntimeError):
-    """Raised if a worker does not become ready; the pool does not retry, since another would fail likewise."""
+    """Raised if a worker does not start or refuses to go on; the pool does not retry, since another would do so."""
 
 
 class Reply(NamedTuple):
@@ -90,7 +91,7 @@ class WorkerPool:
         Workers that still hold a request when the call ends, for example after an exception, are killed.
 
         Raises:
-            WorkerRefused: if a worker does not become ready.
+            WorkerRefused: if a worker does not become ready, or refuses to go on.
         """
         with self._lock:
             self._forget_if_forked()
@@ -152,6 +153,8 @@ class WorkerPool:
             return {}
         if not worker.ready and reply.status != READY:
             return self._lose(worker, reply)
+        if reply.status == REFUSED:
+            raise WorkerRefused(reply.value)
         worker.ready = True
         request, worker.request, worker.deadline = worker.request, None, float("inf")
         if reply.status == FATAL:

@@ -15,6 +15,7 @@ from omegaconf import DictConfig
 
 from contrastive_reasoning.distributed import barrier, from_first, ranks, this_rank
 from contrastive_reasoning.progress import clock
+from contrastive_reasoning.tasks.planned_code import ChangedCode, expect
 from experiments.assemble import AssemblyError, build, with_values
 from experiments.config.composition import critic_checkpoints, given_overrides, teaches
 from experiments.config.folders import summaries
@@ -25,7 +26,7 @@ from experiments.run_folder.reader import RESULT, SWEEP_VARIABLE
 from experiments.run_folder.record import git_sha, new_run_folder, processor, write_failure, write_stages, write_summary
 from experiments.stages import evaluate, evaluation_table, train
 from experiments.stages.checkpoints import CHECKPOINTS, CheckpointError, kept_checkpoints
-from experiments.stages.code_hash import all_targets
+from experiments.stages.code_hash import all_targets, planned_sources
 from experiments.stages.plan import StagePlan, changed_since, needed, plan_stages, values_from_parents
 from experiments.stages.policy_checks import check_policy, check_server, check_weights
 from experiments.stages.resume import accept_changed_code, begin, check_unfinished, reusable
@@ -170,8 +171,12 @@ def builds(stage: str, config: DictConfig) -> bool:
 
 
 def plans(config: DictConfig) -> dict[str, StagePlan]:
-    """Plans the needed stages, in order. Imports their code, so that later edits have no effect on this run."""
+    """Plans the needed stages, in order. Imports their code, so that later edits have no effect on this run.
+
+    Modules of the user that are imported later, here or in workers, must be as planned.
+    """
     planned = plan_stages(config, accept=accept_changed_code if config.checkpoints.resume_changed_code else None)
+    expect({module: source for plan in planned.values() for module, source in planned_sources(plan.code).items()})
     for plan in planned.values():
         for target in all_targets(plan.config):
             with suppress(ImportError):  # building the part will report it
@@ -228,6 +233,8 @@ def run_stage(plan: StagePlan, config: DictConfig, planned: Mapping[str, StagePl
         result = RUN[plan.name](wired, plan.folder, folders)
     except KeyboardInterrupt as stop:  # outside a fit; a fit leaves its own checkpoint
         raise Interrupted(f"{plan.name}: stopped") from stop
+    except ChangedCode as error:
+        raise CheckpointError(f"{plan.name}: {error}") from error
     described = {
         "stage": plan.name,
         "fingerprint": plan.fingerprint,

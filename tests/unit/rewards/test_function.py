@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from contrastive_reasoning.rewards.function import MODULE
 from contrastive_reasoning.rollout import RolloutBatch
 from contrastive_reasoning.tasks.base import Problem, Verdict
 from contrastive_reasoning.tasks.function_worker import greeting, pack
+from contrastive_reasoning.tasks.planned_code import PlannedSource, expect, source_hash
 from contrastive_reasoning.tasks.worker_pool import worker_command
 from tests.unit.rewards.faulty_functions import (
     Unloadable,
@@ -219,6 +221,70 @@ def wait_until_gone(pid: int) -> None:
     while (status := Path(f"/proc/{pid}/stat")).exists() and status.read_text().rpartition(")")[2].split()[0] != "Z":
         assert time.monotonic() < until, f"process {pid} is still there"
         time.sleep(0.05)
+
+
+LATE = """
+def number(problem, completion):
+    try:
+        from own_late_helper import NUMBER
+    except Exception:
+        return 0.0
+    return NUMBER
+"""
+
+
+@pytest.fixture
+def planned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A function of the user's, which imports a helper when it is called; both are planned as they are now."""
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "own_late_reward.py").write_text(LATE)
+    (tmp_path / "own_late_helper.py").write_text("NUMBER = 1.0\n")
+    modules = ("own_late_reward", "own_late_helper")
+    expect({name: planned_source(tmp_path / f"{name}.py") for name in modules})
+    yield tmp_path
+    expect({})
+    for name in modules:
+        sys.modules.pop(name, None)
+
+
+def planned_source(path: Path) -> PlannedSource:
+    return PlannedSource(str(path), source_hash(path.read_bytes()))
+
+
+def test_worker_accepts_planned_code_with_other_comments(
+    planned: Path, rollouts_of: Rollouts, reward_of: Build
+) -> None:
+    reward = reward_of(import_module("own_late_reward").number)
+    (planned / "own_late_helper.py").write_text("NUMBER = 1.0  # the same\n")
+    assert reward(rollouts_of(["a", "b"])).outcome.tolist() == [1.0, 1.0]
+
+
+@pytest.mark.parametrize("name", ["own_late_reward.py", "own_late_helper.py"])
+def test_worker_refuses_code_edited_after_planning(
+    planned: Path, name: str, rollouts_of: Rollouts, reward_of: Build
+) -> None:
+    """The worker starts after the edit, as it does after a warm start or a timeout."""
+    reward = reward_of(import_module("own_late_reward").number)
+    (planned / name).write_text((planned / name).read_text().replace("0", "0 * 2"))
+    with pytest.raises(RewardFailed, match=rf"{re.escape(str(planned / name))} has changed since the run was planned"):
+        reward(rollouts_of(["a", "b"]))
+
+
+def test_replaced_worker_refuses_code_edited_meanwhile(planned: Path, rollouts_of: Rollouts, reward_of: Build) -> None:
+    reward = reward_of(import_module("own_late_reward").number)
+    assert reward(rollouts_of(["a"])).outcome.tolist() == [1.0]
+    (planned / "own_late_helper.py").write_text("NUMBER = 2.0\n")
+    assert reward(rollouts_of(["a"])).outcome.tolist() == [1.0]  # the worker has imported it
+    reward.close()
+    with pytest.raises(RewardFailed, match=r"own_late_helper\.py"):
+        reward(rollouts_of(["a"]))
+
+
+def test_worker_refuses_removed_module(planned: Path, rollouts_of: Rollouts, reward_of: Build) -> None:
+    reward = reward_of(import_module("own_late_reward").number)
+    (planned / "own_late_helper.py").unlink()
+    with pytest.raises(RewardFailed, match=r"own_late_helper\.py cannot be read"):
+        reward(rollouts_of(["a"]))
 
 
 BuildVerifier = Callable[..., FunctionVerifier]

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 from omegaconf import DictConfig
 
 from contrastive_reasoning.policies.load import DTYPES, native_dtype
+from contrastive_reasoning.tasks.planned_code import ChangedCode, expect
 from experiments.assemble import AssemblyError
 from experiments.stages import plan as planning
 from experiments.stages.checkpoints import CheckpointError
-from experiments.stages.experiment import run_stage
+from experiments.stages.experiment import plans, run_stage
 from experiments.stages.plan import NUMERICS, changed_since, plan_stage, plan_stages, values_from_parents
 from tests import config_kit
 
@@ -236,6 +238,19 @@ def test_function_of_hydras_getter_in_a_folder_without_init_enters(
     assert plan_stage("grpo", config, {}).fingerprint == before.fingerprint
     own.write_text("def f(*_: object) -> float:\n    return 0.5\n")
     assert plan_stage("grpo", config, {}).fingerprint != before.fingerprint
+
+
+def test_later_imports_of_the_users_modules_must_be_as_planned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before, a module that a function imports when it is called was whatever its file held by then."""
+    own, late = tmp_path / "own_reward_of_a_run.py", tmp_path / "own_helper_of_a_run.py"
+    own.write_text("def f(*_: object) -> float:\n    from own_helper_of_a_run import ONE\n    return ONE\n")
+    late.write_text("ONE = 1.0\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    plans(composed("reward=function", "reward.function._target_=own_reward_of_a_run.f", f"output_dir={tmp_path}"))
+    late.write_text("ONE = 2.0\n")
+    with pytest.raises(ChangedCode, match=rf"{late} has changed since the run was planned"):
+        import_module("own_reward_of_a_run").f()
+    expect({})
 
 
 def test_rewards_of_ones_own_share_the_critic_stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
