@@ -137,7 +137,7 @@ def comparison_of(tracker: Tracker, request: Request, fixed: Preregistration = N
     ]
     metric, by, baseline = request.metric, request.by, request.baseline
     if fixed.study is not None:
-        metric, by = metric or fixed.study.primary.metric, by or ["arm"]
+        metric, by = metric or fixed.study.primary.at_the_end, by or ["arm"]
         baseline = baseline or (fixed.study.primary.baseline if "arm" in by else None)
     metric = metric or default_metric(finished)
     published = published_beside(finished, metric)

@@ -14,11 +14,11 @@ from statistics import stdev
 from scipy.special import nctdtrinc, stdtrit
 
 from experiments.analysis.study_rows import Gain
-from experiments.studies.plan import Study
+from experiments.studies.plan import AUC, Study
 
 POWER = 0.8
-ASSUMED_SPREAD = 0.03
-"""Assumed standard deviation of the pairs' differences of success, before any are observed."""
+ASSUMED_SPREAD, ASSUMED_SPREAD_OF_AUC = 0.03, 0.02
+"""Assumed standard deviation of the pairs' differences, before any are observed: of final success, and of AUC."""
 
 
 def detectable_difference(spread: float, pairs: int) -> float:
@@ -40,7 +40,8 @@ def power_sentence(study: Study, gain: Gain | None = None) -> str:
     planned = min(study.arms[arm].seeds for arm in (study.primary.arm, study.primary.baseline))
     if planned < 2:
         return "One pair shows no spread, and so detects no difference."
-    what = f"What it can detect (paired t, two-sided 5%, power 80%): {_detects(planned, ASSUMED_SPREAD)}, assumed"
+    spread = ASSUMED_SPREAD_OF_AUC if study.primary.metric == AUC else ASSUMED_SPREAD
+    what = f"What it can detect (paired t, two-sided 5%, power 80%): {_detects(planned, spread)}, assumed"
     differences = [] if gain is None else [*gain.by_seed.values()]
     pairs = len(differences)
     if gain is None or gain.over_seeds.method != "paired" or pairs < 2 or not all(map(math.isfinite, differences)):

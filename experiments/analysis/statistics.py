@@ -3,6 +3,8 @@
 x̄ ± t₀.₉₇₅(n−1) · s/√n
 paired (the same seeds on both sides):  the same formula for the differences
 Welch (different seeds):                x̄ − ȳ ± t₀.₉₇₅(ν) · √(s²ₓ/n + s²ᵧ/m),   ν by Welch and Satterthwaite
+
+For a family of paired differences: Student's p, Holm's correction, and equivalence by two one-sided tests.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from dataclasses import dataclass
 from statistics import mean, variance
 from typing import Literal, TypeVar
 
-from scipy.special import stdtrit
+from scipy.special import stdtr, stdtrit
 
 from experiments.table import with_sign
 
@@ -78,11 +80,49 @@ def is_share(metric: str) -> bool:
     return any(share in metric.rpartition("/")[2] for share in SHARES)
 
 
-def over_seeds(values: Sequence[float]) -> SeedEstimate:
+def over_seeds(values: Sequence[float], *, level: float = 0.95) -> SeedEstimate:
     """The mean with Student's interval; not finite if any value is not, so that a diverged seed is not hidden."""
     if not values:
         raise ValueError("a mean over seeds needs at least one value")
-    return SeedEstimate(value=_mean(values), half=_half(_squared_error(values), len(values) - 1), n=len(values))
+    half = _half(_squared_error(values), len(values) - 1, level=level)
+    return SeedEstimate(value=_mean(values), half=half, n=len(values))
+
+
+def paired_p(differences: Sequence[float]) -> float:
+    """The two-sided p of Student's test that the mean of paired differences is 0.
+
+    NaN for one pair, or if a difference is not finite.
+    """
+    squared_error = _squared_error(differences)
+    if math.isnan(squared_error):
+        return math.nan
+    if squared_error == 0:
+        return float(differences[0] == 0)
+    return 2 * float(stdtr(len(differences) - 1, -abs(mean(differences)) / math.sqrt(squared_error)))
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Holm's adjusted p of each test of a family of m (Scand. J. Statist. 6, 1979), in the given order.
+
+        p̃₍ᵢ₎ = max over j ≤ i of min(1, (m − j + 1) · p₍ⱼ₎),   p₍₁₎ ≤ … ≤ p₍ₘ₎
+
+    A test without a p (NaN) still counts among the m, as if its p were 1; its adjusted p is NaN.
+    """
+    known = [1.0 if math.isnan(p) else p for p in p_values]
+    adjusted, least = [math.nan] * len(known), 0.0
+    for place, test in enumerate(sorted(range(len(known)), key=known.__getitem__)):
+        least = max(least, min(1.0, (len(known) - place) * known[test]))
+        adjusted[test] = math.nan if math.isnan(p_values[test]) else least
+    return adjusted
+
+
+def equivalence(differences: Sequence[float], *, margin: float) -> tuple[SeedEstimate, bool]:
+    """The mean of paired differences with its 90% interval, and whether the interval lies within ±``margin``.
+
+    This is the same as two one-sided t-tests at 5% each (Schuirmann, J. Pharmacokinet. Biopharm. 15, 1987).
+    """
+    found = over_seeds(differences, level=0.90)
+    return found, -margin < found.low and found.high < margin
 
 
 def difference(values: BySeed, baseline: BySeed) -> Difference:
@@ -144,5 +184,5 @@ def _squared_error(values: Sequence[float]) -> float:
     return variance(values) / len(values) if known else math.nan
 
 
-def _half(squared_error: float, freedom: float) -> float:
-    return float(stdtrit(freedom, 0.975)) * math.sqrt(squared_error) if freedom > 0 else math.nan
+def _half(squared_error: float, freedom: float, *, level: float = 0.95) -> float:
+    return float(stdtrit(freedom, (1 + level) / 2)) * math.sqrt(squared_error) if freedom > 0 else math.nan

@@ -18,17 +18,20 @@ from experiments.analysis.study_results import ArmResult, Cost, read_results
 from experiments.analysis.study_rows import ArmRow, rows_of, verdict
 from experiments.analysis.study_table import (
     curves_as_csv,
+    final_table,
     other_settings_table,
     rows_as_csv,
     runs_as_csv,
     study_table,
 )
+from experiments.analysis.study_tests import equivalence_table, family_table
 from experiments.mlflow_sync import Tracker
 from experiments.schema import register
 from experiments.studies.finished import Mark, by_configuration, today
 from experiments.studies.launched import notes_on_primary
 from experiments.studies.plan import Study
 from experiments.system.files import write_text
+from experiments.table import Table
 
 POINTS = 60
 MOST_DRAWN = 6
@@ -65,8 +68,14 @@ def report(
     notes = [power_sentence(study, primary and primary.gain), *notes_on_primary(tracker, study)]
     notes += notes_on(study, arms, by_configuration(tracker, study, marks)[1], missing or {})
     folder = output / study.name
+    sections = {
+        "Success at the end": final_table(study, arms),
+        "Tests": family_table(study, arms),
+        "Equivalence": equivalence_table(study, arms),
+        "In other settings": other_settings_table(study, rows),
+    }
     texts = {
-        folder / "study.md": _as_markdown(study, rows, whole.as_markdown(), notes, doses),
+        folder / "study.md": _as_markdown(study, rows, whole.as_markdown(), notes, sections, doses),
         folder / "study.csv": rows_as_csv(study, rows),
         folder / "study.tex": whole.as_latex(),
         folder / "study_runs.csv": runs_as_csv(arms),
@@ -81,18 +90,25 @@ def report(
         draw_doses(study, doses).savefig(pictures[-1], dpi=160)
     log_comparison(tracker, study.name, [*texts, *pictures])
     study_table(study, rows, brief=True).show(wide=240)
+    for name in ("Success at the end", "Tests", "Equivalence"):
+        if (table := sections[name]) is not None:
+            table.show()
     if others := [arm.name for arm in arms if arm not in drawn]:
         notes.append(f"In the table and not in the pictures of success: {', '.join(others)}.")
     return [verdict(study, rows), whole.caption, *notes, f"Written: {folder / 'study'}.*"]
 
 
 def _as_markdown(
-    study: Study, rows: Sequence[ArmRow], table: str, notes: Sequence[str], doses: Sequence[ArmRow]
+    study: Study,
+    rows: Sequence[ArmRow],
+    table: str,
+    notes: Sequence[str],
+    sections: Mapping[str, Table | None],
+    doses: Sequence[ArmRow],
 ) -> str:
     about = [f"- {row.name}: {study.arms[row.name].about}" for row in rows]
-    settings = other_settings_table(study, rows)
     parts = [f"# {study.question}", "", verdict(study, rows), "", table.removesuffix("\n"), "", *about, "", *notes, ""]
-    parts += [f"## In other settings\n\n{settings.as_markdown()}"] if settings else []
+    parts += [f"## {name}\n\n{found.as_markdown()}" for name, found in sections.items() if found]
     parts += [dose_section(study, doses)] if doses else []
     return "\n".join(parts)
 

@@ -20,7 +20,7 @@ from experiments.analysis.runs import Stages, stages_below, value_of, with_measu
 from experiments.config.hints import did_you_mean
 from experiments.mlflow_sync import TrackedRun, Tracker
 from experiments.studies.finished import Mark, counted_runs
-from experiments.studies.plan import SETTING, Study, StudyError
+from experiments.studies.plan import AUC, SETTING, Study, StudyError
 
 Cost = Literal["tokens", "seconds"]
 SPENT = "train/spent/"
@@ -53,6 +53,8 @@ class SeedResult:
     """Cost of all its training, to its last step and not only to its last validation; seconds include the critic's."""
     critic_seconds: float | None
     """0 without a critic; None if they were not counted, for example for a critic from a checkpoint."""
+    auc: float
+    """The mean of the study's curve over the validations after step 0; NaN without any."""
     auroc_siblings: float | None
     """How well its step values ranked siblings, the mean over rollout batches; None if it is defined in no batch."""
 
@@ -79,14 +81,21 @@ class ArmResult:
         return all(result.drawn is not None for result in self.seeds.values())
 
     def scores(self, metric: str) -> Float[Tensor, "seed problem"]:
-        """The values of a primary metric: greedy verdicts or sampled shares. Raises StudyError without samples."""
+        """The values of a primary metric: greedy verdicts, sampled shares, or one number a seed for ``AUC``.
+
+        Raises StudyError without samples.
+        """
         scores = []
         for result in self.seeds.values():
-            found = result.greedy if metric == GREEDY else result.sampled
+            found = [result.auc] if metric == AUC else result.greedy if metric == GREEDY else result.sampled
             if found is None:
                 raise StudyError(f"run {result.run.run_id} drew no samples: budget.evaluate.samples was 0")
             scores.append(list(found))
         return torch.tensor(scores, dtype=torch.float64)
+
+    def by_seed(self, metric: str) -> dict[str, float]:
+        """Seed → mean of a primary metric. Raises StudyError without samples."""
+        return dict(zip(self.seeds, self.scores(metric).mean(1).tolist(), strict=True))
 
     def pass_at(self, k: int) -> Float[Tensor, "seed problem"]:
         """Each problem's estimate of pass@k; requires that all runs drew samples."""
@@ -110,7 +119,8 @@ def read_results(
 
     Raises:
         StudyError: if the baseline has no such run, or if runs were tested on different problems. Also if a run lacks
-            its stages, its test problems or the study's curve.
+            its stages, its test problems or the study's curve, and if the primary metric is ``AUC`` and runs were
+            validated at different steps.
     """
     runs, _ = counted_runs(tracker, study, marks, missing or {})
     newest = {(run.tags["arm"], run.tags["seed"]): run for run in runs}
@@ -124,8 +134,15 @@ def read_results(
         arms += [ArmResult(name=name, seeds=results)] if results else []
     if not arms or arms[0].name != baseline:
         raise StudyError(f"{study.name}: no seed of the baseline {baseline} has finished yet")
-    problems = next(iter(arms[0].seeds.values())).problems
+    first = next(iter(arms[0].seeds.values()))
+    problems, steps = first.problems, list(first.validations)
     for arm in arms:
+        for seed, result in arm.seeds.items():
+            if study.primary.metric == AUC and list(result.validations) != steps:
+                raise StudyError(
+                    f"{arm.name} seed {seed} was validated at the steps {list(result.validations)}, and {baseline} at "
+                    f"{steps}: {study.measure} needs equal ones"
+                )
         if others := [seed for seed, result in arm.seeds.items() if result.problems != problems]:
             raise StudyError(
                 f"{arm.name} seed {others[0]} was tested on other problems than {baseline}: "
@@ -176,6 +193,7 @@ def _read(tracker: Tracker, study: Study, run: TrackedRun, stages: Stages) -> Se
         validations=_validations(costs, {name: history(metric) for name, metric in shown.items()}),
         spent=spent,
         critic_seconds=critic_seconds,
+        auc=fmean(later) if (later := [value for step, value in values.items() if step > 0]) else math.nan,
         auroc_siblings=mean_defined(history("train/steps/auroc_siblings").values()),
     )
 

@@ -23,7 +23,7 @@ from experiments.analysis.equal_cost import RESAMPLES, SEED, AtCost, at_cost
 from experiments.analysis.evaluation_sets import SAMPLED
 from experiments.analysis.statistics import Difference, difference, seeds_to_compare
 from experiments.analysis.study_results import ArmResult
-from experiments.studies.plan import Study
+from experiments.studies.plan import AUC, Study
 from experiments.table import with_sign
 
 PASS_AT = re.compile(r"test/verifier/pass_at_(\d+)")
@@ -131,8 +131,7 @@ def gain_of(arm: ArmResult, baseline: ArmResult, metric: str) -> Gain:
     """The gain of ``arm`` over ``baseline``, paired by seed if both have the same seeds, and always by problem."""
     ours, theirs = arm.scores(metric), baseline.scores(metric)
     whole, others = (scores.mean(1, keepdim=True) for scores in (ours, theirs))
-    success = dict(zip(arm.seeds, whole[:, 0].tolist(), strict=True))
-    reference = dict(zip(baseline.seeds, others[:, 0].tolist(), strict=True))
+    success, reference = arm.by_seed(metric), baseline.by_seed(metric)
     several = min(len(success), len(reference)) > 1
     return Gain(
         nested=nested_difference(ours, theirs, same_seeds=list(success) == list(reference), **DRAWS),
@@ -149,8 +148,8 @@ def verdict(study: Study, rows: Sequence[ArmRow]) -> str:
     Arms with a calibrated value or CLIPO's head have some extra batches, from which only that value or head learns
     (``datamodules/reasoning_prompts.py``).
     """
-    arm, baseline, metric = study.primary.arm, study.primary.baseline, study.primary.metric
-    what = f"Primary: {metric} of {arm} minus that of {baseline}, after as many batches that teach the policy"
+    arm, baseline = study.primary.arm, study.primary.baseline
+    what = f"Primary: {study.measure} of {arm} minus that of {baseline}, after as many batches that teach the policy"
     row = next((row for row in rows if row.name == arm), None)
     if row is None:
         return f"{what}: no seed of {arm} has finished yet."
@@ -161,10 +160,13 @@ def verdict(study: Study, rows: Sequence[ArmRow]) -> str:
     early = [f"{done[name]} of {most} seeds of {name}" for name, most in planned.items() if done[name] < most]
     so_far = f" So far {' and '.join(early)}." if early else ""
     equal = "; ".join(_at_equal(cost, at) for cost, at in (("tokens", row.tokens), ("seconds", row.seconds)))
-    return f"{what}: {_evidence(row.gain)} By {study.curve}: {equal}. {_significance(row.gain)}{so_far}"
+    evidence = _evidence(row.gain, of_problems=study.primary.metric != AUC)
+    return f"{what}: {evidence} By {study.curve}: {equal}. {_significance(row.gain)}{so_far}"
 
 
-def _evidence(gain: Gain) -> str:
+def _evidence(gain: Gain, *, of_problems: bool) -> str:
+    if not of_problems:  # a run has one number, so there is nothing to draw within a seed
+        return f"{gain.over_seeds.text('.1f', factor=100)} points over {len(gain.by_seed)} seeds."
     nested = f"{with_interval(gain.nested, signed=True)} points"
     ours, theirs = gain.seeds
     if len(ours) == len(theirs) == 1:

@@ -8,10 +8,11 @@ from statistics import fmean
 
 from contrastive_reasoning.evaluation import Estimate
 from experiments.analysis.equal_cost import SHARES, AtCost
+from experiments.analysis.evaluation_sets import GREEDY, SAMPLED
 from experiments.analysis.statistics import difference_in_a_study
 from experiments.analysis.study_results import ArmResult
 from experiments.analysis.study_rows import PASS_AT, ArmRow, with_interval
-from experiments.studies.plan import Study
+from experiments.studies.plan import AUC, Study
 from experiments.table import Table, as_csv, with_sign
 
 ABSENT = "–"
@@ -97,9 +98,11 @@ def caption_of(study: Study, rows: Sequence[ArmRow]) -> str:
         else "cost not counted"
     )
     starts = ", each seed with a warm start of its own" if study.start_per_seed else ""
+    drawn = f"nested bootstrap intervals over seeds{starts} and problems, with one seed over problems alone"
+    if study.primary.metric == AUC:
+        drawn = f"bootstrap intervals over seeds{starts}"
     return (
-        f"In percent, {study.primary.metric}. Success and Δ with nested bootstrap intervals over seeds"
-        f"{starts} and problems, with one seed over problems alone; "
+        f"In percent, {study.measure}. Success and Δ with {drawn}; "
         "Δ over seeds with Student's of the pairs, or Welch's (ʷ); P(improvement) over pairs of runs, of two on each "
         "side at least; IQM of the sampled shares of all "
         f"seeds and problems; {equal}; area: the curve's mean height over those tokens (Δ over seeds); tokens to "
@@ -128,6 +131,23 @@ def other_settings_table(study: Study, rows: Sequence[ArmRow]) -> Table | None:
     head = ["arm", *(heading for name in reference for heading in (name, f"Δ to {baseline} over seeds"))]
     caption = "Greedy success in percent, the mean over seeds."
     return Table(head=head, rows=lines, caption=caption) if reference else None
+
+
+def final_table(study: Study, arms: Sequence[ArmResult]) -> Table | None:
+    """Success of the trained policies, sampled and greedy, beside a primary metric over all of training; else None."""
+    if study.primary.metric != AUC:
+        return None
+    baseline, lines = arms[0], []
+    for arm in arms:
+        line = [arm.name]
+        for metric in (SAMPLED, GREEDY):
+            ours, theirs = arm.by_seed(metric), baseline.by_seed(metric)
+            delta = difference_in_a_study(ours, theirs, start_per_seed=study.start_per_seed)
+            line.append(f"{100 * fmean(ours.values()):.1f}")
+            line.append(delta.points() if delta and arm is not baseline else ABSENT)
+        lines.append(line)
+    head = ["arm", *(cell for name in ("sampled", "greedy") for cell in (name, f"Δ to {baseline.name} over seeds"))]
+    return Table(head=head, rows=lines, caption="Success on the test problems in percent, the mean over seeds.")
 
 
 def rows_as_csv(study: Study, rows: Sequence[ArmRow]) -> str:
@@ -202,6 +222,7 @@ def runs_as_csv(arms: Iterable[ArmResult]) -> str:
                 **{f"pass_at_{match[1]}": result.run.metrics.get(match[0]) for match in passes},
                 **result.spent,
                 "critic_seconds": result.critic_seconds,
+                "auc": result.auc,
                 "auroc_siblings": result.auroc_siblings,
                 "threads": " ".join(result.threads),
                 "processor": "; ".join(result.processors),

@@ -2,7 +2,11 @@
 
 question: …                          the question of the study
 primary: {metric: …, arm: …, baseline: …}   the comparison that decides, fixed before the runs
-curve: …                             the validation metric to compare at equal compute
+curve: …                             the validation metric to compare at equal compute; metric: auc is its mean over the
+                                     validations after step 0
+tests: [[arm, baseline], …]          optional: further differences of the primary metric, one family with Holm's
+                                     correction at 5%
+equivalence: {margin: 2.0, pairs: [[arm, baseline], …]}    optional: differences that may lie within ±margin points
 common: [task.counts=[4], …]         overrides of all jobs, which define the test bed
 start: {overrides: […], seed: 0}     the warm start of all arms and seeds; null: policy.pretrained of each arm;
                                      seed: each trains one warm start per seed, shared by its arms
@@ -28,12 +32,14 @@ from omegaconf.errors import OmegaConfBaseException
 from experiments.config.folders import CONF, own_folder, study_names
 from experiments.config.hints import command_line, did_you_mean
 from experiments.config.whole import schema_flaws
-from experiments.schema import LEAST
+from experiments.schema import ABOVE, LEAST
 from experiments.system.terminal import one_line
 
 FILE = ".yaml"
-METRICS = ("test/verifier/accuracy", "test/verifier/accuracy_sampled")
-"""Allowed primary metrics, which are recorded per problem."""
+AUC = "auc"
+METRICS = ("test/verifier/accuracy", "test/verifier/accuracy_sampled", AUC)
+"""Allowed primary metrics. The first two are recorded per problem. ``AUC`` is the curve's mean over the validations
+after step 0: it measures speed too, and has a smaller spread over starts."""
 SETTING = "main"
 """The setting of the suite that decides: the task as the policy was trained on it."""
 CURVES = ("val/verifier/accuracy", "val/verifier/accuracy_sampled")
@@ -66,6 +72,19 @@ class Primary:
     arm: str
     baseline: str
 
+    @property
+    def at_the_end(self) -> str:
+        """The metric of the trained policy: ``metric``, or sampled success if that is ``AUC``."""
+        return METRICS[1] if self.metric == AUC else self.metric
+
+
+@dataclass(frozen=True, kw_only=True)
+class Equivalence:
+    """Pairs whose difference may be shown to lie within ±``margin`` points."""
+
+    margin: float = field(metadata={ABOVE: 0})
+    pairs: Sequence[Sequence[str]]
+
 
 @dataclass(frozen=True, kw_only=True)
 class Start:
@@ -88,6 +107,8 @@ class StudyFile:
     order: Sequence[Sequence[str]]
     parallel: int = field(metadata={LEAST: 1})
     first_seed: int = field(default=0, metadata={LEAST: 0})
+    tests: Sequence[Sequence[str]] = ()
+    equivalence: Equivalence | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,6 +125,12 @@ class Study(StudyFile):
     def command(self) -> str:
         """The command that runs it."""
         return command_line("study", self.called)
+
+    @property
+    def measure(self) -> str:
+        """The primary metric and what it is."""
+        auc = f"{AUC} (the mean of {self.curve} over the validations after step 0)"
+        return auc if self.primary.metric == AUC else self.primary.metric
 
     def seeds(self, arm: str) -> range:
         """Returns the seeds of an arm."""
@@ -155,8 +182,9 @@ def read_study(name: str, content: Any, *, called: str = "", file: Path | None =
         flaw = f"{name}: {one_line(error)}"
     if flaw is not None:
         raise StudyError(flaw)
-    start = content["start"]
+    start, equivalence = content["start"], content.get("equivalence")
     parts = {
+        "equivalence": None if equivalence is None else Equivalence(**equivalence),
         "primary": Primary(**content["primary"]),
         "start": None if start is None else Start(**start),
         "arms": {arm: Arm(**node) for arm, node in content["arms"].items()},
@@ -168,8 +196,11 @@ def _flaws(name: str, content: Any) -> Iterator[str]:
     """Yields a sentence for each error. Later checks assume that the earlier ones found none."""
     yield from _flaws_of(name, content, StudyFile)
     start, arms, order, primary, curve = (content[key] for key in ("start", "arms", "order", "primary", "curve"))
+    tests, equivalence = content.get("tests", ()), content.get("equivalence")
     if start is not None:
         yield from _flaws_of(f"{name}.start", start, Start)
+    if equivalence is not None:
+        yield from _flaws_of(f"{name}.equivalence", equivalence, Equivalence)
     for arm, node in arms.items():
         yield from _flaws_of(f"{name}.arms.{arm}", node, Arm)
         if not re.fullmatch(r"[a-z]\w*", str(arm)) or arm == START:
@@ -201,11 +232,25 @@ def _flaws(name: str, content: Any) -> Iterator[str]:
             yield f"{name}.order must hold each arm once, but {arm!r} {listed.count(arm)} times"
     if primary["arm"] == primary["baseline"]:
         yield f"{name}.primary: arm and baseline are both {primary['arm']!r}"
+    for where, pairs in {"tests": tests, "equivalence.pairs": equivalence["pairs"] if equivalence else ()}.items():
+        yield from _flaws_of_pairs(f"{name}.{where}", pairs, arms)
     if primary["metric"] not in METRICS:
         yield f"{name}.primary.metric must be {' or '.join(METRICS)}, got {primary['metric']!r}"
     if curve not in CURVES and not re.fullmatch(PASS_AT, curve):
         nearest = did_you_mean(curve, (*CURVES, "val/verifier/pass_at_4"))
         yield f"{name}.curve: no success over training is called {curve!r}; {nearest}"
+
+
+def _flaws_of_pairs(where: str, pairs: Sequence[Any], arms: Mapping[str, Any]) -> Iterator[str]:
+    for pair in pairs:
+        named = isinstance(pair, list) and len(pair) == 2 and all(isinstance(arm, str) for arm in pair)
+        if not named or pair[0] == pair[1]:
+            yield f"{where}: each entry must be a list of two different arms, [arm, baseline], got {pair!r}"
+        if pairs.count(pair) > 1:
+            yield f"{where}: {pair!r} is listed {pairs.count(pair)} times"
+        for arm in pair:
+            if arm not in arms:
+                yield f"{where}: no arm {arm!r}; {did_you_mean(str(arm), arms)}"
 
 
 def _flaws_of(where: str, node: Any, schema: type) -> Iterator[str]:

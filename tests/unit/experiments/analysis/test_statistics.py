@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 import math
+import random
 from statistics import mean, stdev
 
 import pytest
+from scipy import stats
 
-from experiments.analysis.statistics import difference, difference_over_shared_seeds, over_seeds, seeds_to_compare
+from experiments.analysis.statistics import (
+    difference,
+    difference_over_shared_seeds,
+    equivalence,
+    holm,
+    over_seeds,
+    paired_p,
+    seeds_to_compare,
+)
 
 NAN, INF = math.nan, math.inf
 T_95 = {1: 12.706204736432095, 2: 4.302652729696142}
@@ -83,3 +93,49 @@ def test_difference_over_shared_seeds_selects_compared_seeds(
 def test_seeds_to_compare_depend_on_start_per_seed(ours: str, start_per_seed: bool, compared: tuple[str, str]) -> None:
     found = seeds_to_compare(dict.fromkeys(ours, 0.0), dict.fromkeys("01", 0.0), start_per_seed=start_per_seed)
     assert tuple("".join(side) for side in found) == compared
+
+
+def step_down(p_values: list[float], level: float) -> set[int]:
+    """Holm's procedure as it was written: rejects the smallest p while it is at most level / (tests left)."""
+    left, rejected = set(range(len(p_values))), set[int]()
+    while left and p_values[least := min(left, key=p_values.__getitem__)] <= level / len(left):
+        left.remove(least)
+        rejected.add(least)
+    return rejected
+
+
+def test_holm_rejects_what_the_step_down_procedure_rejects() -> None:
+    assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
+    rng = random.Random(0)
+    for tests in range(1, 8):
+        p_values = [rng.random() ** 3 for _ in range(tests)]
+        for level in (0.01, 0.05, 0.2, 0.9):
+            assert {test for test, p in enumerate(holm(p_values)) if p <= level} == step_down(p_values, level)
+
+
+def test_holm_counts_a_test_without_p() -> None:
+    first, unknown, last = holm([0.01, NAN, 0.02])
+    assert (first, last) == pytest.approx((0.03, 0.04))
+    assert math.isnan(unknown)
+
+
+def test_paired_p_and_equivalence_match_scipy() -> None:
+    rng = random.Random(1)
+    for pairs in (2, 5, 15):
+        values = [rng.gauss(0.004, 0.02) for _ in range(pairs)]
+        assert paired_p(values) == pytest.approx(stats.ttest_1samp(values, 0).pvalue, rel=1e-9)
+        for margin in (0.005, 0.01, 0.02, 0.1):
+            sides = ((-margin, "greater"), (margin, "less"))
+            larger = max(stats.ttest_1samp(values, end, alternative=side).pvalue for end, side in sides)
+            estimate, within = equivalence(values, margin=margin)
+            assert within == (larger < 0.05)
+            low, high = stats.ttest_1samp(values, 0).confidence_interval(0.90)
+            assert (estimate.low, estimate.high) == pytest.approx((low, high))
+
+
+def test_equal_single_and_diverged_differences() -> None:
+    assert [paired_p([0.5, 0.5]), paired_p([0.0, 0.0])] == [0.0, 1.0]
+    assert all(math.isnan(paired_p(values)) for values in ([0.3], [0.3, INF]))
+    assert not equivalence([0.0], margin=1.0)[1]
+    assert not equivalence([0.0, INF], margin=1.0)[1]
+    assert equivalence([0.01, 0.01], margin=0.02)[1]

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from scipy.special import stdtr
 
 from contrastive_reasoning.evaluation import Estimate, nested_difference
 from experiments.analysis.statistics import Difference
@@ -17,8 +18,9 @@ from experiments.analysis.study_notes import notes_on
 from experiments.analysis.study_report import report
 from experiments.analysis.study_results import mean_defined, read_results
 from experiments.analysis.study_rows import ArmRow, rows_of, verdict
+from experiments.analysis.study_tests import equivalence_table, family_table
 from experiments.studies.finished import by_configuration
-from experiments.studies.plan import StudyError
+from experiments.studies.plan import Study, StudyError, read_study
 
 METRIC = "test/verifier/accuracy"
 FLAT, RISING = {0: 0.2, 10: 0.2}, {0: 0.2, 5: 0.4, 10: 0.4}
@@ -290,3 +292,52 @@ def test_verdict_is_significant_only_if_both_intervals_exclude_zero(runs: Any) -
         assert sentence in found
         assert "at equal tokens not known, as not all runs counted them; at equal seconds not known" in found
         assert found.endswith("So far 2 of 3 seeds of better and 2 of 3 seeds of plain.")
+
+
+def of_auc(runs: Any, *, seeds: int = 3, **further: Any) -> Study:
+    primary = {"metric": "auc", "arm": "better", "baseline": "plain"}
+    return read_study(runs.name, {**runs.content(seeds=seeds, start=EACH), "primary": primary, **further})
+
+
+def test_auc_is_mean_of_validations_after_step_0(runs: Any, tmp_path: Path) -> None:
+    """Paired differences 0.2, 0.3 and 0.4 of the means of two validations; the last validations differ by 0 alone."""
+    for seed, plus in enumerate((0.2, 0.3, 0.4)):
+        runs.add("plain", seed, solved=[0, 1, 0, 0], curve={0: 0.9, 5: 0.1, 10: 0.5})
+        runs.add("better", seed, solved=[1, 1, 0, 0], curve={0: 0.0, 5: 0.1 + 2 * plus, 10: 0.5})
+    pairs = [["better", "plain"], ["plain", "better"]]
+    study = of_auc(runs, tests=pairs, equivalence={"margin": 50.0, "pairs": pairs[:1]})
+    arms = read_results(runs.tracker, study, runs.marks)
+    assert arms[0].by_seed("auc") == pytest.approx(dict.fromkeys("012", 0.3))
+    assert arms[1].by_seed("auc") == pytest.approx({"0": 0.5, "1": 0.6, "2": 0.7})
+    gain = rows_of(arms, "auc", start_per_seed=True)[1].gain
+    assert gain is not None
+    half = 4.302652729696142 * 0.1 / math.sqrt(3)
+    assert (gain.over_seeds.value, gain.over_seeds.half, gain.side) == (pytest.approx(0.3), pytest.approx(half), 1)
+    report_lines(runs, tmp_path, study)
+    assert [float(line["auc"]) for line in records(runs, tmp_path, "study_runs.csv")] == pytest.approx(
+        [0.3, 0.3, 0.3, 0.5, 0.6, 0.7]
+    )
+    text = (tmp_path / runs.name / "study.md").read_text()
+    p = 2 * stdtr(2, -math.sqrt(3) * 3)
+    low, high = (f"{30 + sign * 100 * half:+.1f}" for sign in (-1, 1))
+    assert f"| better − plain | 3 | +30.0 | [{low}, {high}] | {p:.4f} | {2 * p:.4f} | not significant |" in text
+    inner = 2.919985580355516 * 10 / math.sqrt(3)
+    assert f"| better − plain | 3 | +30.0 | [{30 - inner:+.1f}, {30 + inner:+.1f}] | equivalent |" in text
+    assert "| better | 37.5 | +6.2 ± 0.0 | 50.0 | +25.0 ± 0.0 |" in text, "sampled and greedy success at the end"
+
+
+def test_tests_of_unfinished_arms_are_undecided(runs: Any) -> None:
+    runs.add("plain", 0, solved=[0, 1], curve=FLAT)
+    pairs = [["better", "plain"]]
+    study = of_auc(runs, tests=pairs, equivalence={"margin": 2.0, "pairs": pairs})
+    arms = read_results(runs.tracker, study, runs.marks)
+    for table in (family_table(study, arms), equivalence_table(study, arms)):
+        assert table is not None
+        assert (table.rows[0][1], table.rows[0][-1]) == ("0", "undecided")
+
+
+def test_auc_requires_equal_steps(runs: Any) -> None:
+    runs.add("plain", 0, solved=[0, 1], curve=FLAT)
+    runs.add("better", 0, solved=[0, 1], curve=RISING)
+    with pytest.raises(StudyError, match=r"better seed 0 .* \[0, 5, 10\]"):
+        read_results(runs.tracker, of_auc(runs), runs.marks)

@@ -125,7 +125,16 @@ def test_options_do_not_change_mark_of_job(tmp_path: Path) -> None:
         ("primary.arm", "plain", "s.primary: arm and baseline are both 'plain'"),
         ("primary.arm", "fourth", "s.primary.arm: no arm 'fourth'; there are better, plain, third"),
         ("curve", "val/verifier/acuracy", "s.curve: .* 'val/verifier/acuracy'; did you mean 'val/verifier/accuracy'"),
-        ("primary.metric", "test/loss", "s.primary.metric must be test/verifier/accuracy or .*, got 'test/loss'"),
+        ("primary.metric", "test/loss", "s.primary.metric must be test/verifier/accuracy or .* auc, got 'test/loss'"),
+        ("tests", None, "s.tests must be a list, got None"),
+        ("tests", [["plain"]], r"s.tests: .* \['plain'\]"),
+        ("tests", [["plain", "plain"]], r"s.tests: .* \['plain', 'plain'\]"),
+        ("tests", [["better", "plain"]] * 2, r"s.tests: \['better', 'plain'\] is listed 2 times"),
+        ("tests", [["bettr", "plain"]], "s.tests: no arm 'bettr'; did you mean 'better'"),
+        ("equivalence", {"pairs": [["better", "plain"]]}, "s.equivalence.margin is missing"),
+        ("equivalence", {"margin": 0, "pairs": []}, "s.equivalence.margin must be a number above 0, got 0"),
+        ("equivalence", {"margin": 2.0, "pairs": [["better", 1]]}, r"s.equivalence.pairs: .* \['better', 1\]"),
+        ("equivalence", {"margin": 2.0, "pairs": [["better", "x"]]}, "s.equivalence.pairs: no arm 'x'; there are"),
     ],
 )
 def test_invalid_study_raises_with_specific_message(path: str, value: Any, message: str) -> None:
