@@ -69,9 +69,11 @@ def run(config: DictConfig) -> float | None:
         return None
     from contrastive_reasoning.rewards.base import RewardFailed, VerifierFailed
     from contrastive_reasoning.rollout.vllm_client import ServerError
+    from contrastive_reasoning.tasks.function_worker import describe
     from experiments.assemble import AssemblyError
     from experiments.stages.checkpoints import CheckpointError, NotWritten
     from experiments.stages.experiment import Interrupted, run_experiment
+    from experiments.stages.train import StageFailed
 
     try:
         with process_group():
@@ -82,7 +84,7 @@ def run(config: DictConfig) -> float | None:
         _end(str(error), FAILED, alone=True)
     except NotWritten as error:
         _end(str(error), FAILED, alone=True)
-    except (CheckpointError, RewardFailed) as error:
+    except (CheckpointError, RewardFailed, StageFailed) as error:
         _end(str(error), FAILED)
     except ServerError as error:
         _end(f"{error}; run the same command again to resume", FAILED)
@@ -92,6 +94,8 @@ def run(config: DictConfig) -> float | None:
         _end(sentence, FAILED, alone=True)
     except Interrupted as stop:
         _end(f"{stop}; run the same command again to resume", INTERRUPTED)
+    except SystemExit as error:  # of the user's code, while it is imported or built
+        _end(f"ended by {describe(error)}", FAILED)
     return None
 
 

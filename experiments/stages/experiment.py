@@ -15,6 +15,7 @@ from omegaconf import DictConfig
 
 from contrastive_reasoning.distributed import barrier, from_first, ranks, this_rank
 from contrastive_reasoning.progress import clock
+from contrastive_reasoning.tasks.function_worker import describe
 from contrastive_reasoning.tasks.planned_code import ChangedCode, expect
 from experiments.assemble import AssemblyError, build, with_values
 from experiments.config.composition import critic_checkpoints, given_overrides, teaches
@@ -67,6 +68,7 @@ def run_experiment(config: DictConfig) -> Path:
             written, an unfinished stage forbids a new one, or files or code have changed since planning.
         Interrupted: if the user stopped a stage; the same call resumes from its last checkpoint.
         ServerError: if a vLLM server fails while a stage runs.
+        StageFailed: if a stage made fewer steps than planned, learned nothing, or was ended by SystemExit.
     """
     started = time.monotonic()
     device, taken = train.device_of(config), ranks() // config.trainer.num_nodes
@@ -213,6 +215,7 @@ def run_stage(plan: StagePlan, config: DictConfig, planned: Mapping[str, StagePl
 
     Raises:
         CheckpointError: if it cannot resume, or its files or code have changed since it was planned.
+        StageFailed: if it ended without a result.
     """
     if changed := from_first(changed_since(plan) if this_rank() == 0 else []):
         raise CheckpointError(f"{plan.name}: {changed[0]} has changed since this run began; run it again")
@@ -233,6 +236,8 @@ def run_stage(plan: StagePlan, config: DictConfig, planned: Mapping[str, StagePl
         result = RUN[plan.name](wired, plan.folder, folders)
     except KeyboardInterrupt as stop:  # outside a fit; a fit leaves its own checkpoint
         raise Interrupted(f"{plan.name}: stopped") from stop
+    except SystemExit as end:  # of a part or a function; a signal would have raised Interrupted
+        raise train.StageFailed(f"{plan.name}: ended by {describe(end)}") from end
     except ChangedCode as error:
         raise CheckpointError(f"{plan.name}: {error}") from error
     described = {

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from lightning import LightningDataModule, LightningModule, Trainer
 from lightning.fabric.utilities.exceptions import MisconfigurationException
-from lightning.pytorch.callbacks import Callback
+from lightning.pytorch.callbacks import Callback, Timer
 from lightning.pytorch.strategies import DeepSpeedStrategy
 from omegaconf import DictConfig, OmegaConf
 from torch import nn
@@ -38,6 +38,12 @@ PARTS = {
 }
 """Stage → configuration keys of its parts: the module, its data, and callbacks that take part in training. For
 ``evaluate``: the suite and the policy."""
+SHORTENING = {"max_time": None, "limit_train_batches": 1.0, "overfit_batches": 0.0, "accumulate_grad_batches": 1}
+"""Trainer setting that may leave a stage with fewer steps than its budget → the value with which it does not."""
+
+
+class StageFailed(RuntimeError):
+    """Raised if a stage has ended without a result: too few steps, nothing learned, or code that ended the process."""
 
 
 def warm_start(config: DictConfig, folder: Path, folders: Mapping[str, Path]) -> Mapping[str, Any]:
@@ -89,6 +95,7 @@ def fit(
     Raises:
         Interrupted: on Ctrl-C or SIGTERM.
         CheckpointError: if a checkpoint cannot be written, or all existing ones are damaged.
+        StageFailed: if it made fewer steps than planned, or skipped all of them.
     """
     stop = StopRequest()
     trainer = build_trainer(config, stage, folder, acting, stop)
@@ -112,11 +119,54 @@ def fit(
         raise Interrupted(f"{stage}: {stopped}") from stopped
     except CheckpointError as error:
         raise type(error)(f"{stage}: {error}") from error
-    except SystemExit as now:  # raised by Lightning on KeyboardInterrupt, after closing callbacks and loggers
+    except SystemExit as now:
+        if not isinstance(now.__context__, KeyboardInterrupt):  # then Lightning raised it, having closed its parts
+            raise
         signal.signal(signal.SIGINT, on_interrupt)
         last = newest(folder / CHECKPOINTS)
         left = "no checkpoint yet" if last is None else f"checkpoint {last}"
         raise Interrupted(f"{stage}: stopped at step {steps_done(trainer, module)} ({left})") from now
+    check_finished(config, stage, trainer, module)
+
+
+def check_finished(config: DictConfig, stage: str, trainer: Trainer, module: Any) -> None:
+    """Raises StageFailed unless the stage made its planned steps and the optimizer took at least one of them.
+
+    A callback may end it earlier, such as Lightning's EarlyStopping, but no time limit.
+    """
+    planned, counted = config.budget[stage].steps, stage != "grpo" or hasattr(module, "rollout_step")
+    made = steps_done(trainer, module) if counted else trainer.fit_loop.epoch_loop.batch_progress.total.completed
+    if made < planned:
+        if not trainer.should_stop or _is_out_of_time(trainer):
+            raise StageFailed(f"{stage}: made {made} of {planned} steps; {_likely_cause(config, stage)}")
+        print(f"{stage}: a callback ended it at step {made} of {planned}")
+    learning = made - getattr(module, "warmup_steps", 0)  # before, only the reward learns
+    learning = learning if learning > 0 else made
+    skipped = module.skipped.count if hasattr(module, "skipped") else 0
+    if 0 < learning <= skipped:
+        allowed = f"{PARTS[stage][0]}.max_skipped_steps={module.skipped.most}"
+        raise StageFailed(
+            f"{stage}: learned nothing in {made} of {planned} steps; {skipped} were skipped, because a number was not "
+            f"finite ({allowed} allows that): look at its learning rate and the weights that it starts from"
+        )
+
+
+def _is_out_of_time(trainer: Trainer) -> bool:
+    callbacks: list[Any] = trainer.callbacks  # pyright: ignore[reportAttributeAccessIssue]
+    left = [callback.time_remaining() for callback in callbacks if isinstance(callback, Timer)]
+    return any(seconds is not None and seconds <= 0 for seconds in left)
+
+
+def _likely_cause(config: DictConfig, stage: str) -> str:
+    found = {key: config.trainer.get(key) for key in SHORTENING}
+    named = [
+        f"trainer.{key}={value}"
+        for key, value in found.items()
+        if value is not None and str(value) != str(SHORTENING[key])
+    ]
+    if named:
+        return f"the likely cause is {' or '.join(named)}"
+    return f"the likely cause is {PARTS[stage][1]}, whose batches ended, or a Timer in callbacks.{stage}"
 
 
 def build_trainer(
