@@ -53,7 +53,8 @@ def check_credit_fits(config: DictConfig) -> None:
     verifies = any(getattr(kind, "verifies", not is_ours(kind.__module__)) for kind in kinds.values())
     credit = _made_up_credit(nodes, kinds, valuing, verifies=verifies)
     for path, kind in kinds.items():
-        if kind is CalibratedReward and not hasattr(_class_of(nodes[path].source), "step_logits"):
+        calibrates = isinstance(kind, type) and issubclass(kind, CalibratedReward)
+        if calibrates and not hasattr(_class_of(nodes[path].source), "step_logits"):
             raise AssemblyError(
                 f"{path}: source must have logits of states, as reward=critic, oracle and oracle_flipped have, got "
                 f"{_class_of(nodes[path].source).__name__}"

@@ -10,9 +10,11 @@ if TYPE_CHECKING:
     from contrastive_reasoning.rewards.clipo import CLIPOReward, LinearHead, MLPHead
     from contrastive_reasoning.rewards.composite import GameLevelReward, WeightedSum
     from contrastive_reasoning.rewards.controls import (
+        ConstantLogit,
         ConstantValueReward,
         FlippedOracleReward,
         RandomPotentialReward,
+        ShuffledCalibratedReward,
         ShuffledReward,
     )
     from contrastive_reasoning.rewards.critic import CriticReward

@@ -138,9 +138,10 @@ class CalibratedReward:
         steps = read_steps(self.source.task, rollouts)
         members = self.source.step_logits(rollouts, steps.legal)
         logits, starts = _means(members), self._start_logits(rollouts)
-        values = on_steps(steps.legal, self._calibrate(steps.legal, start_steps(rollouts), logits))
-        chances = self._calibrate_starts(rollouts, starts)
-        credit = self.source.credit(rollouts, steps, members, values, chances, weight=self.weight)
+        values, chances = self.chances(rollouts, steps.legal, logits, starts)
+        credit = self.source.credit(
+            rollouts, steps, members, on_steps(steps.legal, values), chances, weight=self.weight
+        )
         if credit.verdicts is None:
             raise ValueError(f"reward.source.outcome must verify completions; this one has {credit.named} only")
         correct = torch.tensor([verdict.correct for verdict in credit.verdicts])
@@ -149,6 +150,21 @@ class CalibratedReward:
         credit = replace(credit, metrics={**credit.metrics, **self._reliability(fresh)})
         self._learn(fresh)
         return credit
+
+    def chances(
+        self,
+        rollouts: RolloutBatch,
+        steps: Sequence[Sequence[Step]],
+        logits: Sequence[Sequence[float]],
+        starts: Sequence[float] | None,
+    ) -> tuple[list[list[float]], list[float] | None]:
+        """Returns the calibrated values of the steps of every rollout, and those of the P starts or None."""
+        values = self._calibrate(depths_of(steps, start_steps(rollouts)), logits)
+        if starts is None:
+            return values, None
+        before = [start for problem in rollouts.problems if (start := start_of(problem)) is not None]
+        of_starts = self._calibrate(depths_of([[start] for start in before], before), [[logit] for logit in starts])
+        return values, [value for (value,) in of_starts]
 
     def foresee(self, rollouts: RolloutBatch) -> None:
         """Stores the logits of a verified batch under the critic that will replace the current one.
@@ -192,23 +208,11 @@ class CalibratedReward:
         members = self.source.start_logits(rollouts)
         return None if members is None else members.mean(dim=0).tolist()
 
-    def _calibrate(
-        self, steps: Sequence[Sequence[Step]], before: Sequence[Step | None], logits: Sequence[Sequence[float]]
-    ) -> list[list[float]]:
-        """Returns the probabilities of the steps of every rollout, given the state before its first step or None."""
-        rows = zip(steps, before, strict=True)
-        depths = [depth_of(step, index, start) for row, start in rows for index, step in enumerate(row)]
+    def _calibrate(self, depths: Sequence[Sequence[int]], logits: Sequence[Sequence[float]]) -> list[list[float]]:
+        """Returns the probabilities of the steps of every rollout."""
         flat = torch.tensor([logit for row in logits for logit in row], dtype=torch.float64)
-        values = self.calibration(flat, torch.tensor(depths, dtype=torch.long))
+        values = self.calibration(flat, torch.tensor([depth for row in depths for depth in row], dtype=torch.long))
         return [part.tolist() for part in values.split([len(row) for row in logits])]
-
-    def _calibrate_starts(self, rollouts: RolloutBatch, logits: Sequence[float] | None) -> list[float] | None:
-        """Returns the probability of each problem before any step."""
-        if logits is None:
-            return None
-        starts = [start for problem in rollouts.problems if (start := start_of(problem)) is not None]
-        values = self._calibrate([[start] for start in starts], starts, [[logit] for logit in logits])
-        return [value for (value,) in values]
 
     def _reliability(self, fresh: Examples) -> dict[str, float]:
         undecided = fresh.of(fresh.depth != FINISHED)
@@ -226,6 +230,12 @@ class CalibratedReward:
         self.calls += 1
         if self.calls % self.refit_every == 0 or not self.calibration.fitted:
             self.calibration.fit(join_examples(self.seen))
+
+
+def depths_of(steps: Sequence[Sequence[Step]], before: Sequence[Step | None]) -> list[list[int]]:
+    """Returns the depths of the steps of every rollout, given the state before its first step or None."""
+    rows = zip(steps, before, strict=True)
+    return [[depth_of(step, index, start) for index, step in enumerate(row)] for row, start in rows]
 
 
 def _means(members: Sequence[Float[Tensor, "M _"]]) -> list[list[float]]:

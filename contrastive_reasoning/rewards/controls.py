@@ -13,12 +13,14 @@ from dataclasses import replace
 from hashlib import blake2b
 from typing import TypeVar
 
+from contrastive_reasoning.critics.calibration import Calibration
 from contrastive_reasoning.distributed import gather, share, unshare
-from contrastive_reasoning.rewards.base import Credit, Reward, StepCredit, refuse_adding, refuse_learning
+from contrastive_reasoning.rewards.base import Credit, Reward, refuse_adding, refuse_learning
+from contrastive_reasoning.rewards.calibrated import CalibratedReward, LogitSource, depths_of
 from contrastive_reasoning.rewards.oracle import OracleReward, target_of
-from contrastive_reasoning.rewards.shaping import FINISHED, Judged, StateReward, mean, with_step_metrics
+from contrastive_reasoning.rewards.shaping import FINISHED, Judged, StateReward, mean, start_steps, with_step_metrics
 from contrastive_reasoning.rollout.batch import RolloutBatch
-from contrastive_reasoning.tasks.base import Problem, Task
+from contrastive_reasoning.tasks.base import Problem, Step, Task
 
 T = TypeVar("T")
 BITS = 53
@@ -29,7 +31,8 @@ class ConstantValueReward(StateReward):
     """``outcome`` plus ``weight`` times ``value`` if there is a legal step: all states have the same value.
 
     ``Survival`` and ``Potential`` use the verdict at the end, so with constant values they still credit the last move
-    by it. The effect of a critic is the gain of its arm over this one. Countdown only.
+    by it. Their baseline is ``value`` and not this policy's success, so credit at the last move is off by a constant:
+    ``ConstantLogit`` corrects that. Countdown only.
 
     Raises ValueError for a value outside [0, 1].
     """
@@ -44,6 +47,22 @@ class ConstantValueReward(StateReward):
 
     def label(self, problem: Problem, state: Sequence[int]) -> float:
         return self.value
+
+
+class ConstantLogit(OracleReward):
+    """A source for ``CalibratedReward`` that tells no states apart: all have the logit 0. Countdown only.
+
+    Each depth has a curve of its own, so after calibration a state is worth this policy's mean success at its depth.
+    The effect of a critic is the gain of its arm over this one.
+    """
+
+    part = "constant"
+
+    def label(self, problem: Problem, state: Sequence[int]) -> float:
+        return 0.5
+
+    def logit(self, problem: Problem, state: Sequence[int]) -> float:
+        return 0.0
 
 
 class RandomPotentialReward(StateReward):
@@ -120,8 +139,17 @@ class ShuffledReward:
         if credit.steps is None:
             raise ValueError(f"a reward without step values cannot be shuffled: {credit.named}")
         size = rollouts.group_size
-        rng = random.Random(fixed_integer("shuffled", self.seed, _of_all_ranks(rollouts.texts, size)))
-        steps = _of_this_rank(shuffle_within_depth(_of_all_ranks(credit.steps, size), rng), size)
+        rng = _rng_of(self.seed, rollouts)
+        values = shuffled_over_ranks(
+            [[step.depth for step in row] for row in credit.steps],
+            [[step.value for step in row] for row in credit.steps],
+            size,
+            rng,
+        )
+        steps = [
+            [step._replace(value=value) for step, value in zip(row, new, strict=True)]
+            for row, new in zip(credit.steps, values, strict=True)
+        ]
         starts = credit.starts
         if starts is not None:
             groups = _groups(_of_all_ranks(starts, size), size)
@@ -139,14 +167,75 @@ class ShuffledReward:
         return with_step_metrics(shuffled, judged, size)
 
 
-def shuffle_within_depth(steps: Sequence[Sequence[StepCredit]], rng: random.Random) -> list[list[StepCredit]]:
-    """Returns the steps with their values permuted within each depth; all other fields stay."""
-    values: dict[int, list[float]] = {}
-    for step in (step for row in steps for step in row):
-        values.setdefault(step.depth, []).append(step.value)
-    for depth in sorted(values):
-        rng.shuffle(values[depth])
-    return [[step._replace(value=values[step.depth].pop()) for step in row] for row in steps]
+class ShuffledCalibratedReward(CalibratedReward):
+    """``CalibratedReward`` with its values shuffled within each depth, as in ``ShuffledReward``: a placebo.
+
+    The shuffle comes after calibration. So the values keep the distribution and the mean of this policy's chances at
+    each depth, and lose the assignment to states. The curves learn from the states' own logits. The start values are
+    permuted among the problems.
+    """
+
+    def __init__(
+        self,
+        *,
+        source: LogitSource,
+        weight: float,
+        calibration: Calibration,
+        batches: int,
+        refit_every: int,
+        warmup_steps: int,
+        seed: int,
+    ) -> None:
+        super().__init__(
+            source=source,
+            weight=weight,
+            calibration=calibration,
+            batches=batches,
+            refit_every=refit_every,
+            warmup_steps=warmup_steps,
+        )
+        self.seed = seed
+
+    def chances(
+        self,
+        rollouts: RolloutBatch,
+        steps: Sequence[Sequence[Step]],
+        logits: Sequence[Sequence[float]],
+        starts: Sequence[float] | None,
+    ) -> tuple[list[list[float]], list[float] | None]:
+        values, of_starts = super().chances(rollouts, steps, logits, starts)
+        rng, depths = _rng_of(self.seed, rollouts), depths_of(steps, start_steps(rollouts))
+        values = shuffled_over_ranks(depths, values, rollouts.group_size, rng)
+        if of_starts is not None:
+            rng.shuffle(of_all := unshare(gather(of_starts)))
+            of_starts = share(of_all)
+        return values, of_starts
+
+
+def shuffled_over_ranks(
+    depths: Sequence[Sequence[int]], values: Sequence[Sequence[float]], group_size: int, rng: random.Random
+) -> list[list[float]]:
+    """Returns this rank's rows of values after those of all ranks were permuted within each depth."""
+    shuffled = shuffle_within_depth(_of_all_ranks(depths, group_size), _of_all_ranks(values, group_size), rng)
+    return _of_this_rank(shuffled, group_size)
+
+
+def shuffle_within_depth(
+    depths: Sequence[Sequence[int]], values: Sequence[Sequence[float]], rng: random.Random
+) -> list[list[float]]:
+    """Returns the values, row by row as given, permuted among all values of equal depth."""
+    at: dict[int, list[float]] = {}
+    for row, own in zip(depths, values, strict=True):
+        for depth, value in zip(row, own, strict=True):
+            at.setdefault(depth, []).append(value)
+    for depth in sorted(at):
+        rng.shuffle(at[depth])
+    return [[at[depth].pop() for depth in row] for row in depths]
+
+
+def _rng_of(seed: int, rollouts: RolloutBatch) -> random.Random:
+    """Returns the same generator on every rank and after a resume: a function of the seed and the batch's texts."""
+    return random.Random(fixed_integer("shuffled", seed, _of_all_ranks(rollouts.texts, rollouts.group_size)))
 
 
 def fixed_draw(*key: str | int | list[int]) -> float:

@@ -43,19 +43,20 @@ class OracleReward(StateReward):
     def step_logits(self, rollouts: RolloutBatch, steps: Sequence[Sequence[Step]]) -> list[Float[Tensor, "1 _"]]:
         """Returns ±``CERTAIN`` for every step of every rollout."""
         return [
-            torch.tensor([[self._logit(rollouts.problem_of(row), step.state) for step in legal]])
+            torch.tensor([[self.logit(rollouts.problem_of(row), step.state) for step in legal]])
             for row, legal in enumerate(steps)
         ]
 
     def start_logits(self, rollouts: RolloutBatch) -> Float[Tensor, "1 P"]:
         """Returns ±``CERTAIN`` for each problem before any step."""
-        return torch.tensor([[self._logit(problem, problem.fields["numbers"]) for problem in rollouts.problems]])
+        return torch.tensor([[self.logit(problem, problem.fields["numbers"]) for problem in rollouts.problems]])
 
     def label(self, problem: Problem, state: Sequence[int]) -> float:
         """Returns 1 if the problem's target can be reached from the numbers of the state, else 0."""
         return float(reachable(state, target_of(problem)))
 
-    def _logit(self, problem: Problem, state: Sequence[int]) -> float:
+    def logit(self, problem: Problem, state: Sequence[int]) -> float:
+        """Returns what ``CalibratedReward`` maps to the chance of a state."""
         return CERTAIN if self.label(problem, state) else -CERTAIN
 
 

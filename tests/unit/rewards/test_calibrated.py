@@ -21,12 +21,13 @@ from contrastive_reasoning.critics.calibration import join_examples
 from contrastive_reasoning.critics.joint import JointCritic
 from contrastive_reasoning.rewards import (
     CalibratedReward,
+    ConstantLogit,
     Credit,
     CriticReward,
     OracleReward,
     VerifierReward,
 )
-from contrastive_reasoning.rewards.calibrated import visited_states
+from contrastive_reasoning.rewards.calibrated import LogitSource, visited_states
 from contrastive_reasoning.rollout import RolloutBatch
 from contrastive_reasoning.tasks.base import Task
 from contrastive_reasoning.tasks.countdown import CountdownProblem, legal_moves, reachable
@@ -56,7 +57,7 @@ def source(task: Task, folder: Path, **changes: Any) -> CriticReward:
     return CriticReward(**settings | changes)
 
 
-def calibrated(source: CriticReward, **changes: Any) -> CalibratedReward:
+def calibrated(source: LogitSource, **changes: Any) -> CalibratedReward:
     settings: dict[str, Any] = {
         "weight": 0.0,
         "calibration": Calibration(curve=Isotonic(), least_visits=10),
@@ -326,3 +327,26 @@ def test_one_step_credit_of_first_move_does_not_depend_on_later_moves(task: Task
     assert set(map(len, firsts.values())) == {1}
     assert firsts[True, True] == firsts[True, False]
     assert max(firsts[False, False]) < 0.0 < min(firsts[True, False])
+
+
+def test_constant_logit_is_worth_mean_success_at_its_depth(task: Task, rollouts_of) -> None:
+    """Of eight rollouts 3 succeed; 5 make a legal first move, of which 3 succeed; 4 make two moves, of which 3 do."""
+    problems = [CountdownProblem(NUMBERS, target, style="direct") for target in TARGETS]
+    texts = ["21+16=37;37-17=20", "21+16=37", "", "21-17=4;4+16=20", "21+16=37;37+17=54", "21+16=37;37-17=20", "", ""]
+    rollouts = rollouts_of(texts, *problems)
+    constant = ConstantLogit(outcome=VerifierReward(task=task), task=task, weight=0.0)
+    reward = calibrated(constant, calibration=Calibration(curve=Isotonic(), least_visits=1))
+    first, credit = reward(rollouts), reward(rollouts)
+    assert {*flat(first), *(first.starts or ())} == {0.5}, "before the first fit"
+    assert credit.starts == pytest.approx([3 / 8] * 8)
+    assert credit.steps is not None
+    values = [[step.value for step in row] for row in credit.steps]
+    assert values[0] == pytest.approx([3 / 5, 3 / 4])
+    assert [len(row) for row in values] == [2, 1, 0, 2, 2, 2, 0, 0]
+    assert all(row == values[0][: len(row)] for row in values)
+    outcome = GroupRelative(normalise_std=True, epsilon=1e-6)
+    for decay, firsts in ((0.0, [3 / 5 - 3 / 8] * 2), (1.0, [1 - 3 / 8, 0 - 3 / 8])):
+        potential = Potential(outcome=outcome, weight=1.0, decay=decay, scale=1.0)
+        advantages = potential(credit, rollouts.mask, 4)
+        assert advantages[[4, 5], 0].tolist() == pytest.approx(firsts)
+        assert advantages[[4, 5], -1].tolist() == pytest.approx([1 - 3 / 5, 0 - 3 / 5])

@@ -2,30 +2,40 @@
 
 from __future__ import annotations
 
+import copy
 import random
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from torch.testing import assert_close
 
 from contrastive_reasoning.advantages import GroupRelative, Survival
+from contrastive_reasoning.critics import Calibration, Platt
+from contrastive_reasoning.distributed import this_rank
 from contrastive_reasoning.rewards import (
+    CalibratedReward,
+    ConstantLogit,
     ConstantValueReward,
     Credit,
     FlippedOracleReward,
     OracleReward,
     RandomPotentialReward,
+    ShuffledCalibratedReward,
     ShuffledReward,
     VerifierReward,
     WeightedSum,
 )
 from contrastive_reasoning.rewards.controls import fixed_draw
 from contrastive_reasoning.rewards.shaping import Judged, step_metrics
+from contrastive_reasoning.rollout import RolloutBatch
 from contrastive_reasoning.tasks.base import Task
 from contrastive_reasoning.tasks.countdown import CountdownProblem, legal_moves
+from tests.two_ranks import on_ranks
 
 PROBLEMS = [CountdownProblem(n, t, style="direct") for n, t in [((21, 16, 17, 26), 46), ((3, 7, 9, 12), 24)]]
 
@@ -210,3 +220,80 @@ def test_shuffled_reward_rejects_sum_that_adds_step_values(task: Task, oracle) -
         ShuffledReward(reward=summed(0.5, 1.0), weight=0.0, seed=0)
     ShuffledReward(reward=summed(0.0, 1.0), weight=0.0, seed=0)
     ShuffledReward(reward=summed(0.5, 0.0), weight=0.0, seed=0)
+
+
+class GradedLogit(ConstantLogit):
+    """States differ by their numbers, so that isotonic curves have many values."""
+
+    def logit(self, problem: Any, state: Sequence[int]) -> float:
+        return sum(state) / 20.0
+
+
+def placebo(task: Task, *, seed: int | None, weight: float = 0.0) -> CalibratedReward:
+    """Returns the calibrated reward, shuffled if a seed is given."""
+    settings: dict[str, Any] = {
+        "source": GradedLogit(outcome=VerifierReward(task=task), task=task, weight=0.0),
+        "weight": weight,
+        "calibration": Calibration(curve=Platt(), least_visits=10),
+        "batches": 2,
+        "refit_every": 1,
+        "warmup_steps": 0,
+    }
+    return CalibratedReward(**settings) if seed is None else ShuffledCalibratedReward(**settings, seed=seed)
+
+
+def test_values_are_shuffled_within_depth_after_calibration(task: Task, rollouts_of, texts: list[str]) -> None:
+    won = "21+16=37;37-17=20;26+20=46"
+    batches = [rollouts_of([won] * 10 + texts[10:], *PROBLEMS), rollouts_of([won] * 20 + texts[20:], *PROBLEMS)]
+    plain, got = placebo(task, seed=None), placebo(task, seed=0)
+    for rollouts in batches:
+        true, moved = plain(rollouts), got(rollouts)
+        assert true.steps is not None
+        assert moved.steps is not None
+        counts = [Counter((s.depth, s.value) for row in steps for s in row) for steps in (true.steps, moved.steps)]
+        assert counts[0] == counts[1]
+        pairs = zip(values(true), values(moved), strict=True)
+        assert sum(a != b for one, other in pairs for a, b in zip(one, other, strict=True)) > len(texts)
+        assert sorted(moved.starts or ()) == sorted(true.starts or ())
+        assert torch.equal(moved.outcome, true.outcome)
+        assert moved.metrics["critic/brier"] == true.metrics["critic/brier"], "the curves learn from the states' own"
+        assert moved.metrics["steps/auroc"] != true.metrics["steps/auroc"]
+    weighted = placebo(task, seed=0, weight=0.5)(batches[0])
+    means = [sum(row) / max(1, len(row)) for row in values(placebo(task, seed=0)(batches[0]))]
+    assert_close(weighted.outcome - weighted.outcome.round(), 0.5 * torch.tensor(means))
+
+
+def test_shuffle_after_calibration_is_function_of_seed_and_batch(task: Task, rollouts_of, texts: list[str]) -> None:
+    """A resumed reward shuffles the next batch as the uninterrupted one does."""
+    batches = [rollouts_of(own, *PROBLEMS) for own in (texts, [*texts[1:30], texts[0], *texts[30:]])]
+    whole, resumed = placebo(task, seed=3), placebo(task, seed=3)
+    whole(batches[0])
+    resumed.load_state_dict(copy.deepcopy(whole.state_dict()))
+    found = values(whole(batches[1]))
+    assert values(resumed(batches[1])) == found
+    other = placebo(task, seed=4)
+    other(batches[0])
+    assert values(other(batches[1])) != found
+
+
+def valued(reward: CalibratedReward, of_ranks: list[RolloutBatch]) -> tuple[list[list[float]], Any]:
+    rollouts = of_ranks[this_rank()]
+    reward(rollouts)
+    credit = reward(rollouts)
+    return values(credit), credit.starts
+
+
+@pytest.mark.whole
+def test_ranks_shuffle_as_one_process_does(task: Task, rollouts_of, texts: list[str], tmp_path: Path) -> None:
+    problems, groups = (
+        [problem for problem in PROBLEMS for _ in range(2)],
+        [texts[first : first + 15] for first in range(0, 60, 15)],
+    )
+    found, starts = valued(placebo(task, seed=0), [rollouts_of(texts, *problems)])
+    shares = [
+        rollouts_of([text for group in groups[rank::2] for text in group], *problems[rank::2]) for rank in range(2)
+    ]
+    for rank, (own, own_starts) in enumerate(on_ranks(valued, tmp_path, placebo(task, seed=0), shares)):
+        rows = [row for group in range(rank, 4, 2) for row in range(15 * group, 15 * group + 15)]
+        assert [value for row in own for value in row] == pytest.approx([value for row in rows for value in found[row]])
+        assert own_starts == pytest.approx([starts[row] for row in rows])

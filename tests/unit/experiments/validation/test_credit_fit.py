@@ -37,6 +37,8 @@ def experiment(*overrides: str) -> DictConfig:
         ("reward=shuffled", "advantage=gated", "advantage@advantage.advantage=one_step"),
         ("reward=critic", "reward.weight=0.0", "rollout=dynamic", "advantage=process"),
         ("reward=constant_value", "advantage=survival"),
+        ("reward=constant_logit", "advantage=one_step", "advantage.decay=1.0"),
+        ("reward=shuffled_calibrated", "advantage=one_step"),
         ("reward=perfect_move", "advantage=process"),
         ("reward=game_level", "reward@reward.reward=oracle", "advantage=process"),
         ("reward=critic", "reward.weight=0.0", "critic=text", "advantage=process"),
@@ -94,6 +96,10 @@ def test_check_parts_accepts_matching_reward_advantage_and_rollout(overrides: tu
         (
             ("reward=oracle_calibrated", "reward@reward.source=shuffled", "reward.source.weight=0.0"),
             "reward: source must have logits of states, .*, got ShuffledReward",
+        ),
+        (
+            ("reward=shuffled_calibrated", "reward@reward.source=random_potential", "reward.source.weight=0.0"),
+            "reward: source must have logits of states, .*, got RandomPotentialReward",
         ),
         ((*UNVERIFIED, "advantage=potential"), "advantage: a potential ends in the verified outcome"),
         (
