@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,7 +17,8 @@ from yaml import YAMLError
 from contrastive_reasoning.tasks.rows import PlacedRow
 
 JSON_ENDINGS = (".jsonl", ".json")
-BUILDERS = {".parquet": "parquet", ".jsonl": "json", ".json": "json", ".csv": "csv"}
+DELIMITERS = {".csv": ",", ".tsv": "\t"}
+BUILDERS = {".parquet": "parquet", ".jsonl": "json", ".json": "json", ".csv": "csv", ".tsv": "csv"}
 REMOTE = ("https://", "hf://")
 """Prefixes of the URL of a single file."""
 INSTEAD = "name a local file or folder as path"
@@ -106,6 +108,8 @@ class ProblemRows:
             yield from self._from_folder(here)
         elif here.suffix in JSON_ENDINGS:
             yield from json_rows(here)
+        elif here.suffix in DELIMITERS:
+            yield from csv_rows(here, delimiter=DELIMITERS[here.suffix])
         elif here.suffix in BUILDERS:
             yield from _number_rows(
                 load_dataset(BUILDERS[here.suffix], data_files=str(here), split="train", streaming=True)
@@ -128,11 +132,12 @@ class ProblemRows:
         outside = [file for file in files if not file.is_relative_to(os.path.abspath(folder))]
         if outside:
             raise ValueError(f"its README.md names a file outside of the folder: {outside[0]}")
-        if any(file.suffix not in JSON_ENDINGS for file in files):
+        if any(file.suffix not in (*JSON_ENDINGS, *DELIMITERS) for file in files):
             yield from _number_rows(builder.as_streaming_dataset(split=self.split))
             return
         for file in files:
-            for place, row, flaw in json_rows(file):
+            rows = json_rows(file) if file.suffix in JSON_ENDINGS else csv_rows(file, delimiter=builder.config.sep)
+            for place, row, flaw in rows:
                 yield PlacedRow(place if len(files) == 1 else f"{file.name}, {place}", row, flaw)
 
     def _downloaded(self, name: str) -> Iterator[PlacedRow]:
@@ -141,14 +146,14 @@ class ProblemRows:
             yield from self._from_hub(name)
 
     def _from_hub(self, name: str) -> Iterator[PlacedRow]:
-        from datasets import load_dataset
         from huggingface_hub import snapshot_download
 
         if name.startswith(REMOTE):
-            address, kind = name.replace("*", "%2A"), BUILDERS.get(Path(name).suffix, "json")
-            yield from _number_rows(load_dataset(kind, data_files=address, split="train"))
+            address, suffix = name.replace("*", "%2A"), Path(name).suffix
+            sep = {"sep": DELIMITERS[suffix]} if suffix in DELIMITERS else {}
+            yield from _number_rows(_loaded(BUILDERS.get(suffix, "json"), data_files=address, split="train", **sep))
         elif self.revision is None:
-            yield from _number_rows(load_dataset(name, self.subset, split=self.split))
+            yield from _number_rows(_loaded(name, self.subset, split=self.split))
         else:
             # without a network, load_dataset ignores the revision and uses the newest version in its cache
             folder = snapshot_download(name, repo_type="dataset", revision=self.revision)
@@ -195,6 +200,17 @@ def download_errors(name: str, *, revision: str | None, instead: str) -> Iterato
         raise ValueError(f"{name}: {first_line(error)}") from error
 
 
+def _loaded(*where: Any, **settings: Any) -> Any:
+    """Calls ``load_dataset``; every column of a CSV set is text, as in ``csv_rows``."""
+    from datasets import Features, Value, load_dataset
+
+    rows: Any = load_dataset(*where, **settings)
+    if getattr(rows, "builder_name", None) != "csv":
+        return rows
+    texts = Features({column: Value("string") for column in rows.column_names})
+    return load_dataset(*where, **settings, features=texts, keep_default_na=False, na_filter=False)
+
+
 def _number_rows(rows: Any) -> Iterator[PlacedRow]:
     return (PlacedRow(f"row {index}", row) for index, row in enumerate(rows))
 
@@ -229,6 +245,31 @@ def json_rows(path: Path) -> Iterator[PlacedRow]:
         for number, line in enumerate(file, start=1):
             if content := (line.removeprefix(_BOM) if number == 1 else line).strip():
                 yield _row(f"line {number}", *_decode(content))
+
+
+def csv_rows(path: Path, *, delimiter: str) -> Iterator[PlacedRow]:
+    """Yields every row of a CSV or TSV file with a header; empty lines are skipped.
+
+    Every value is the text of its cell: a number keeps its spelling (007, 2.50), and no word stands for a missing
+    value. Cells that a row lacks at its end are empty. A row with more cells than the header has a flaw.
+
+    Raises:
+        ValueError: if the file is not UTF-8, has an open quote, or names a column twice.
+    """
+    csv.field_size_limit(2**31 - 1)  # by default a long cell would reject the whole file
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        lines = filter(None, csv.reader(file, delimiter=delimiter, strict=True))
+        try:
+            header = next(lines, [])
+            if len(set(header)) < len(header):
+                raise ValueError(f"names column {next(one for one in header if header.count(one) > 1)!r} twice")
+            for index, cells in enumerate(lines):
+                more = len(cells) > len(header)
+                flaw = f"{len(cells)} cells in {len(header)} columns" if more else ""
+                cells += [""] * (len(header) - len(cells))
+                yield PlacedRow(f"row {index}", {} if flaw else dict(zip(header, cells, strict=True)), flaw)
+        except csv.Error as error:
+            raise ValueError(f"not valid CSV ({error})") from error
 
 
 def _row(place: str, value: Any, flaw: str = "") -> PlacedRow:

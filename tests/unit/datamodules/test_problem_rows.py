@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 from collections.abc import Mapping
 from dataclasses import replace
@@ -18,7 +19,7 @@ from datasets.exceptions import DatasetGenerationError, DatasetNotFoundError
 from datasets.utils.file_utils import hash_url_to_filename
 
 from contrastive_reasoning.tasks.rows import Rows
-from datamodules.problem_rows import Download, ProblemRows, json_rows
+from datamodules.problem_rows import Download, ProblemRows, _loaded, json_rows
 from tests.hostile.trap import module, pickled
 
 CHAT = [
@@ -59,6 +60,36 @@ def test_nested_rows_are_read_in_order(tmp_path: Path, ending: str) -> None:
     else:
         path.write_text(json.dumps(CHAT))
     assert read(path, split="any") == CHAT
+
+
+TEXTS = ["007", "2.50", "1e2", "None", "NA", "nan", "null", "true", "1" * 23, "-0", "", ' "', "a,b", "x\ty", "1\n2"]
+
+
+@pytest.mark.parametrize(("ending", "delimiter"), [(".csv", ","), (".tsv", "\t")])
+@pytest.mark.parametrize("in_folder", [False, True])
+def test_cells_of_a_table_of_text_keep_their_text(tmp_path: Path, ending: str, delimiter: str, in_folder: bool) -> None:
+    path = tmp_path / f"train{ending}"
+    with path.open("w", newline="") as file:
+        csv.writer(file, delimiter=delimiter).writerows([["n", "answer"], *enumerate(TEXTS)])
+    rows = read(tmp_path if in_folder else path)
+    assert rows == [{"n": str(n), "answer": text} for n, text in enumerate(TEXTS)]
+    loaded = _loaded("csv", data_files=str(path), split="train", sep=delimiter, cache_dir=str(tmp_path / "cache"))
+    assert [dict(row) for row in loaded] == rows
+
+
+def test_rows_of_other_lengths_and_double_columns_are_reported(tmp_path: Path) -> None:
+    path = tmp_path / "set.csv"
+    path.write_text("question,answer\n\nHow many?\nHow many?,4,5\nHow many?,4\n")
+    rows = list(ProblemRows(path=str(path), **PLACE)())
+    assert [(row.place, dict(row.row), bool(row.flaw)) for row in rows] == [
+        ("row 0", {"question": "How many?", "answer": ""}, False),
+        ("row 1", {}, True),
+        ("row 2", {"question": "How many?", "answer": "4"}, False),
+    ]
+    for content in ("answer,answer\n4,5\n", 'question,answer\n"How many?,4\n'):
+        path.write_text(content)
+        with pytest.raises(ValueError, match=r"set\.csv: "):
+            read(path)
 
 
 def test_split_selects_files_of_a_folder_by_name(tmp_path: Path) -> None:
