@@ -222,6 +222,6 @@ def rows_of_step(step: int, size: int, total: int, *, seed: int) -> list[int]:
     places = range(step * size, (step + 1) * size)
     orders = {}
     for epoch in {place // total for place in places}:
-        generator = torch.Generator().manual_seed(seed * 1_000_003 + epoch)
+        generator = torch.Generator().manual_seed((seed * 1_000_003 + epoch) % 2**64)
         orders[epoch] = torch.randperm(total, generator=generator).tolist()
     return [orders[place // total][place % total] for place in places]

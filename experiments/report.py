@@ -17,6 +17,7 @@ from experiments.analysis.comparison import comparison_of, preregistration
 from experiments.analysis.report.gather import gather
 from experiments.analysis.report.page import page, result_of
 from experiments.analysis.runs import Refused
+from experiments.cli.arguments import home_path
 from experiments.compare import request_of, request_parser
 from experiments.config.folders import ConfigDirError, take_config_dir
 from experiments.config.hints import did_you_mean
@@ -32,7 +33,7 @@ OUTPUT = Path("outputs") / "report"
 def main(arguments: Sequence[str]) -> int:
     """Options may be written as overrides: ``metric=x`` is ``--metric=x``."""
     parser = request_parser("experiments.report", __doc__)
-    parser.add_argument("--output", type=Path, help="the file; outputs/report/NAME.html")
+    parser.add_argument("--output", type=home_path, help="the file; outputs/report/NAME.html")
     try:
         options = parser.read(take_config_dir(arguments))
         names, studies = split(options.names)

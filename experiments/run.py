@@ -21,7 +21,7 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
-from experiments.config.composition import JOB_MODE, compose_lines, parse, single_runs
+from experiments.config.composition import JOB_MODE, compose_lines, expand_home, parse, single_runs
 from experiments.config.contradictions import device_count
 from experiments.config.folders import ConfigDirError, take_config_dir
 from experiments.config.hints import command_line
@@ -53,6 +53,7 @@ def run(config: DictConfig) -> float | None:
 
     If a part rejects its arguments, the process ends with one sentence. Returns the value that a sweeper optimizes.
     """
+    expand_home(config)
     if HydraConfig.get().mode == RunMode.MULTIRUN and not is_launched():
         from experiments.jobs.runner import supervise
 

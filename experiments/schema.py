@@ -6,11 +6,12 @@ on the composed configuration, so it covers the command line, experiments and th
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from hydra.core.config_store import ConfigStore
-from omegaconf import MISSING
+from omegaconf import MISSING, OmegaConf
 
 STAGES = ("warm_start", "critic", "grpo", "evaluate")
 LEAST, ABOVE = "least", "above"
@@ -214,5 +215,7 @@ class Root:
 
 
 def register() -> None:
-    """Registers the schema with Hydra under the name in the defaults list of config.yaml."""
+    """Registers the schema with Hydra under the name in the defaults list of config.yaml, and its resolver."""
     ConfigStore.instance().store(name="schema", node=Root)
+    # Hydra makes the folder of a sweep before any of our code runs
+    OmegaConf.register_new_resolver("expanduser", os.path.expanduser, replace=True)

@@ -29,6 +29,7 @@ from hydra.experimental.callback import Callback
 from omegaconf import DictConfig, ListConfig, open_dict
 from rich.console import Console
 
+from experiments.config.composition import expand_home
 from experiments.jobs.job import LOG, PRIMARY, SUCCEEDED, GroupState, Job, final_metrics, write_job, write_state
 from experiments.jobs.progress import LiveJobs, label, tally, varying
 from experiments.jobs.runner import GO_ON, begin, end_of
@@ -206,7 +207,7 @@ def job_config(job: Job, config: DictConfig) -> DictConfig:
     composed = GlobalHydra.instance().config_loader().load_sweep_config(config, list(job.overrides))
     with open_dict(composed):
         del composed["hydra"]
-    return composed
+    return expand_home(composed)
 
 
 def mark_done(jobs: Sequence[Job], configs: Sequence[DictConfig]) -> list[Job]:

@@ -38,7 +38,7 @@ def load_critic_weights(critic: nn.Module, folder: str | Path) -> None:
     Raises ValueError, in one sentence that names the first cause: no critic in the folder, files that are damaged or of
     another kind, a critic of another class, or weights that are missing, unexpected or of another shape.
     """
-    folder = Path(folder)
+    folder = Path(folder).expanduser()
     for name in (WEIGHTS, DESCRIPTION):
         if not (folder / name).is_file():
             raise ValueError(f"no critic in {folder}: {name} is missing")

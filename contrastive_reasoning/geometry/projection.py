@@ -58,7 +58,7 @@ def tsne(embeddings: Float[Tensor, "N D"], *, perplexity: float, seed: int) -> F
     points = len(embeddings)
     if points < 4:
         raise ValueError(f"t-SNE needs at least 4 points, got {points}")
-    model = TSNE(perplexity=min(perplexity, (points - 1) / 3), init="pca", random_state=seed)
+    model = TSNE(perplexity=min(perplexity, (points - 1) / 3), init="pca", random_state=seed % 2**32)
     return torch.from_numpy(model.fit_transform(embeddings.double().numpy())).to(embeddings.dtype)
 
 

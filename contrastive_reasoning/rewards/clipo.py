@@ -202,7 +202,7 @@ class CLIPOReward:
         logits = compared.scores / self.temperature
         positive = compared.positive
         if self.positives == "one":
-            generator = torch.Generator().manual_seed(self.seed * 1_000_003 + self.calls)
+            generator = torch.Generator().manual_seed((self.seed * 1_000_003 + self.calls) % 2**64)
             positive = draw_positive(positive, generator=generator)
         candidate = compared.candidate if self.self_in_denominator else compared.candidate & ~compared.itself
         floor = None if self.reference_epsilon is None else epsilon_floor(logits, self.reference_epsilon)

@@ -77,7 +77,7 @@ class VLLMEngine:
             if value < 1:
                 raise ValueError(f"rollout.engine.{name} must be at least 1, got {value}")
         self.server = JSONServer(url=url, timeout=timeout, retries=retries)
-        self.served = ServedPolicy(self.server, Path(weights_folder))
+        self.served = ServedPolicy(self.server, Path(weights_folder).expanduser())
         self.sleep_level = sleep_level
         self.concurrency = concurrency
         self.max_batch_tokens = max_batch_tokens

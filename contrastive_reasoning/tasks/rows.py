@@ -14,6 +14,8 @@ from contrastive_reasoning.tasks.base import Problem, check_choice
 
 LONGEST = 100_000
 """Maximum number of characters of a question, an answer or a solution: ten times the longest in the sets in use."""
+EXACT = 2**53
+"""Floats from here on do not hold every whole number: a reader has rounded the digits of the file."""
 Row = Mapping[str, Any]
 """Maps column names to values; nested columns are mappings."""
 OnBad = Literal["refuse", "leave_out"]
@@ -156,6 +158,8 @@ def as_text(value: Any, column: str) -> str:
         raise BadRow(f"{column} is {value}")
     if not (numbers or isinstance(value, str | None)):
         raise BadRow(f"{column} is neither text nor a number but {type(value).__name__}")
+    if any(isinstance(number, float) and abs(number) >= EXACT for number in numbers):
+        raise BadRow(f"{column} is {value}, a float whose digits are not exact; write it as an integer or as text")
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     text = "" if value is None else str(value).strip()

@@ -6,6 +6,7 @@ import argparse
 import re
 from collections.abc import Sequence
 from difflib import get_close_matches
+from pathlib import Path
 from typing import NoReturn
 
 from experiments.config.hints import did_you_mean
@@ -13,6 +14,11 @@ from experiments.config.hints import did_you_mean
 USAGE_ERROR = 2
 KEY = re.compile(r"[a-z][\w.]*=")
 """Matches what may be a key. A name may have any characters."""
+
+
+def home_path(text: str) -> Path:
+    """Returns the path, with a ``~`` at its start replaced by the home folder. A shell leaves it in ``key=~/x``."""
+    return Path(text).expanduser()
 
 
 class KeyValueParser(argparse.ArgumentParser):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -55,10 +56,21 @@ def compose_lines(*lines: str) -> DictConfig:
     overrides = parse(lines)
     values = [override for override in overrides if _only_sets_a_value(override)]
     if not values:
-        return compose("config", list(lines))
+        return expand_home(compose("config", list(lines)))
     config = deepcopy(compose_lines(*(override.input_line or "" for override in overrides if override not in values)))
     for override in values:
         OmegaConf.update(config, override.key_or_group, override.value(), merge=True)
+    return expand_home(config)
+
+
+def expand_home(config: DictConfig) -> DictConfig:
+    """Replaces ``~`` at the start of ``output_dir`` by the home folder, in place; returns the configuration.
+
+    Every composition is followed by it, so everything that reads the configuration finds the same folder. Other paths
+    are expanded where they are read.
+    """
+    if not OmegaConf.is_missing(config, "output_dir") and config.output_dir.startswith("~"):
+        config.output_dir = os.path.expanduser(config.output_dir)
     return config
 
 

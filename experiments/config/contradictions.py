@@ -34,6 +34,8 @@ READ_LINES = ("NumberCritic", "TextCritic")
 WITHOUT_ACTIONS = ("annotated", "direct")
 """Styles of Countdown whose completions have no indented line of a search, so none of their lines is an action."""
 
+SEEDS = 2**63
+"""Every seed below it is valid: parts derive from it what their libraries take."""
 DTYPES = ("float32", "bfloat16", "float16")
 ON_BAD = ("refuse", "leave_out")
 ACCEPT = ("boxed", "any")
@@ -86,9 +88,13 @@ def _contradictions(config: DictConfig) -> Iterator[str]:
         yield f"policy.lora={lora}: it takes null or the keys of a LoRA; choose adapter=lora, and set policy.lora.rank"
     if (found := dangling_reference(config)) is not None:
         yield f"{found[0]}: {found[1]}"
-    for key in ("name", "arm"):  # each names a folder of the outputs and of the tracker, and a log file
+    for key in ("name", "arm", "baseline"):  # each names a folder of the outputs and of the tracker, and a log file
         if config[key] is not None and (flaw := name_flaw(config[key])):
             yield f"{key}={quote_name(config[key])} {flaw}"
+        if config[key] in ("True", "False"):  # a text key turns a bool of YAML into these words
+            yield f"{key}={config[key]}: YAML reads a plain yes, no, on, off, true or false as a bool; quote {key}"
+    if not 0 <= config.seed < SEEDS:
+        yield f"seed={config.seed}: must be a whole number from 0 to 2^63 - 1"
     if "\x00" in config.output_dir:
         yield "output_dir holds a NUL, which no path may"
     secret_in = secret_finder()
@@ -191,9 +197,9 @@ def _unfit_critics(config: DictConfig) -> Iterator[str]:
             )
         elif checkpoint == FRESH:
             continue
-        elif checkpoint is not None and not (Path(checkpoint) / CRITIC_FILE).is_file():
+        elif checkpoint is not None and not ((folder := Path(checkpoint).expanduser()) / CRITIC_FILE).is_file():
             yield f"{path}.checkpoint={checkpoint}: no critic there ({CRITIC_FILE} is missing)"
-        elif checkpoint is not None and (wrong := _difference(OmegaConf.select(config, path), Path(checkpoint))):
+        elif checkpoint is not None and (wrong := _difference(OmegaConf.select(config, path), folder)):
             yield f"{path}.checkpoint={checkpoint}: that critic was trained with {wrong}"
 
 

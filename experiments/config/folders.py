@@ -41,6 +41,7 @@ def take_config_dir(arguments: Sequence[str]) -> list[str]:
         else:
             left.append(argument)
     if folder is not None:
+        folder = os.path.expanduser(folder)
         if not folder or not Path(folder).is_dir():
             raise ConfigDirError(f"{prefix}{folder}: no such folder")
         names = [path.relative_to(folder) for path in sorted(Path(folder).rglob("*.yaml"))]

@@ -106,6 +106,10 @@ def _command_error(lines: Sequence[str], multirun: bool, loads: bool) -> str | N
                 f"{line}: several values, and this is a single run; to run each of them use "
                 f"{command_line('sweep')}, for one value that holds a comma quote it: {_quote(line)}"
             )
+        if key in ("hydra.sweep.dir", "hydra.run.dir") and str(override.value()).startswith("~"):
+            return f"{line}: Hydra does not replace ~ by the home folder; give the whole path"
+        if (repeated := _repeated_value(override)) is not None:
+            return f"{line}: {key} has the value {repeated} twice, whose jobs would count as two; give each value once"
         if escape := next((escape for escape in ESCAPES if escape in line), None):
             return (
                 f"{key}: an override reads {escape} as two characters, a backslash and a letter; "
@@ -117,6 +121,14 @@ def _command_error(lines: Sequence[str], multirun: bool, loads: bool) -> str | N
             or _first(_run_error(parse(run), loads) for run in single_runs(overrides))
             or _hydra_error(overrides, loads)
         )
+
+
+def _repeated_value(override: Override) -> str | None:
+    """Returns the first value that a sweep has twice; None if there is none."""
+    if not override.is_sweep_override() or not override.is_discrete_sweep():
+        return None
+    values = list(override.sweep_string_iterator())
+    return next((value for place, value in enumerate(values) if value in values[:place]), None)
 
 
 def _grammar_error(line: str, reason: str) -> str:
@@ -170,6 +182,9 @@ def _hydra_error(overrides: Sequence[Override], loads: bool) -> str | None:
         return _composition_error(error)
     params = (hydras.sweeper.get("params") or {}) if preset else {}
     varied = parse([f"{key}={values}" for key, values in params.items()])
+    for override in varied:
+        if (repeated := _repeated_value(override)) is not None:
+            return f"{_line(override)}: {override.key_or_group} has the value {repeated} twice; give each value once"
     return _first(_run_error(parse([*run, *given]), loads) for run in single_runs(varied))
 
 

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from experiments.cli.arguments import USAGE_ERROR, KeyValueParser
+from experiments.cli.arguments import USAGE_ERROR, KeyValueParser, home_path
 from experiments.config.hints import did_you_mean
 from experiments.config.known_models import HUB_NAME, OUTPUTS, known_models, model_folder
 from experiments.model.folder import FetchError, flaw
@@ -26,7 +26,7 @@ def main(arguments: Sequence[str]) -> int:
     parser = KeyValueParser("experiments.model", __doc__)
     parser.add_argument("name", nargs="?", help="of a known model, or OWNER/NAME of the hub")
     parser.add_argument("--revision", help="branch, tag or commit of a hub model")
-    parser.add_argument("--output_dir", default=OUTPUTS, type=Path, help="its models/ takes the model")
+    parser.add_argument("--output_dir", default=OUTPUTS, type=home_path, help="its models/ takes the model")
     options = parser.read(arguments)
     if (refused := refusal(options.name, options.revision)) is not None:
         print(refused, file=sys.stderr)

@@ -21,6 +21,7 @@ from hydra import compose, initialize_config_module
 from omegaconf import OmegaConf
 
 from experiments.cli.arguments import USAGE_ERROR, split_own_keys
+from experiments.config.composition import expand_home
 from experiments.config.folders import take_config_dir
 from experiments.config.override_checks import override_error
 from experiments.schema import register
@@ -85,7 +86,7 @@ def main(arguments: Sequence[str]) -> int:
         if (error := override_error(overrides, multirun=False)) is not None:
             raise ValueError(error)
         with initialize_config_module("conf", version_base="1.3"):
-            config = compose("config", overrides, return_hydra_config=True)
+            config = expand_home(compose("config", overrides, return_hydra_config=True))
         from rich.console import Console  # slow imports come after the checks
 
         from experiments.plan.page import show

@@ -149,7 +149,7 @@ def find_study(name: str) -> Study:
         StudyError: if there is no such study, or the file is invalid.
     """
     folders = [folder / "study" for folder in (CONF, own_folder()) if folder is not None]
-    places = [Path(name)] if name.endswith(FILE) else [folder / f"{name}{FILE}" for folder in folders]
+    places = [Path(name).expanduser()] if name.endswith(FILE) else [folder / f"{name}{FILE}" for folder in folders]
     path = next(filter(Path.is_file, places), None)
     if path is None:
         raise StudyError(f"no study {name!r}; {did_you_mean(name, study_names())}")

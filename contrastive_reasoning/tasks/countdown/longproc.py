@@ -75,7 +75,7 @@ def read_problem_lines(path: str | Path, *, on_bad: str) -> tuple[ReadProblem, .
         FileNotFoundError: if there is no such file.
         ValueError: with ``on_bad="refuse"``, if a line is bad. The message lists the first 20 by line number.
     """
-    path = Path(path)
+    path = Path(path).expanduser()
     if not path.is_file():
         raise FileNotFoundError(f"no file of problems at {str(path)!r}")
     lines = path.read_text(encoding="utf-8-sig", errors="replace").split("\n")

@@ -22,7 +22,7 @@ def read_prompt_file(path: str) -> str:
         FileNotFoundError: if there is no such file.
         ValueError: if it is not UTF-8, a YAML file lacks the block, or the template lacks a required placeholder.
     """
-    file = Path(path)
+    file = Path(path).expanduser()
     if not file.is_file():
         raise FileNotFoundError(f"prompt_file={path!r}: no such file")
     try:

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 
 from contrastive_reasoning.tasks.base import Problem
 from datamodules.reasoning_prompts import ProblemBatch, ProblemSteps, ReasoningPrompts, own_batch, rows_of_step
@@ -29,6 +30,13 @@ def test_rows_of_step_permutes_the_rows_anew_each_epoch() -> None:
     epochs = [seen[start : start + 7] for start in (0, 7, 14)]
     assert all(sorted(epoch) == list(range(7)) for epoch in epochs)
     assert len({tuple(epoch) for epoch in epochs}) == 3
+
+
+def test_rows_of_step_take_every_seed_and_keep_the_draws_of_small_ones() -> None:
+    for seed in (2**32, 20261128123456, 2**63 - 1):
+        assert sorted(rows_of_step(0, 7, 7, seed=seed)) == list(range(7))
+    expected = torch.randperm(7, generator=torch.Generator().manual_seed(5 * 1_000_003)).tolist()
+    assert rows_of_step(0, 7, 7, seed=5) == expected
 
 
 def test_problem_steps_are_determined_by_step_and_seed() -> None:

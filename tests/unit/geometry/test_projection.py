@@ -42,6 +42,7 @@ def test_tsne_separates_clusters_and_keeps_global_random_state() -> None:
     assert torch.equal(torch.random.get_rng_state(), before[0])
     assert np.array_equal(np.random.get_state()[1], before[1])
     assert torch.equal(flat, tsne(clusters, perplexity=30.0, seed=0))
+    assert tsne(clusters, perplexity=30.0, seed=20261128123456).isfinite().all()
     within, between = torch.cdist(flat[:10], flat[:10]).mean(), torch.cdist(flat[:10], flat[10:]).mean()
     assert between > within
     with pytest.raises(ValueError, match="at least 4 points, got 3"):

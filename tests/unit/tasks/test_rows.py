@@ -35,6 +35,8 @@ def test_value_at_follows_dotted_path_and_text_at_returns_text() -> None:
         (0, "0"),
         (True, "True"),
         ([0, 5], "[0, 5]"),
+        (12345678901234567890123, "12345678901234567890123"),
+        ([12345678901234567890123], "[12345678901234567890123]"),
     ]:
         assert text_at({"answer": value}, "answer") == text
 
@@ -76,6 +78,10 @@ MALFORMED: list[tuple[str | dict[str, Any], str]] = [
     ('{"question": "How many?", "answer": [1, NaN]}', "answer is [1, nan]"),
     ('{"question": "How \\ud800 many?", "answer": 4}', "question holds half a character"),
     ({"question": "How " * 30_000, "answer": 4}, "question has 119999 characters, and at most 100000 are read"),
+    (
+        '{"question": "How many?", "answer": 12345678901234567890123.0}',
+        "answer is 1.2345678901234568e+22, a float whose digits are not exact; write it as an integer or as text",
+    ),
     ({"question": "How many?", "answer": "4" * 600}, "no gold answer"),
     ('{"question": "How many?", "answer": 4', "not valid JSON (Expecting ',' delimiter)"),
     ("[]", "no object of columns but list"),
@@ -100,7 +106,7 @@ def test_read_set_lists_all_malformed_rows_and_reads_all_others(tmp_path: Path) 
     clean = read(tmp_path / "clean.jsonl", [GOOD] * len(MALFORMED), on_bad="refuse")
     assert found.left_out == tuple(f"line {2 * n}: {reason}" for n, (_, reason) in enumerate(MALFORMED, start=1))
     assert [(p.prompt, p.answer) for p in found.problems] == [(p.prompt, p.answer) for p in clean.problems]
-    with pytest.raises(ValueError, match=rf"20 of 40 rows cannot .*; and {len(MALFORMED) - LISTED} more$"):
+    with pytest.raises(ValueError, match=rf"21 of 42 rows cannot .*; and {len(MALFORMED) - LISTED} more$"):
         read(tmp_path / "mixed.jsonl", mixed, on_bad="refuse")
 
 

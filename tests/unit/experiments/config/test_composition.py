@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from hydra import compose, initialize_config_module
 from omegaconf import OmegaConf
 
-from experiments.config.composition import compose_lines, parse, single_runs
+from experiments.config.composition import compose_lines, expand_home, forget_compositions, parse, single_runs
+from experiments.config.folders import VARIABLE
 from experiments.schema import register
 
 register()
@@ -57,3 +60,23 @@ def test_compose_lines_does_not_change_cached_configuration() -> None:
             0.75,
             compose("config", [CRITIC]).reward.weight,
         )
+
+
+@pytest.mark.parametrize("lines", [('output_dir="~/x"',), ("experiment=mine",), ("experiment=mine", "seed=3")])
+def test_home_folder_is_expanded_where_the_configuration_is_read(
+    lines: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On the command line and in a user's file; also in what refers to the folder, and in a sweep's own folder."""
+    (tmp_path / "experiment").mkdir()
+    (tmp_path / "experiment" / "mine.yaml").write_text("# @package _global_\noutput_dir: ~/x\n")
+    monkeypatch.setenv(VARIABLE, str(tmp_path))
+    monkeypatch.setenv("HOME", "/home/somebody")
+    forget_compositions()
+    with initialize_config_module("conf", version_base="1.3"):
+        config = compose_lines(*lines, "policy=smollm2")
+        hydras = compose("config", list(lines), return_hydra_config=True)
+    forget_compositions()
+    assert config.output_dir == "/home/somebody/x"
+    assert config.policy.pretrained.startswith("/home/somebody/x/models/")
+    assert hydras.hydra.sweep.dir.startswith("/home/somebody/x/sweeps/")
+    assert expand_home(hydras).output_dir == "/home/somebody/x"

@@ -311,3 +311,27 @@ def test_kl_weight_without_reference_is_rejected(overrides: list[str]) -> None:
     assert re.match(r"objective\.kl_weight=0\.\d+ .*module=grpo_reference", message or "")
     for more in ("objective.kl_weight=0", "module=grpo_reference", "stages=[warm_start]"):
         assert contradiction(composed(*overrides, more)) is None
+
+
+@pytest.mark.parametrize("key", ["name", "arm", "baseline"])
+def test_bool_in_place_of_a_name_is_rejected(key: str) -> None:
+    assert (contradiction_of(f"{key}=false") or "").startswith(f"{key}=False")
+    assert contradiction_of(f"{key}=no") is None, "a text for Hydra's command line"
+
+
+def test_every_seed_from_zero_to_63_bits_is_valid() -> None:
+    for seed in (0, 20261128123456, 2**63 - 1):
+        assert contradiction_of(f"seed={seed}") is None
+    for seed in (-1, 2**63, 10**23):
+        assert (contradiction_of(f"seed={seed}") or "").startswith(f"seed={seed}")
+
+
+def test_paths_of_parts_are_expanded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "prompt.txt").write_text("Reach {target} from {nums}.")
+    assert contradiction_of('task.prompt_file="~/prompt.txt"') is None
+    message = contradiction_of('task.prompt_file="~/absent.txt"') or ""
+    assert message.startswith("task.prompt_file='~/absent.txt'")
+    (tmp_path / "critic").mkdir()
+    (tmp_path / "critic" / "critic.json").write_text("{}")
+    assert contradiction_of("reward=critic", 'reward.checkpoint="~/critic"') is None

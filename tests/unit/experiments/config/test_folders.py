@@ -53,6 +53,12 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "my_conf"
 
 
+def test_config_dir_may_begin_with_the_home_folder(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(folder.parent))
+    assert take_config_dir([f"--config-dir=~/{folder.name}"]) == []
+    assert own_folder() == folder
+
+
 @pytest.mark.parametrize("form", ["{option} {folder}", "{option}={folder}"])
 @pytest.mark.parametrize("option", ["--config-dir", "-cd"])
 def test_take_config_dir_removes_option_in_every_form(folder: Path, form: str, option: str) -> None:

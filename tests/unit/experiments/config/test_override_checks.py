@@ -90,6 +90,30 @@ def test_typo_is_rejected_with_suggestion() -> None:
             assert suggested in names or suggested.rpartition(".")[2] in names
 
 
+@pytest.mark.parametrize(
+    ("override", "value"),
+    [("seed=0,0", "0"), ("seed=0,1,0", "0"), ("seed=choice(3,3)", "3"), ("reward.temperature=0.1,0.10", "0.1")],
+)
+def test_value_that_a_sweep_has_twice_is_rejected(override: str, value: str) -> None:
+    sentence = override_error(["experiment=clipo_laptop", override]) or ""
+    assert override.partition("=")[0] in sentence
+    assert f" {value} " in sentence
+    assert override_error(["experiment=clipo_laptop", "seed=0,1", "reward.temperature=0.1,0.01"]) is None
+
+
+def test_value_that_a_preset_has_twice_is_rejected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "sweep").mkdir()
+    text = "# @package _global_\nhydra:\n  mode: MULTIRUN\n  sweeper:\n    params:\n      seed: 4,4\n"
+    (tmp_path / "sweep" / "twice.yaml").write_text(text)
+    monkeypatch.setenv(VARIABLE, str(tmp_path))
+    assert (override_error(["experiment=clipo_laptop", "sweep=twice"]) or "").startswith("seed=4,4: ")
+
+
+@pytest.mark.parametrize("key", ["hydra.sweep.dir", "hydra.run.dir"])
+def test_home_folder_in_hydras_own_folders_is_rejected(key: str) -> None:
+    assert (override_error(["experiment=clipo_laptop", f'{key}="~/x"']) or "").startswith(key)
+
+
 def test_sweep_preset_values_are_checked_before_first_job() -> None:
     sentence = override_error(["experiment=grpo_laptop", "sweep=tau"])
     assert sentence is not None
