@@ -54,7 +54,7 @@ def check_credit_fits(config: DictConfig) -> None:
     credit = _made_up_credit(nodes, kinds, valuing, verifies=verifies)
     for path, kind in kinds.items():
         calibrates = isinstance(kind, type) and issubclass(kind, CalibratedReward)
-        if calibrates and not hasattr(_class_of(nodes[path].source), "step_logits"):
+        if calibrates and not hasattr(_class_of(nodes[path].source), "state_logits"):
             raise AssemblyError(
                 f"{path}: source must have logits of states, as reward=critic, oracle and oracle_flipped have, got "
                 f"{_class_of(nodes[path].source).__name__}"

@@ -52,12 +52,13 @@ class LogitSource(Reward, Protocol):
 
     task: Task
 
-    def step_logits(self, rollouts: RolloutBatch, steps: Sequence[Sequence[Step]]) -> list[Float[Tensor, "M _"]]:
-        """Returns the logits of every step of every rollout under each of M members."""
-        ...
+    def state_logits(
+        self, rollouts: RolloutBatch, steps: Sequence[Sequence[Step]]
+    ) -> tuple[Sequence[Float[Tensor, "M _"]], Float[Tensor, "M P"] | None]:
+        """Returns the logits of every step of every rollout under each of M members, and those of each problem.
 
-    def start_logits(self, rollouts: RolloutBatch) -> Float[Tensor, "M P"] | None:
-        """Returns the logits of each problem before any step; None if the source has none."""
+        The latter are of the state before any step; None if the source has none.
+        """
         ...
 
     def credit(
@@ -136,8 +137,7 @@ class CalibratedReward:
 
     def __call__(self, rollouts: RolloutBatch) -> Credit:
         steps = read_steps(self.source.task, rollouts)
-        members = self.source.step_logits(rollouts, steps.legal)
-        logits, starts = _means(members), self._start_logits(rollouts)
+        members, logits, starts = self._logits(rollouts, steps.legal)
         values, chances = self.chances(rollouts, steps.legal, logits, starts)
         credit = self.source.credit(
             rollouts, steps, members, on_steps(steps.legal, values), chances, weight=self.weight
@@ -172,7 +172,7 @@ class CalibratedReward:
         Call it while the source holds that critic. All ranks must call it.
         """
         steps = read_steps(self.source.task, rollouts).legal
-        logits, starts = _means(self.source.step_logits(rollouts, steps)), self._start_logits(rollouts)
+        _, logits, starts = self._logits(rollouts, steps)
         verdicts = verdicts_of(self.source.task, rollouts)
         correct = torch.tensor([verdict.correct for verdict in verdicts])
         unjudged = {row for row, verdict in enumerate(verdicts) if not verdict.judged}
@@ -203,10 +203,13 @@ class CalibratedReward:
         self.calls = state["calls"]
         self.foreseen = None if state["foreseen"] is None else Examples(**state["foreseen"])
 
-    def _start_logits(self, rollouts: RolloutBatch) -> list[float] | None:
-        """Returns the mean logit of each problem before any step."""
-        members = self.source.start_logits(rollouts)
-        return None if members is None else members.mean(dim=0).tolist()
+    def _logits(
+        self, rollouts: RolloutBatch, steps: Sequence[Sequence[Step]]
+    ) -> tuple[Sequence[Float[Tensor, "M _"]], list[list[float]], list[float] | None]:
+        """Returns the logits of the steps under each member, their means, and the means of the starts or None."""
+        members, starts = self.source.state_logits(rollouts, steps)
+        means = torch.cat(list(members), dim=1).mean(dim=0).split([row.shape[1] for row in members])
+        return members, [row.tolist() for row in means], None if starts is None else starts.mean(dim=0).tolist()
 
     def _calibrate(self, depths: Sequence[Sequence[int]], logits: Sequence[Sequence[float]]) -> list[list[float]]:
         """Returns the probabilities of the steps of every rollout."""
@@ -238,10 +241,6 @@ def depths_of(steps: Sequence[Sequence[Step]], before: Sequence[Step | None]) ->
     return [[depth_of(step, index, start) for index, step in enumerate(row)] for row, start in rows]
 
 
-def _means(members: Sequence[Float[Tensor, "M _"]]) -> list[list[float]]:
-    return [row.mean(dim=0).tolist() for row in members]
-
-
 class Visit(NamedTuple):
     """A rollout that reached a state; of several times the last."""
 
@@ -267,10 +266,9 @@ def visits_by_state(
     ``steps`` are the legal ones.
     """
     visited: dict[tuple[int, object], list[Visit]] = {}
-    for row, right in enumerate(correct.tolist()):
+    for row, (right, start) in enumerate(zip(correct.tolist(), start_steps(rollouts), strict=True)):
         if row in unjudged:
             continue
-        start = start_of(rollouts.problem_of(row))
         own = {
             identity_of(step): Visit(row, index, step, depth_of(step, index, start), right)
             for index, step in enumerate(steps[row])

@@ -98,7 +98,7 @@ class CriticReward:
 
     def __call__(self, rollouts: RolloutBatch) -> Credit:
         steps = read_steps(self.task, rollouts)
-        logits, starts = self.step_logits(rollouts, steps.legal), self.start_logits(rollouts)
+        logits, starts = self.state_logits(rollouts, steps.legal)
         values = on_steps(steps.legal, probabilities(logits))
         chances = None if starts is None else probabilities([starts])[0]
         return self.credit(rollouts, steps, logits, values, chances, weight=self.weight)
@@ -123,42 +123,37 @@ class CriticReward:
 
     def step_values(self, rollouts: RolloutBatch, steps: Sequence[Sequence[Step]]) -> list[list[StepValue]]:
         """Returns σ(f/τ) of every step of every rollout."""
-        return on_steps(steps, probabilities(self.step_logits(rollouts, steps)))
+        return on_steps(steps, probabilities(self.state_logits(rollouts, steps)[0]))
 
-    def step_logits(self, rollouts: RolloutBatch, steps: Sequence[Sequence[Step]]) -> list[Float[Tensor, "M _"]]:
-        """Returns f/τ of every step of every rollout under each of the M members (1 for a single critic).
+    def state_logits(
+        self, rollouts: RolloutBatch, steps: Sequence[Sequence[Step]]
+    ) -> tuple[Sequence[Float[Tensor, "M _"]], Float[Tensor, "M P"] | None]:
+        """Returns f/τ of every step of every rollout, and of each problem before any step, under each of M members.
+
+        M is 1 for a single critic. The starts are None if the critic values no states or a start is missing. States are
+        scored in one pass, and each once per problem, because the completions of a group share states.
 
         Raises RuntimeError: the critic was built without a checkpoint.
         """
-        if values_states(self.critic):
-            return self._by_state(rollouts, steps)
-        queries = [Query(rollouts.problem_of(row), rollouts.texts[row], legal) for row, legal in enumerate(steps)]
-        return self._score(queries, rollouts.completion_ids.device)
-
-    def start_logits(self, rollouts: RolloutBatch) -> Float[Tensor, "M P"] | None:
-        """Returns f/τ of each problem before any step; None if the critic values no states or a start is missing."""
-        starts = [step for problem in rollouts.problems if (step := start_of(problem)) is not None]
-        if not values_states(self.critic) or len(starts) < len(rollouts.problems):
-            return None
-        queries = [Query(problem, "", [start]) for problem, start in zip(rollouts.problems, starts, strict=True)]
-        return torch.cat(self._score(queries, rollouts.completion_ids.device), dim=1)
-
-    def _by_state(self, rollouts: RolloutBatch, steps: Sequence[Sequence[Step]]) -> list[Tensor]:
-        """Returns the logits of the steps, scoring each state once, because completions of a group share states."""
-        states: list[dict[tuple[int, ...], Step]] = [{} for _ in rollouts.problems]
+        device, size = rollouts.completion_ids.device, rollouts.group_size
+        if not values_states(self.critic):
+            queries = [Query(rollouts.problem_of(row), rollouts.texts[row], legal) for row, legal in enumerate(steps)]
+            return self._score(queries, device), None
+        starts = [start_of(problem) for problem in rollouts.problems]
+        states = [{} if start is None else {_numbers(start): start} for start in starts]
+        reached = [[_numbers(step) for step in legal] for legal in steps]
         for row, legal in enumerate(steps):
-            states[row // rollouts.group_size].update({_numbers(step): step for step in legal})
+            states[row // size].update(zip(reached[row], legal, strict=True))
         queries = [
-            Query(problem, "", list(reached.values()))
-            for problem, reached in zip(rollouts.problems, states, strict=True)
+            Query(problem, "", list(own.values())) for problem, own in zip(rollouts.problems, states, strict=True)
         ]
-        scores = self._score(queries, rollouts.completion_ids.device)
-        places = [{numbers: place for place, numbers in enumerate(reached)} for reached in states]
-        groups = [row // rollouts.group_size for row in range(len(steps))]
-        return [
-            scores[group][:, [places[group][_numbers(step)] for step in legal]]
-            for group, legal in zip(groups, steps, strict=True)
-        ]
+        scores = torch.cat(self._score(queries, device), dim=1)
+        keys = ((group, numbers) for group, own in enumerate(states) for numbers in own)
+        place = {key: index for index, key in enumerate(keys)}
+        of_steps = [place[row // size, numbers] for row, own in enumerate(reached) for numbers in own]
+        logits = scores[:, of_steps].split([len(own) for own in reached], dim=1)
+        of_starts = [place[group, _numbers(start)] for group, start in enumerate(starts) if start is not None]
+        return logits, scores[:, of_starts] if len(of_starts) == len(starts) else None
 
     @torch.no_grad()
     def _score(self, queries: Sequence[Query], device: torch.device) -> list[Tensor]:

@@ -40,23 +40,23 @@ class OracleReward(StateReward):
         credit, illegal = self.outcome(rollouts), steps.illegal
         return add_step_credit(credit, rollouts, values, illegal=illegal, name=self.part, weight=weight, starts=starts)
 
-    def step_logits(self, rollouts: RolloutBatch, steps: Sequence[Sequence[Step]]) -> list[Float[Tensor, "1 _"]]:
-        """Returns ±``CERTAIN`` for every step of every rollout."""
-        return [
+    def state_logits(
+        self, rollouts: RolloutBatch, steps: Sequence[Sequence[Step]]
+    ) -> tuple[list[Float[Tensor, "1 _"]], Float[Tensor, "1 P"]]:
+        """Returns ``logit`` of every step of every rollout, and of each problem before any step."""
+        starts = [self.logit(problem, problem.fields["numbers"]) for problem in rollouts.problems]
+        of_steps = [
             torch.tensor([[self.logit(rollouts.problem_of(row), step.state) for step in legal]])
             for row, legal in enumerate(steps)
         ]
-
-    def start_logits(self, rollouts: RolloutBatch) -> Float[Tensor, "1 P"]:
-        """Returns ±``CERTAIN`` for each problem before any step."""
-        return torch.tensor([[self.logit(problem, problem.fields["numbers"]) for problem in rollouts.problems]])
+        return of_steps, torch.tensor([starts])
 
     def label(self, problem: Problem, state: Sequence[int]) -> float:
         """Returns 1 if the problem's target can be reached from the numbers of the state, else 0."""
         return float(reachable(state, target_of(problem)))
 
     def logit(self, problem: Problem, state: Sequence[int]) -> float:
-        """Returns what ``CalibratedReward`` maps to the chance of a state."""
+        """Returns ±``CERTAIN``, which ``CalibratedReward`` maps to the chance of a state."""
         return CERTAIN if self.label(problem, state) else -CERTAIN
 
 

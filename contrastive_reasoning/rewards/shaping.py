@@ -75,7 +75,8 @@ def start_of(problem: Problem) -> Step | None:
 
 def start_steps(rollouts: RolloutBatch) -> list[Step | None]:
     """Returns ``start_of`` the problem of every rollout."""
-    return [start_of(problem) for problem in rollouts.problems for _ in range(rollouts.group_size)]
+    starts = [start_of(problem) for problem in rollouts.problems]
+    return [start for start in starts for _ in range(rollouts.group_size)]
 
 
 class StateReward(ABC):

@@ -85,7 +85,7 @@ def draw_and_show(config: DictConfig, question: Question, *, critic: str | None,
         rollouts = engine.generate(policy, [question.problem], group_size=count, sampling=sampling, seed=seed)
     except ServerError as error:
         raise ValueError(str(error)) from error
-    logits = None if valued_by is None else valued_by.start_logits(rollouts)
+    logits = None if valued_by is None else valued_by.state_logits(rollouts, [[] for _ in rollouts.texts])[1]
     start = None if logits is None else probabilities([logits])[0][0]
     show(Console(highlight=False), question.problem, readings(question, rollouts, valued_by), start=start)
 

@@ -200,7 +200,9 @@ def test_ensemble_mean_is_calibrated_and_disagreement_is_logged(
     expected, spreads = [], []
     for row, text in enumerate(rollouts.texts):
         steps = [step for step in task.parse_steps(rollouts.problem_of(row), text) if step.legal]
-        for step, (one, other) in zip(steps, reward.source.step_logits(rollouts, [steps])[0].T.tolist(), strict=True):
+        for step, (one, other) in zip(
+            steps, reward.source.state_logits(rollouts, [steps])[0][0].T.tolist(), strict=True
+        ):
             depth = len(step.state)
             expected.append(before(torch.tensor([(one + other) / 2]).double(), torch.tensor([depth])).item())
             spreads += [abs(1 / (1 + math.exp(-one)) - 1 / (1 + math.exp(-other))) / 2] if depth > 1 else []
