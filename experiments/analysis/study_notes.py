@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from statistics import fmean
@@ -95,6 +96,16 @@ def _notes_on_costs(arms: Sequence[ArmResult]) -> Iterator[str]:
             "Not at equal seconds, as what training the critic took is not known "
             f"(from a checkpoint, or its stage did not count): {', '.join(unknown)}."
         )
+    reused = Counter(result.critic for arm in arms for result in arm.seeds.values())
+    pretrained = {arm.name: [result for result in arm.seeds.values() if result.critic_seconds] for arm in arms}
+    listed = [
+        f"{name} {fmean(one.critic_seconds or 0.0 for one in found):.0f} s, "
+        f"{fmean((one.critic_seconds or 0.0) / reused[one.critic] for one in found):.0f} s shared"
+        for name, found in pretrained.items()
+        if found
+    ]
+    if listed:
+        yield f"Pretraining a critic, a run's own and shared by the runs that reuse it: {'; '.join(listed)}."
     baseline, *others = arms
     shares = []
     for arm in others:

@@ -53,6 +53,8 @@ class SeedResult:
     """Cost of all its training, to its last step and not only to its last validation; seconds include the critic's."""
     critic_seconds: float | None
     """0 without a critic; None if they were not counted, for example for a critic from a checkpoint."""
+    critic: str | None
+    """Fingerprint of its critic's stage, which runs with equal settings reuse; None without one."""
     auc: float
     """The mean of the study's curve over the validations after step 0; NaN without any."""
     auroc_siblings: float | None
@@ -193,6 +195,7 @@ def _read(tracker: Tracker, study: Study, run: TrackedRun, stages: Stages) -> Se
         validations=_validations(costs, {name: history(metric) for name, metric in shown.items()}),
         spent=spent,
         critic_seconds=critic_seconds,
+        critic=stages["critic"].tags.get("fingerprint") if "critic" in stages else None,
         auc=fmean(later) if (later := [value for step, value in values.items() if step > 0]) else math.nan,
         auroc_siblings=mean_defined(history("train/steps/auroc_siblings").values()),
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import fmean
 
@@ -206,10 +207,12 @@ def _costs(cost: str, at: AtCost | None) -> dict[str, float | None]:
 def runs_as_csv(arms: Iterable[ArmResult]) -> str:
     """CSV with one line per run, from which the means are computed.
 
-    Shares are fractions. Tokens and seconds are those of all training; the seconds include the critic's. Unknown values
-    are empty. ``pass_at_8`` is pass@8, for each k of any run.
+    Shares are fractions. Tokens and seconds are those of all training; the seconds include the critic's.
+    ``critic_seconds_shared`` divides those of the critic by the number of runs that reuse it. Unknown values are empty.
+    ``pass_at_8`` is pass@8, for each k of any run.
     """
     arms = list(arms)
+    reused = Counter(result.critic for arm in arms for result in arm.seeds.values())
     measured = {name for arm in arms for run in arm.runs for name in run.metrics}
     passes = sorted((match for name in measured if (match := PASS_AT.fullmatch(name))), key=lambda match: int(match[1]))
     return as_csv(
@@ -222,6 +225,7 @@ def runs_as_csv(arms: Iterable[ArmResult]) -> str:
                 **{f"pass_at_{match[1]}": result.run.metrics.get(match[0]) for match in passes},
                 **result.spent,
                 "critic_seconds": result.critic_seconds,
+                "critic_seconds_shared": result.critic_seconds and result.critic_seconds / reused[result.critic],
                 "auc": result.auc,
                 "auroc_siblings": result.auroc_siblings,
                 "threads": " ".join(result.threads),

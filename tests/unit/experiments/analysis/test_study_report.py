@@ -18,6 +18,7 @@ from experiments.analysis.study_notes import notes_on
 from experiments.analysis.study_report import report
 from experiments.analysis.study_results import mean_defined, read_results
 from experiments.analysis.study_rows import ArmRow, rows_of, verdict
+from experiments.analysis.study_table import runs_as_csv
 from experiments.analysis.study_tests import equivalence_table, family_table
 from experiments.studies.finished import by_configuration
 from experiments.studies.plan import Study, StudyError, read_study
@@ -341,3 +342,18 @@ def test_auc_requires_equal_steps(runs: Any) -> None:
     runs.add("better", 0, solved=[0, 1], curve=RISING)
     with pytest.raises(StudyError, match=r"better seed 0 .* \[0, 5, 10\]"):
         read_results(runs.tracker, of_auc(runs), runs.marks)
+
+
+def test_critic_seconds_are_shared_by_runs_that_reuse_it(runs: Any) -> None:
+    runs.add("plain", 0, solved=[0, 1], curve=FLAT)
+    for seed in (0, 1):
+        runs.add("better", seed, solved=[1, 1], curve=RISING, critic_seconds=40.0)
+    plain, better = read_results(runs.tracker, runs.study(), runs.marks)
+    assert [result.critic for result in better.seeds.values()] == [f"{runs.name}-better-{s}-today" for s in (0, 1)]
+    reusing = replace(better, seeds={seed: replace(result, critic="one") for seed, result in better.seeds.items()})
+    for arm, shared in ((better, 40), (reusing, 20)):
+        found = csv.DictReader(runs_as_csv([plain, arm]).splitlines())
+        expected = [("0.0", "0.0"), *[("40.0", f"{shared}.0")] * 2]
+        assert [(line["critic_seconds"], line["critic_seconds_shared"]) for line in found] == expected
+        lines = notes_on(runs.study(), [plain, arm], [], {})
+        assert any(line.endswith(f": better 40 s, {shared} s shared.") for line in lines)
