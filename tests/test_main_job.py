@@ -58,6 +58,7 @@ def test_critic_with_exact_labels_has_credit_settings_of_its_study() -> None:
     overrides = study.arms[study.primary.arm].overrides
     ours, expected = leaves("experiment=llama_critic_exact"), leaves(*study.common, *overrides)
     credit = {path for path in ours | expected if path.startswith(CREDIT) and ".task." not in path}
+    credit.remove("reward.refit_every")  # since then every fourth batch
     assert {path: ours.get(path) for path in credit} == {path: expected.get(path) for path in credit}
     assert len(credit) > 30
 
@@ -85,7 +86,10 @@ def test_outcome_critic_differs_from_main_job_in_its_supervision_alone(family: s
     main, ours = (leaves(f"experiment={family}_{name}", f"scale={scale}") for name in names)
     differing = {path for path in main | ours if main.get(path) != ours.get(path)}
     supervision = ("datamodule.", "loss._target_", "pretraining.", "budget.critic.", "online.", "stages.")
-    assert {path for path in differing if not path.startswith(supervision)} == {"reward.source.checkpoint"}
+    assert {path for path in differing if not path.startswith(supervision)} == {
+        "reward.source.checkpoint",
+        "reward.refit_every",  # the network changes after every batch
+    }
     assert "critic" not in composed(f"experiment={family}_critic_outcomes").stages
     assert composed(f"experiment={family}_critic_outcomes").baseline == f"{family}_baseline"
 

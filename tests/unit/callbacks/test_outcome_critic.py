@@ -116,13 +116,13 @@ def test_rollouts_that_were_not_judged_do_not_count(run: Any, monkeypatch: pytes
 def test_batch_is_valued_by_network_of_batches_before(monkeypatch: pytest.MonkeyPatch) -> None:
     module, watched, valued = made(), Watched(), list[Tensor]()
     source: Any = module.reward
-    original = source.source.step_logits
+    original = source.source.state_logits
 
-    def step_logits(*args: Any) -> Any:
+    def state_logits(*args: Any) -> Any:
         valued.append(flat(source.source.critic))
         return original(*args)
 
-    monkeypatch.setattr(source.source, "step_logits", step_logits)
+    monkeypatch.setattr(source.source, "state_logits", state_logits)
     start, policy = flat(source.source.critic), weights(module)
     fit(module, 3, outcomes(), watched)
     assert [torch.equal(one, other) for one, other in zip(valued, [start, *watched.critic], strict=False)] == [True] * 3
