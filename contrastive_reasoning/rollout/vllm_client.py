@@ -220,19 +220,30 @@ Outcome = TypeVar("Outcome")
 
 
 def on_first_rank(work: Callable[[], Outcome]) -> Outcome:
-    """The result of ``work`` in the first process, in every process; a server's error there is raised in every one."""
+    """The result of ``work`` in the first process, in every process; an error there is raised in every one."""
     outcome = on_every_rank(lambda: work() if this_rank() == 0 else None)
     return from_first(outcome)  # pyright: ignore[reportReturnType]
 
 
 def on_every_rank(work: Callable[[], Outcome]) -> Outcome:
-    """The result of ``work`` in each process, once all have theirs; a server's error in one is raised in every one."""
+    """The result of ``work`` in each process, once all have theirs.
+
+    Raises:
+        ServerError: in every process, if the first error of a process is one.
+        RuntimeError: if another exception was raised in another process; it names the process and the exception. The
+            process itself raises the exception.
+    """
     outcome: Outcome | None = None
-    error: str | None = None
+    error: Exception | None = None
     try:
         outcome = work()
-    except ServerError as refused:
-        error = str(refused)
-    if (first := next((message for message in gather(error) if message is not None), None)) is not None:
-        raise ServerError(first)
-    return outcome  # pyright: ignore[reportReturnType]
+    except Exception as raised:
+        error = raised
+    described = None if error is None else (isinstance(error, ServerError), type(error).__name__, str(error))
+    failed = [(rank, one) for rank, one in enumerate(gather(described)) if one is not None]
+    if not failed:
+        return outcome  # pyright: ignore[reportReturnType]
+    rank, (by_server, kind, message) = failed[0]
+    if by_server:
+        raise ServerError(message) from error
+    raise error or RuntimeError(f"{kind} on rank {rank}: {message}")

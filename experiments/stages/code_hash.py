@@ -34,6 +34,8 @@ BY_NAME = ("import_module", "__import__", "run_module", "get_method", "get_class
 """Functions that import what their first argument names."""
 LOADERS = {*BY_NAME, "spec_from_file_location", "SourceFileLoader", "run_path", "iter_modules", "walk_packages"}
 """Those, and functions that import or list files."""
+BUILDERS = {"instantiate", "resolve_name"}
+"""Functions that import by a name within their argument. In this project the configuration has all of these names."""
 
 
 class Parsed(NamedTuple):
@@ -251,7 +253,7 @@ def _parse(module: str, file: Path, changed: int) -> Parsed:
             names = (part for part in ast.walk(node) if isinstance(part, ast.Name))
             defines |= {name.id for name in names if isinstance(name.ctx, ast.Store)}
     imports = frozenset(_imports(tree, package, ours=is_ours(module)))
-    return Parsed(tree_hash(tree), imports, _computes_imports(tree), exports, frozenset(defines))
+    return Parsed(tree_hash(tree), imports, _computes_imports(tree, ours=is_ours(module)), exports, frozenset(defines))
 
 
 def _for_type_checkers(node: ast.AST) -> bool:
@@ -282,6 +284,7 @@ def _imports(tree: ast.AST, package: str, *, ours: bool) -> set[str]:
     while left:
         node = left.pop()
         if _for_type_checkers(node):
+            left += node.orelse  # pyright: ignore[reportAttributeAccessIssue]
             continue
         found |= {path for _, path in _bindings(node, package)}
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and DOTTED.fullmatch(node.value):
@@ -305,14 +308,14 @@ def _loaded(node: ast.AST) -> str | None:
     return name if isinstance(name, str) and WORD.fullmatch(name) else None
 
 
-def _computes_imports(tree: ast.AST) -> bool:
-    """Whether one of ``LOADERS`` is used, or imported under another name, without a module name in the text."""
-    left: list[ast.AST] = [tree]
+def _computes_imports(tree: ast.AST, *, ours: bool) -> bool:
+    """Whether a loader or builder is used, or imported under another name, without a module name in the text."""
+    left, loaders = [tree], LOADERS if ours else LOADERS | BUILDERS
     while left:
         node = left.pop()
-        if isinstance(node, ast.alias) and node.asname and node.name.rpartition(".")[2] in LOADERS:
+        if isinstance(node, ast.alias) and node.asname and node.name.rpartition(".")[2] in loaders:
             return True
-        if isinstance(node, ast.Name | ast.Attribute) and _last_name(node) in LOADERS:
+        if isinstance(node, ast.Name | ast.Attribute) and _last_name(node) in loaders:
             return True
         if isinstance(node, ast.Name) and node.id in ("exec", "eval"):
             return True

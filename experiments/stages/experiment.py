@@ -31,7 +31,7 @@ from experiments.stages.code_hash import all_targets, planned_sources
 from experiments.stages.plan import StagePlan, changed_since, needed, plan_stages, values_from_parents
 from experiments.stages.policy_checks import check_policy, check_server, check_weights
 from experiments.stages.resume import accept_changed_code, begin, check_unfinished, reusable
-from experiments.stages.stage_checkpoint import Interrupted
+from experiments.stages.stage_checkpoint import Interrupted, StopRequest
 from experiments.stages.stage_manifest import LOCK, write_result
 from experiments.system.files import clear_partials, lock, write_yaml
 from experiments.system.launch import is_launched, report_cause
@@ -232,10 +232,14 @@ def run_stage(plan: StagePlan, config: DictConfig, planned: Mapping[str, StagePl
     started, order = time.monotonic(), list(planned)
     folders = {name: planned[name].folder for name in order[: order.index(plan.name)]}
     wired = with_values(config, values_from_parents(plan.name, config, folders))
+    stop = StopRequest()
     try:
-        result = RUN[plan.name](wired, plan.folder, folders)
-    except KeyboardInterrupt as stop:  # outside a fit; a fit leaves its own checkpoint
-        raise Interrupted(f"{plan.name}: stopped") from stop
+        with stop.listening():
+            result = RUN[plan.name](wired, plan.folder, folders)
+    except KeyboardInterrupt as end:  # outside a fit; a fit leaves its own checkpoint
+        if stop.signal_name is None:
+            raise train.StageFailed(f"{plan.name}: ended by {describe(end)}, which no signal caused") from end
+        raise Interrupted(f"{plan.name}: stopped") from end
     except SystemExit as end:  # of a part or a function; a signal would have raised Interrupted
         raise train.StageFailed(f"{plan.name}: ended by {describe(end)}") from end
     except ChangedCode as error:

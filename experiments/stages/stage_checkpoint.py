@@ -63,9 +63,14 @@ class StopRequest:
 
     @contextmanager
     def listening(self) -> Iterator[None]:
-        """Allows ``listen`` and ``stop_at_once`` to set handlers; restores the previous handlers at the end."""
+        """Allows ``listen`` and ``stop_at_once`` to set handlers; restores the previous handlers at the end.
+
+        Until then Ctrl-C is recorded and handled as before, so that it differs from a KeyboardInterrupt of the code.
+        """
         if threading.current_thread() is threading.main_thread():
             self._before = {number: signal.getsignal(number) for number in SIGNALS}
+            if callable(self._before[signal.SIGINT]):  # it may be ignored, as in a shell's background jobs
+                signal.signal(signal.SIGINT, self._pass_on)
         try:
             yield
         finally:
@@ -86,6 +91,10 @@ class StopRequest:
         A signal that arrives during this exchange is returned by the next call.
         """
         return next((name for name in gather(self.signal_name) if name), None)
+
+    def _pass_on(self, number: int, frame: FrameType | None) -> None:
+        self.signal_name = SIGNALS[signal.Signals(number)]
+        self._before[signal.Signals(number)](number, frame)
 
     def _record(self, number: int, frame: FrameType | None) -> None:
         self.signal_name = SIGNALS[signal.Signals(number)]

@@ -20,6 +20,7 @@ from contrastive_reasoning.critics.checkpoint import save_critic
 from contrastive_reasoning.distributed import barrier, this_rank
 from contrastive_reasoning.policies.sharding import gathered
 from contrastive_reasoning.progress import steps_done
+from contrastive_reasoning.tasks.function_worker import describe
 from experiments.assemble import AssemblyError, build
 from experiments.config.composition import teaches
 from experiments.config.contradictions import precision_flaw
@@ -120,9 +121,13 @@ def fit(
     except CheckpointError as error:
         raise type(error)(f"{stage}: {error}") from error
     except SystemExit as now:
-        if not isinstance(now.__context__, KeyboardInterrupt):  # then Lightning raised it, having closed its parts
+        if not isinstance(
+            cause := now.__context__, KeyboardInterrupt
+        ):  # then Lightning raised it, having closed its parts
             raise
         signal.signal(signal.SIGINT, on_interrupt)
+        if stop.signal_name is None:
+            raise StageFailed(f"{stage}: ended by {describe(cause)}, which no signal caused") from now
         last = newest(folder / CHECKPOINTS)
         left = "no checkpoint yet" if last is None else f"checkpoint {last}"
         raise Interrupted(f"{stage}: stopped at step {steps_done(trainer, module)} ({left})") from now

@@ -2,8 +2,8 @@
 
 ``comparisons/finished_runs.tar.xz`` contains the ``mlruns`` folder of about forty tiny runs, the files of two studies
 and the marks that determine which of their runs count. ``shown.json`` contains the output of the commands for these
-runs at commit 30de96c; ``study_curves.csv`` and the column ``pass_at_4`` of ``study_runs.csv`` were added later. Tables
-are compared as text; of other lines only the numbers are compared.
+runs at commit 30de96c; ``study_curves.csv`` and the columns ``pass_at_4`` and ``auc`` of ``study_runs.csv`` were added
+later. Tables are compared as text; of other lines only the numbers are compared.
 """
 
 from __future__ import annotations

@@ -82,8 +82,17 @@ def _rank(rank: int, port: int, queue: Any) -> None:
         everywhere = ""
     except ServerError as error:
         everywhere = str(error)
-    queue.put((rank, found, failed, list(calls), on_every_rank(work), everywhere))
+    queue.put((rank, found, failed, list(calls), on_every_rank(work), everywhere, _error_of_second(rank)))
     distributed.destroy_process_group()
+
+
+def _error_of_second(rank: int) -> tuple[str, str]:
+    """The type and message of what this rank raises after the second rank's work raised a KeyError."""
+    try:
+        on_every_rank(lambda: {0: None}[rank])
+    except Exception as error:
+        return type(error).__name__, str(error)
+    return "", ""
 
 
 @pytest.mark.whole
@@ -99,4 +108,5 @@ def test_first_rank_results_and_errors_of_any_rank_reach_both_ranks() -> None:
     assert [process.exitcode for process in processes] == [0, 0]
     found = sorted(queue.get() for _ in processes)
     assert [one[:4] for one in found] == [(0, 40, "not there", [0, 0, 0]), (1, 40, "not there", [1])]
-    assert [one[4:] for one in found] == [(40, "not there"), (41, "not there")], "one that fails alone fails all"
+    assert [one[6] for one in found] == [("RuntimeError", "KeyError on rank 1: 1"), ("KeyError", "1")]
+    assert [one[4:6] for one in found] == [(40, "not there"), (41, "not there")], "one that fails alone fails all"

@@ -19,7 +19,7 @@ from experiments.stages.plan import relevant_config
 from experiments.system.files import write_json
 from tests.config_kit import composed
 
-CHOICES = {"task": "countdown", "datamodule": "hindsight", "suite": "countdown_laptop"}
+CHOICES = {"task": "countdown", "datamodule": "plays", "suite": "countdown_laptop"}
 
 
 @pytest.mark.parametrize(
@@ -111,7 +111,7 @@ def data_sets_of(stage: str, *overrides: str, files: dict[str, str] | None = Non
     ("stage", "name", "context"),
     [
         ("warm_start", "countdown", "training"),
-        ("critic", "hindsight", "training"),
+        ("critic", "plays", "training"),
         ("grpo", "countdown", "training"),
         ("evaluate", "countdown_laptop/main", "evaluation"),
     ],
@@ -119,7 +119,7 @@ def data_sets_of(stage: str, *overrides: str, files: dict[str, str] | None = Non
 def test_data_sets_names_data_of_each_stage(stage: str, name: str, context: str) -> None:
     (found,) = data_sets_of(stage)
     assert (found.name, found.context) == (name, context)
-    assert found.settings["task.number_range" if stage == "critic" else "number_range"] == "[1, 30]"
+    assert found.settings["game.task.number_range" if stage == "critic" else "number_range"] == "[1, 30]"
 
 
 @pytest.mark.parametrize(
@@ -128,7 +128,7 @@ def test_data_sets_names_data_of_each_stage(stage: str, name: str, context: str)
         ("critic", "datamodule.batch_size=7", True),
         ("critic", "datamodule.workers=1", True),
         ("grpo", "budget.grpo.problems=7", True),
-        ("critic", "datamodule.target_range=[10,60]", False),
+        ("critic", "datamodule.game.target_range=[10,60]", False),
         ("grpo", "task.train_problems=9", False),
         ("evaluate", "task.test_problems=9", False),
     ],

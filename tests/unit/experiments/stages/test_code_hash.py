@@ -234,3 +234,18 @@ def test_loss_is_hashed_as_its_module_and_progress_code_is_not_hashed() -> None:
     trained = set(code_hashes({}, ["experiments.stages.train.grpo"]))
     assert {"experiments.stages.train", "experiments.assemble"} <= trained
     assert not [name for name in trained if name.startswith(("contrastive_reasoning.progress", "experiments.system"))]
+
+
+@pytest.mark.parametrize("name", ["hydra.utils.instantiate", "pkgutil.resolve_name"])
+def test_function_that_imports_by_a_name_in_its_argument_computes_imports(folder: Path, name: str) -> None:
+    module, _, function = name.rpartition(".")
+    (folder / "own_code/late.py").write_text(f"from {module} import {function}\nshift = {function}\n")
+    assert "own_code.types_only" in hashes("own_code.late.shift")
+
+
+def test_import_beside_type_checking_is_followed(folder: Path) -> None:
+    code = (
+        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    f = 1\nelse:\n    from own_code.types_only import f\n"
+    )
+    (folder / "own_alone.py").write_text(code)
+    assert "own_code.types_only" in hashes("own_alone.f")

@@ -7,6 +7,7 @@ import re
 import shutil
 import threading
 import time
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -33,13 +34,13 @@ def check(*overrides: str) -> None:
         (["rollout.greedy.temperature=-1.0"], "temperature must be at least 0"),
         (["rollout.sampling.top_p=0.0"], r"top_p must lie in \(0, 1\], got 0\.0"),
         (["callbacks.grpo.step_credit.steps=0"], "step_credit"),
-        (["optimizer.betas=[0.9,2.0]"], "optimizer: Invalid beta"),
+        (["optimizer.betas=[0.9,2.0]"], "optimizer: betas"),
         (
             ["warm_start=none", "policy.pretrained=null"],
             r"^policy\.pretrained=null with warm_start=none: give the policy",
         ),
         (["warm_start=none", "warm_start.train=true"], r"^warm_start\.train=true with warm_start=none: choose what"),
-        (["warm_start.train=true", "warm_start.module.optimizer.betas=[0.9,2.0]"], r"module\.optimizer: Invalid beta"),
+        (["warm_start.train=true", "warm_start.module.optimizer.betas=[0.9,2.0]"], r"module\.optimizer: betas"),
         (["task.number_range=[20,20]"], r"^task: .* holds"),
     ],
 )
@@ -59,7 +60,7 @@ def test_check_parts_ignores_settings_of_skipped_training(tmp_path: Path) -> Non
     check()
     check("warm_start=none")
     invalid = ("experiment=llama_critic", "pretraining.optimizer.betas=[0.9,2.0]")
-    with pytest.raises(AssemblyError, match=r"pretraining\.optimizer: Invalid beta"):
+    with pytest.raises(AssemblyError, match=r"pretraining\.optimizer: betas"):
         check(*invalid)
     check(*invalid, f"reward.source.checkpoint={tmp_path}")
 
@@ -80,6 +81,7 @@ def test_unwritable_output_folder_raises_assembly_error(tmp_path: Path) -> None:
     outputs = tmp_path / "outputs"
     outputs.mkdir()
     config = composed("experiment=llama_baseline", "debug=fast", f"output_dir={outputs}")
+    version("torch")  # imports modules that the user without rights may not read
     with unwritable(outputs), pytest.raises(AssemblyError, match=r"^output_dir=.*: cannot be written \(.*denied"):
         run_experiment(config)
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+import signal
+from collections.abc import Iterator, Sequence
 from copy import deepcopy
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,7 +20,8 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from contrastive_reasoning.distributed import SkippedSteps
 from contrastive_reasoning.policies.load import resolve
 from experiments.run_folder.reader import RESULT
-from experiments.stages.experiment import run_experiment
+from experiments.stages import experiment
+from experiments.stages.experiment import Interrupted, run_experiment
 from experiments.stages.train import StageFailed, check_finished, make_trainer
 from lightning_modules.critic import CriticPretraining
 from tests.config_kit import composed
@@ -170,3 +173,51 @@ def test_system_exit_of_code_in_a_stage_is_a_failure(tmp_path: Path, monkeypatch
     with pytest.raises(StageFailed, match=r"critic: .*SystemExit: no access key"):
         run(tmp_path, *CRITIC)
     assert finished(tmp_path) == []
+
+
+class Ends(Callback):
+    """Raises KeyboardInterrupt in one hook of a fit, or sends SIGINT."""
+
+    def __init__(self, *, hook: str, by_signal: bool) -> None:
+        setattr(self, hook, lambda *_, **__: self.end(by_signal=by_signal))
+
+    def end(self, *, by_signal: bool) -> None:
+        if by_signal:
+            os.kill(os.getpid(), signal.SIGINT)
+        else:
+            raise KeyboardInterrupt("enough")
+
+
+@pytest.fixture
+def ctrl_c() -> Iterator[None]:
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore SIGINT
+    yield
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.whole
+@pytest.mark.usefixtures("ctrl_c")
+@pytest.mark.parametrize("hook", ["on_validation_start", "on_train_batch_end", "setup"])
+@pytest.mark.parametrize(
+    ("by_signal", "error", "message"),
+    [(False, StageFailed, "^critic: .*KeyboardInterrupt: enough"), (True, Interrupted, "^critic: stopped")],
+)
+def test_only_a_signal_interrupts_a_fit(
+    tmp_path: Path, hook: str, by_signal: bool, error: type[Exception], message: str
+) -> None:
+    own = f"++callbacks.critic.own={{_target_: {__name__}.Ends, hook: {hook}, by_signal: {by_signal}}}"
+    with pytest.raises(error, match=message):
+        run(tmp_path, *CRITIC, own)
+
+
+@pytest.mark.usefixtures("ctrl_c")
+@pytest.mark.parametrize(("by_signal", "error"), [(False, StageFailed), (True, Interrupted)])
+def test_only_a_signal_interrupts_a_stage_outside_a_fit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by_signal: bool, error: type[Exception]
+) -> None:
+    monkeypatch.setitem(
+        experiment.RUN, "evaluate", lambda *_: Ends(hook="setup", by_signal=by_signal).end(by_signal=by_signal)
+    )
+    with pytest.raises(error, match=r"^evaluate: "):
+        run(tmp_path, "experiment=llama_baseline", "debug=fast", "stages=[evaluate]", "logger.mirror=false")
