@@ -78,7 +78,10 @@ def test_two_sharded_ranks_with_one_killed_match_one_process(
     folder = stage(tmp_path, "grpo")
     expected, found = numbers(whole), numbers(folder)
     assert max(step for _, step in expected) == LAST[job]
+    binned = {key: expected.pop(key) for key in list(expected) if key[0].endswith("critic/ece")}
     assert_close({key: found[key] for key in expected}, expected, rtol=1e-3, atol=1e-4)
+    # a value at the border of two bins may fall on either side of it
+    assert_close({key: found[key] for key in binned}, binned, rtol=0, atol=5e-3)
     assert any(value for (name, _), value in expected.items() if name == TAUGHT[job])
     one, two = (load_file(path / "policy" / "model.safetensors") for path in (whole, folder))
     assert_close(two, one, rtol=0, atol=1e-5)
