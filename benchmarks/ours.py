@@ -151,6 +151,7 @@ def main() -> None:
     overrides = {
         "experiment": "llama_baseline",
         "module": "grpo",  # no reference, as in the peers
+        "objective.kl_weight": 0.0,
         "trainer": TRAINERS[work["device"]],
         "policy.pretrained": work["policy"],
         "policy.compute_dtype": work["compute_dtype"],

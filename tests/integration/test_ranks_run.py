@@ -54,6 +54,25 @@ def numbers(folder: Path) -> dict[tuple[str, int], float]:
     return {(m["name"], m["step"]): m["value"] for m in lines if not any(word in m["name"] for word in clock)}
 
 
+UNCALIBRATED = ("train/critic/", "train/reward/critic", "train/steps/")
+
+
+def assert_same_numbers(found: dict[tuple[str, int], float], expected: dict[tuple[str, int], float]) -> None:
+    """Up to rounding. It moves a critic's values most, since InfoNCE leaves a constant of them free.
+
+    The first fit of the calibration curves removes the constant. It is seen before it, and in the calibration error of
+    the critic's own stage.
+    """
+    free = {
+        (name, step): value
+        for (name, step), value in expected.items()
+        if (step == 1 and name.startswith(UNCALIBRATED)) or name == "val/oracle/ece"
+    }
+    assert_close({key: found[key] for key in free}, free, rtol=0, atol=1e-2)
+    fixed = {key: value for key, value in expected.items() if key not in free}
+    assert_close({key: found[key] for key in fixed}, fixed, rtol=1e-3, atol=1e-4)
+
+
 @pytest.fixture(scope="module")
 def one(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """The stage folders of a run by one process."""
@@ -74,7 +93,7 @@ def test_every_stage_in_shards_matches_one_process(shards: list[str], one: dict[
     for stage in one:
         expected, found = numbers(one[stage]), numbers(two[stage])
         assert expected.keys() <= found.keys()
-        assert_close({key: found[key] for key in expected}, expected, rtol=1e-3, atol=1e-4)
+        assert_same_numbers(found, expected)
     policies = [load_file(folder["grpo"] / "policy" / "model.safetensors") for folder in (one, two)]
     differences = torch.cat([(policies[1][name] - policies[0][name]).abs().flatten() for name in policies[0]])
     assert differences.mean() < 1e-7

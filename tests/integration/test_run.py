@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from copy import deepcopy
@@ -100,22 +101,23 @@ def test_second_run_reuses_every_stage(first: Path) -> None:
 
 
 @pytest.mark.whole
+@pytest.mark.usefixtures("ctrl_c")
 def test_interrupted_grpo_stage_resumes_to_same_weights(
     first: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Ctrl-C comes in the second step of GRPO. The earlier stages are copied from the first experiment."""
+    """Ctrl-C comes in the first step of GRPO, which ends. The earlier stages are copied from the first experiment."""
     outputs = tmp_path / "outputs"
     for stage in ("warm_start", "critic"):
         shutil.copytree(first.parents[2] / "stages" / stage, outputs / "stages" / stage)
     training_step = GRPO.training_step
 
-    def stop_in_the_second(module: GRPO, batch: Any, batch_idx: int) -> None:
-        if module.rollout_step == 1:
-            raise KeyboardInterrupt
+    def stop_in_the_first(module: GRPO, batch: Any, batch_idx: int) -> None:
+        if module.rollout_step == 0:
+            signal.raise_signal(signal.SIGINT)
         training_step(module, batch, batch_idx)
 
-    monkeypatch.setattr(GRPO, "training_step", stop_in_the_second)
-    with pytest.raises(Interrupted, match=r"grpo: stopped at step 1 \(checkpoint .*step=000001\.ckpt\)"):
+    monkeypatch.setattr(GRPO, "training_step", stop_in_the_first)
+    with pytest.raises(Interrupted, match=r"grpo: stopped by Ctrl-C at step 1 \(checkpoint .*step=000001\.ckpt\)"):
         run(outputs)
     monkeypatch.undo()
     stages = entries(run(outputs))
@@ -226,7 +228,7 @@ def test_mlflow_has_all_metadata_and_artifacts_of_a_sweep_run(sweep: Sweep, tmp_
     stages = {run.data.tags["stage"]: run for run in runs if run.data.tags.get("mlflow.parentRunId") == job.info.run_id}
     assert {"method", "objective", "reward", "policy", "seed", "git_sha"} <= set(job.data.tags)
     assert {"config.yaml", "origin.json", "environment.json", "installed.txt"} <= files_of(client, job)
-    for stage, data in {"warm_start": "countdown", "critic": "hindsight", "grpo": "countdown"}.items():
+    for stage, data in {"warm_start": "countdown", "critic": "plays", "grpo": "countdown"}.items():
         inputs = stages[stage].inputs
         assert inputs is not None
         assert [read.dataset.name for read in inputs.dataset_inputs] == [data]

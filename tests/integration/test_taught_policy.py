@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
@@ -75,6 +76,7 @@ def test_warm_start_trains_pretrained_policy_and_grpo_continues_from_it(
 
 
 @pytest.mark.whole
+@pytest.mark.usefixtures("ctrl_c")
 @pytest.mark.parametrize("adapter", [[], LORA], ids=["weights", "lora"])
 def test_interrupted_warm_start_resumes_to_same_weights(
     pretrained: Path, tmp_path: Path, adapter: list[str], monkeypatch: pytest.MonkeyPatch
@@ -85,11 +87,11 @@ def test_interrupted_warm_start_resumes_to_same_weights(
 
     def stop_in_the_sixth(module: WarmStart, batch: Any, batch_idx: int) -> torch.Tensor:
         if module.global_step == 5:
-            raise KeyboardInterrupt
+            signal.raise_signal(signal.SIGINT)
         return training_step(module, batch, batch_idx)
 
     monkeypatch.setattr(WarmStart, "training_step", stop_in_the_sixth)
-    with pytest.raises(Interrupted, match="warm_start: stopped at step 5"):
+    with pytest.raises(Interrupted, match="warm_start: stopped by Ctrl-C at step 6"):
         run(pretrained, tmp_path / "stopped", *only)
     monkeypatch.undo()
     resumed = run(pretrained, tmp_path / "stopped", *only)["warm_start"]

@@ -105,6 +105,7 @@ def test_server_arm_is_measured_or_reason_is_noted(
 def test_decode_roofline_of_other_model_is_a_fraction(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A Qwen2 with more tokens than its tokenizer has, like the models for a GPU."""
     monkeypatch.setitem(workloads.QWEN2, "toy", TOY)
+    monkeypatch.setitem(workloads.COMPONENT, "toy", 1.0)
     workload = replace(FEW, max_tokens=24)
     workload = on(workload, model="toy", device="cpu")
     files, found = WorkFiles(workload, tmp_path), Findings()

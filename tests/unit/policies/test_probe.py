@@ -144,6 +144,16 @@ def test_pass_with_nan_is_refused(broken: str, tmp_path: Path, monkeypatch: pyte
         load(saved("Mistral", tmp_path))
 
 
+def test_weights_with_nan_are_refused(tmp_path: Path) -> None:
+    folder = saved("Mistral", tmp_path)
+    model: Any = transformers.AutoModelForCausalLM.from_pretrained(folder)
+    with torch.no_grad():
+        model.model.norm.weight[0] = float("nan")
+    model.save_pretrained(folder)
+    with pytest.raises(ValueError, match="its log-probs are not finite"):
+        load(folder)
+
+
 @pytest.mark.parametrize(
     "changes",
     [
