@@ -13,6 +13,8 @@ from typing import Any, Literal
 from hydra.core.config_store import ConfigStore
 from omegaconf import MISSING, OmegaConf
 
+from conf.experiments import VARIANTS
+
 STAGES = ("warm_start", "critic", "grpo", "evaluate")
 LEAST, ABOVE = "least", "above"
 """Keys of the bounds of a number in the metadata of its field."""
@@ -215,7 +217,10 @@ class Root:
 
 
 def register() -> None:
-    """Registers the schema with Hydra under the name in the defaults list of config.yaml, and its resolver."""
-    ConfigStore.instance().store(name="schema", node=Root)
+    """Registers with Hydra the schema, the experiments that share a file, and the resolver of config.yaml."""
+    store = ConfigStore.instance()
+    store.store(name="schema", node=Root)
+    for name, variant in VARIANTS.items():
+        store.store(group="experiment", name=name, package="_global_", node=variant.node(name))
     # Hydra makes the folder of a sweep before any of our code runs
     OmegaConf.register_new_resolver("expanduser", os.path.expanduser, replace=True)

@@ -10,11 +10,13 @@ from typing import Any
 from hydra import compose, initialize_config_module
 from omegaconf import DictConfig, OmegaConf
 
+from conf.experiments import VARIANTS
 from experiments.config import composition
+from experiments.config.folders import experiment_names
 from experiments.schema import register
 
 CONF = Path(__file__).resolve().parent.parent / "conf"
-EXPERIMENTS = sorted(path.stem for path in (CONF / "experiment").glob("*.yaml"))
+EXPERIMENTS = sorted(experiment_names())
 SCALES = sorted((path.stem for path in (CONF / "scale").glob("*.yaml")), key=lambda scale: (scale != "laptop", scale))
 """The default is first."""
 NAMING_OTHERS = ("task", "policy", "budget", "warm_start", "objective", "reward", "rollout")
@@ -67,10 +69,17 @@ def part_of(group: str, option: str) -> Any:
     return composed(config=f"{group}/{option}")._get_node(group)
 
 
+def content(experiment: str) -> dict[str, Any]:
+    """Returns what an experiment's file, or its row of ``VARIANTS``, has."""
+    if experiment in VARIANTS:
+        return VARIANTS[experiment].node(experiment)
+    return raw(CONF / "experiment" / f"{experiment}.yaml")
+
+
 def overridden(experiment: str) -> dict[str, str]:
     """Returns group → option from the defaults lists of an experiment and of those that it inherits."""
     groups: dict[str, str] = {}
-    for entry in raw(CONF / "experiment" / f"{experiment}.yaml").get("defaults", []):
+    for entry in content(experiment).get("defaults", []):
         if isinstance(entry, dict):
             groups |= {key.removeprefix("override /"): option for key, option in entry.items()}
         elif entry != "_self_":
@@ -80,9 +89,9 @@ def overridden(experiment: str) -> dict[str, str]:
 
 def values(experiment: str) -> dict[str, Any]:
     """Returns the values that an experiment, or one that it inherits, sets inside its parts."""
-    content = raw(CONF / "experiment" / f"{experiment}.yaml")
-    set_here: Any = {key: value for key, value in content.items() if key not in ("defaults", "name", "stages")}
-    for entry in content.get("defaults", []):
+    here = content(experiment)
+    set_here: Any = {key: value for key, value in here.items() if key not in ("defaults", "name", "stages")}
+    for entry in here.get("defaults", []):
         if isinstance(entry, str) and entry != "_self_":
             set_here = OmegaConf.to_container(OmegaConf.merge(values(entry), set_here))
     return set_here

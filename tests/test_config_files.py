@@ -6,10 +6,11 @@ import inspect
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
 from hydra.utils import get_object
 
 from experiments.import_paths import OURS
-from tests.config_kit import CONF, EXPERIMENTS, nodes, raw, whole
+from tests.config_kit import CONF, EXPERIMENTS, composed, content, nodes, whole
 
 FILES = sorted(CONF.glob("*/*.yaml"))
 HYDRA_KEYS = {"_target_", "_partial_", "_convert_", "_recursive_", "_args_"}
@@ -42,6 +43,18 @@ def test_every_file_starts_with_description_comment() -> None:
 def test_experiments_set_no_sizes() -> None:
     """Sizes belong to the budget and to the task's files by scale. Of the task an experiment may set the style."""
     sizes = {"budget", "policy", "family", "scale"}
-    contents = {name: raw(CONF / "experiment" / f"{name}.yaml") for name in EXPERIMENTS}
-    assert [name for name, content in contents.items() if sizes & set(content)] == []
-    assert [name for name, content in contents.items() if content.get("task", {}).keys() - {"style"}] == []
+    contents = {name: content(name) for name in EXPERIMENTS}
+    assert [name for name, keys in contents.items() if sizes & set(keys)] == []
+    assert [name for name, keys in contents.items() if keys.get("task", {}).keys() - {"style"}] == []
+
+
+@pytest.mark.parametrize(
+    ("name", "by_choice"),
+    [
+        ("qwen_critic", ["experiment=critic", "family=qwen"]),
+        ("llama_oracle", ["experiment=oracle"]),
+        ("dapo_math", ["experiment=dapo", "task=math", "name=dapo_math"]),
+    ],
+)
+def test_name_of_a_variant_is_its_file_with_choices(name: str, by_choice: list[str]) -> None:
+    assert composed(f"experiment={name}") == composed(*by_choice)

@@ -6,7 +6,11 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
+import yaml
 from mkdocs.structure.files import File, Files
+
+from conf.experiments import VARIANTS
+from experiments.config.folders import summaries
 
 CONF = Path(__file__).resolve().parents[2] / "conf"
 GROUPS = {
@@ -46,8 +50,12 @@ GROUPS = {
 
 
 def options(group: str) -> dict[str, str]:
-    """The text of each YAML file of a group, by name."""
-    return {path.stem: path.read_text(encoding="utf-8") for path in sorted((CONF / group).glob("*.yaml"))}
+    """The text of each YAML file of a group, by name; of experiments that share one, what each would have."""
+    texts = {path.stem: path.read_text(encoding="utf-8") for path in sorted((CONF / group).glob("*.yaml"))}
+    if group == "experiment":
+        questions = summaries(group)
+        texts |= {name: f"# {questions[name]}\n{yaml.safe_dump(one.node(name))}" for name, one in VARIANTS.items()}
+    return dict(sorted(texts.items()))
 
 
 def index_page() -> str:

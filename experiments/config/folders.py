@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+
+from conf.experiments import VARIANTS
 
 VARIABLE = "CONTRASTIVE_REASONING_CONF"
 OPTIONS = ("--config-dir", "-cd")
@@ -49,6 +51,8 @@ def take_config_dir(arguments: Sequence[str]) -> list[str]:
             raise ConfigDirError(
                 f"{prefix}{folder}: {hidden} is a file of conf/ too, which comes first; give yours another name"
             )
+        if taken := next((name for name in names if str(name.parent) == "experiment" and name.stem in VARIANTS), None):
+            raise ConfigDirError(f"{prefix}{folder}: {taken} has the name of an experiment; give yours another name")
         os.environ[VARIABLE] = str(Path(folder).resolve())
     return left
 
@@ -71,12 +75,27 @@ def first_comment(text: str) -> str:
 
 
 def summaries(group: str) -> dict[str, str]:
-    """Returns name → first comment for each YAML file of a group, first in conf/, then in the user's own folder."""
+    """Returns name → first comment for each YAML file of a group, first in conf/, then in the user's own folder.
+
+    Experiments that share a file are in the place of that file, with its comment.
+    """
     found: dict[str, str] = {}
     for folder in filter(None, (CONF, own_folder())):
         paths = sorted((folder / group).glob("*.yaml"))
         found |= {path.stem: first_comment(path.read_text(encoding="utf-8", errors="replace")) for path in paths}
-    return found
+    return _with_variants(found) if group == "experiment" else found
+
+
+def _with_variants(files: Mapping[str, str]) -> dict[str, str]:
+    bases = {variant.base for variant in VARIANTS.values()}
+    own = {name: line for name, line in files.items() if name not in bases}
+    for name, variant in VARIANTS.items():
+        line = variant.question or files[variant.base]
+        if variant.label:
+            line = f"{variant.label}: {line[0].lower()}{line[1:]}"
+        own[name] = f"{line} make exp name={name}"
+    ours = sorted(name for name in own if name in VARIANTS or (CONF / "experiment" / f"{name}.yaml").is_file())
+    return {name: own[name] for name in (*ours, *(name for name in own if name not in ours))}
 
 
 def without_command(summary: str) -> str:

@@ -114,6 +114,10 @@ def test_take_config_dir_rejects_unusable_folder(folder: Path, monkeypatch: pyte
     (folder / "reward" / "verifier.yaml").write_text("# Mine.\n")
     with pytest.raises(ConfigDirError, match=r"reward/verifier\.yaml is a file of conf/ too, which comes first; give"):
         take_config_dir(["--config-dir", str(folder)])
+    (folder / "reward" / "verifier.yaml").unlink()
+    (folder / "experiment" / "llama_critic.yaml").write_text("# Mine.\n")
+    with pytest.raises(ConfigDirError, match=r"experiment/llama_critic\.yaml has the name of an experiment"):
+        take_config_dir(["--config-dir", str(folder)])
     monkeypatch.setenv(VARIABLE, "no/where")
     with pytest.raises(ConfigDirError, match=f"^{VARIABLE}=no/where: no such folder$"):
         take_config_dir(["experiment=mine"])

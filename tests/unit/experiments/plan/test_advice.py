@@ -21,9 +21,9 @@ from experiments.plan.advice import CARD, ERROR, NODE, advice, refusal
 from experiments.plan.learner import sharding_of
 from experiments.plan.stages import GIB, LEFT_FREE, experiment_of
 from experiments.schema import register
+from tests.config_kit import EXPERIMENTS
 
 ROOT = Path(__file__).resolve().parents[4]
-EXPERIMENTS = sorted(path.stem for path in (ROOT / "conf" / "experiment").glob("*.yaml"))
 ROW = re.compile(r"^\| (?:[^`|]*: )?(`\w+`[^|]*) \| `(trainer=[^`]+)` \| ([\d, ]+) \|$", re.MULTILINE)
 """Rows of the table in docs/plan.md: experiments, trainer, GiB on each device (one number for all, or one each)."""
 TRAINERS = [
