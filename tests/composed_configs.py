@@ -23,6 +23,7 @@ import hashlib
 import json
 import os
 import re
+import runpy
 import subprocess
 import sys
 import tempfile
@@ -49,8 +50,10 @@ def commands(conf: Path) -> dict[str, list[str]]:
     def options(group: str) -> list[str]:
         return sorted(path.stem for path in (conf / group).glob("*.yaml"))
 
-    scales = options("scale")
-    lines = [[f"experiment={name}", f"scale={scale}"] for name, scale in product(options("experiment"), scales)]
+    scales, shared = options("scale"), conf / "experiments.py"
+    variants = runpy.run_path(str(shared))["VARIANTS"] if shared.is_file() else {}
+    experiments = sorted({*options("experiment"), *variants})
+    lines = [[f"experiment={name}", f"scale={scale}"] for name, scale in product(experiments, scales)]
     axes = product(options("family"), options("task"), scales)
     lines += [["name=axes", f"family={family}", f"task={task}", f"scale={scale}"] for family, task, scale in axes]
     groups = sorted({path.parent.name for path in conf.glob("*/*.yaml")} - NO_PARTS)
