@@ -1,12 +1,12 @@
 """Run the unfinished jobs of a study, then show its report:  make study name=countdown_credit
 
-python -m experiments.study NAME [parallel=1] [only=arm,arm] [seeds=2]      fewer jobs at once, some of the arms
-python -m experiments.study NAME [launcher=submitit_slurm]                  where its jobs run; default: this machine
-python -m experiments.study NAME [progress=json]                            how its jobs report progress
-python -m experiments.study NAME --config-dir FOLDER                        with your own configuration files
+python -m experiments.study NAME [parallel=1] [only=arm,arm] [first=12] [seeds=2]    fewer jobs at once, some of them
+python -m experiments.study NAME [launcher=submitit_slurm]    where its jobs run; default: this machine
+python -m experiments.study NAME [progress=json]              how its jobs report progress
+python -m experiments.study NAME --config-dir FOLDER          with your own configuration files
 
-Warm starts run first, then every job without a finished run in MLflow. Large libraries are imported only after the
-study has been checked.
+Machines share a study by seeds: first=10 seeds=2 on one, first=12 seeds=3 on another. Warm starts run first, then every
+job without a finished run in MLflow. Large libraries are imported only after the study has been checked.
 """
 
 from __future__ import annotations
@@ -47,7 +47,8 @@ def options(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--parallel", type=int, help="jobs at once; else what the study's file sets")
     parser.add_argument("--launcher", help="one of Hydra's, as submitit_slurm; else jobs run on this machine")
     parser.add_argument("--only", help="arms, with commas")
-    parser.add_argument("--seeds", type=int, help="the first so many seeds of each arm")
+    parser.add_argument("--first", type=int, help="the first seed; else the study's")
+    parser.add_argument("--seeds", type=int, help="so many seeds of each arm, from the first; else all")
     parser.add_argument("--progress", help="of the jobs: a file of conf/progress/")
     return parser.read(arguments)
 
@@ -61,7 +62,7 @@ def main(arguments: Sequence[str]) -> int:
         chosen = options(take_config_dir(arguments))
         study, only = chosen_study(chosen)
         check(study, only)
-        return run_study(study, only=only, seeds=chosen.seeds, launcher=chosen.launcher)
+        return run_study(study, only=only, seeds=chosen_seeds(study, chosen), launcher=chosen.launcher)
     except KeyboardInterrupt:
         return INTERRUPTED
     except (ConfigDirError, StudyError, TrackerError) as error:
@@ -94,13 +95,26 @@ def chosen_study(chosen: argparse.Namespace) -> tuple[Study, list[str]]:
     return replace(study, parallel=parallel), only
 
 
-def run_study(study: Study, *, only: Sequence[str], seeds: int | None, launcher: str | None = None) -> int:
+def chosen_seeds(study: Study, chosen: argparse.Namespace) -> range:
+    """Returns the seeds to run.
+
+    Raises:
+        StudyError: if ``first`` is not a seed of the study.
+    """
+    every = range(study.first_seed, study.first_seed + max(arm.seeds for arm in study.arms.values()))
+    first = study.first_seed if chosen.first is None else chosen.first
+    if first not in every:
+        raise StudyError(f"first={first}: no such seed; the study has {every[0]} to {every[-1]}")
+    return range(first, every.stop if chosen.seeds is None else first + chosen.seeds)
+
+
+def run_study(study: Study, *, only: Sequence[str], seeds: range, launcher: str | None = None) -> int:
     """Runs the unfinished jobs of a study; returns the exit code.
 
     Args:
         study: the study.
         only: arms to run; empty: all.
-        seeds: number of seeds per arm, from the first; None: all.
+        seeds: the seeds to run, as far as an arm has them.
         launcher: Hydra launcher of the jobs; None: this machine.
 
     Raises:
@@ -113,7 +127,9 @@ def run_study(study: Study, *, only: Sequence[str], seeds: int | None, launcher:
     from experiments.studies.finished import plan_job, still_to_do, todays_jobs
 
     chosen = [job for job in todays_jobs(study) if not only or job.arm in only]
-    jobs = [job for job in chosen if seeds is None or job.seed < study.first_seed + seeds]
+    jobs = [job for job in chosen if job.seed in seeds]
+    if not jobs:
+        raise StudyError(f"no chosen arm has a seed from {seeds[0]} to {seeds[-1]}")
     outputs = Path(compose_job(jobs[0]).output_dir)
     folder, runs = outputs / "studies" / study.name, outputs / "runs" / study.name
     folder.mkdir(parents=True, exist_ok=True)

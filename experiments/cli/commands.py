@@ -111,7 +111,7 @@ COMMANDS = {
     ),
     "study": Command(
         summary="run the arms and seeds of a study that are left",
-        usage="NAME [parallel=1] [only=arm,arm] [seeds=2] [launcher=submitit_slurm] [progress=json]",
+        usage="NAME [parallel=1] [only=arm,arm] [first=12] [seeds=2] [launcher=submitit_slurm] [progress=json]",
         example="study countdown_credit parallel=1",
         module="experiments.study",
         arguments=for_study,

@@ -16,8 +16,8 @@ from experiments.jobs.job import Job
 from experiments.schema import register
 from experiments.studies.finished import Today
 from experiments.studies.launched import keep, launched_studies, notes_on_primary
-from experiments.studies.plan import find_study
-from experiments.study import run_study
+from experiments.studies.plan import StudyError, find_study
+from experiments.study import chosen_seeds, options, run_study
 
 OTHER = "test/verifier/accuracy_sampled"
 
@@ -61,7 +61,7 @@ def test_run_study_records_study_before_first_job(
         return []
 
     monkeypatch.setattr("experiments.jobs.runner.run_jobs", run_jobs)
-    assert run_study(find_study(str(file)), only=[], seeds=None) == 0
+    assert run_study(find_study(str(file)), only=[], seeds=range(100)) == 0
     assert job_counts == [2]
     assert f"{runs.name}: no seed of the baseline plain has finished yet" in capsys.readouterr().out
 
@@ -82,3 +82,19 @@ def test_compare_reads_study_of_last_launch_if_file_is_missing(
     monkeypatch.chdir(tmp_path)
     assert compare([runs.name]) == 0
     assert "Primary: test/verifier/accuracy of better minus that of plain" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("options_given", "expected"),
+    [([], range(5, 8)), (["seeds=2"], range(5, 7)), (["first=6", "seeds=1"], range(6, 7))],
+)
+def test_first_and_seeds_choose_seeds(runs: Any, tmp_path: Path, given: list[str], expected: range) -> None:
+    study = replace(find_study(str(runs.file(tmp_path, seeds=3))), first_seed=5)
+    assert chosen_seeds(study, options([runs.name, *given])) == expected
+
+
+@pytest.mark.parametrize("first", [4, 8])
+def test_first_that_is_no_seed_is_refused(runs: Any, tmp_path: Path, first: int) -> None:
+    study = replace(find_study(str(runs.file(tmp_path, seeds=3))), first_seed=5)
+    with pytest.raises(StudyError, match=f"first={first}: .* 5 to 7"):
+        chosen_seeds(study, options([runs.name, f"first={first}"]))
