@@ -15,8 +15,11 @@ import torch
 from peft import LoraConfig, PeftModel, get_peft_model
 from safetensors import SafetensorError
 from transformers import (
+    MODEL_FOR_CAUSAL_LM_MAPPING,
+    MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING,
     AutoConfig,
     AutoModelForCausalLM,
+    AutoModelForImageTextToText,
     AutoTokenizer,
     PretrainedConfig,
     PreTrainedModel,
@@ -131,8 +134,7 @@ def load_policy(
         named = f"policy.pretrained={path}"
         with only_weights(named):
             settings: dict[str, Any] = {"dtype": dtype, "trust_remote_code": trust_remote_code, **REPORTING}
-            loaded: Any = AutoModelForCausalLM.from_pretrained(path, **settings)
-        model, info = loaded
+            model, info = _text_model(path, named, settings)
         require_weights(info, named)
     elif architecture is not None and corpus is not None:
         tokenizer = train_tokenizer(corpus(), vocab_size=architecture.vocab_size, kind=architecture.kind)
@@ -155,6 +157,34 @@ def load_policy(
     return policy
 
 
+def _text_model(path: str, named: str, settings: Mapping[str, Any]) -> tuple[PreTrainedModel, Mapping[str, Any]]:
+    """A causal language model and what loading reported. Of a model for text and images it is the text model alone.
+
+    Raises ValueError, which begins with ``named``, if transformers has no text model of that family.
+    """
+    config = AutoConfig.from_pretrained(path, trust_remote_code=settings["trust_remote_code"])
+    loaded: Any
+    if type(config) not in MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING:
+        loaded = AutoModelForCausalLM.from_pretrained(path, **settings)
+        return loaded
+    if type(config.get_text_config()) not in MODEL_FOR_CAUSAL_LM_MAPPING:
+        raise ValueError(
+            f"{named}: a model for text and images ({config.model_type}), of which transformers has no text model; "
+            "choose a policy of another family"
+        )
+    loaded = AutoModelForImageTextToText.from_pretrained(path, **settings)
+    whole, info = loaded
+    decoder, head = whole.get_decoder(), whole.get_output_embeddings()
+    with torch.device("meta"):
+        model = AutoModelForCausalLM.from_config(decoder.config)
+    setattr(model, model.base_model_prefix, decoder)
+    model.set_output_embeddings(head)
+    model.config, model.generation_config = decoder.config, whole.generation_config
+    # The whole model decides whether they are tied; a tied head is not saved.
+    model.config.tie_word_embeddings = head.weight is decoder.get_input_embeddings().weight
+    return model, info
+
+
 def checkpoint_layers(model: PreTrainedModel) -> None:
     """Enables gradient checkpointing in every layer that supports it.
 
@@ -174,8 +204,9 @@ def tokenizer_and_context(pretrained: str, *, trust_remote_code: bool) -> tuple[
 
 
 def read_model_config(pretrained: str, *, trust_remote_code: bool) -> PretrainedConfig:
-    """A pretrained policy's sizes, without its weights."""
-    return AutoConfig.from_pretrained(resolve(pretrained), trust_remote_code=trust_remote_code)
+    """A pretrained policy's sizes, without its weights; of a model for text and images, those of its text model."""
+    config = AutoConfig.from_pretrained(resolve(pretrained), trust_remote_code=trust_remote_code)
+    return config.get_text_config() if type(config) in MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING else config
 
 
 @contextmanager

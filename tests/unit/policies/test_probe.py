@@ -16,7 +16,7 @@ from torch.testing import assert_close
 
 from contrastive_reasoning.policies import causal_lm, probe
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy, evaluating
-from contrastive_reasoning.policies.load import LoRA, load_policy
+from contrastive_reasoning.policies.load import LoRA, load_policy, read_model_config
 from contrastive_reasoning.policies.probe import check_passes, padded, rows_of
 from contrastive_reasoning.rollout import Engine, HFEngine, Sampling
 from contrastive_reasoning.tasks.base import Problem
@@ -111,6 +111,76 @@ def test_log_probs_and_greedy_tokens_match_transformers(family: str, tmp_path: P
     )
     assert torch.equal(ours.completion_ids, theirs.completion_ids)
     assert_close(ours.old_log_probs, theirs.old_log_probs, atol=1e-4, rtol=0)
+
+
+SEES: dict[str, Any] = {"hidden_size": 16, "intermediate_size": 32}
+PATCHES = {"image_size": 28, "patch_size": 14, "num_hidden_layers": 1, "num_attention_heads": 2}
+WITH_IMAGES: dict[str, dict[str, Any]] = {
+    "Gemma3": {"vision_config": {**SEES, **PATCHES}},
+    "Mistral3": {
+        "vision_config": {
+            "model_type": "pixtral",
+            **SEES,
+            "num_hidden_layers": 1,
+            "num_attention_heads": 2,
+            "head_dim": 8,
+        },
+        "text_config": {"model_type": "mistral", "tie_word_embeddings": False},
+    },
+    "Qwen3_5": {
+        "vision_config": {
+            "depth": 1,
+            "hidden_size": 16,
+            "intermediate_size": 32,
+            "num_heads": 2,
+            "out_hidden_size": 32,
+        },
+        "text_config": {"layer_types": ["full_attention", "full_attention"]},
+    },
+    "Qwen2_5_VL": {"vision_config": {**SEES, "depth": 1, "num_heads": 2, "out_hidden_size": 32}},
+}
+"""Family of models for text and images → settings of its configuration."""
+
+
+def saved_with_images(family: str, folder: Path) -> Path:
+    """Saves a model for text and images."""
+    settings = WITH_IMAGES[family]
+    tokenizer = trained_tokenizer("qwen2" if family.startswith("Qwen") else "llama")
+    ids = {f"{name}_token_id": getattr(tokenizer, f"{name}_token_id") for name in ("pad", "bos", "eos")}
+    text = {**SIZES, **ids, "vocab_size": len(tokenizer), "head_dim": 8, **settings.get("text_config", {})}
+    config = getattr(transformers, f"{family}Config")(text_config=text, vision_config=settings["vision_config"])
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        model = transformers.AutoModelForImageTextToText.from_config(config)
+        for parameter in model.parameters():
+            torch.nn.init.normal_(parameter, std=0.3) if parameter.ndim == 2 else None
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+@pytest.mark.parametrize("family", ["Gemma3", "Mistral3", "Qwen3_5"])
+@pytest.mark.filterwarnings("ignore:.*passes are slower:UserWarning")
+def test_text_model_of_a_model_for_images_matches_the_whole(family: str, tmp_path: Path) -> None:
+    folder = saved_with_images(family, tmp_path / "whole")
+    whole: Any = transformers.AutoModelForImageTextToText.from_pretrained(folder)
+    policy = load(folder)
+    rows = rows_of(policy)
+    actual = policy.score_states(policy.padded_states(*rows.inputs), rows.completion_ids, rows.mask, 1.0)
+    for row, prompt in enumerate(rows.owner.tolist()):
+        before, written = rows.prompt_ids[prompt][rows.prompt_mask[prompt]], rows.completion_ids[row][rows.mask[row]]
+        scores = whole(torch.cat([before, written])[None]).logits[0, len(before) - 1 : -1].log_softmax(-1)
+        assert_close(actual[row, : len(written)], scores.gather(-1, written[:, None])[:, 0], atol=1e-4, rtol=0)
+    assert not any("vis" in name for name, _ in policy.model.named_parameters())
+    assert read_model_config(str(folder), trust_remote_code=False).max_position_embeddings == 256
+    policy.save(tmp_path / "text")
+    again = load(tmp_path / "text")
+    assert all(map(torch.equal, again.model.state_dict().values(), policy.model.state_dict().values()))
+
+
+def test_model_for_images_without_text_model_is_refused_by_name(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"a model for text and images \(qwen2_5_vl\)"):
+        load(saved_with_images("Qwen2_5_VL", tmp_path))
 
 
 @pytest.mark.parametrize(("family", "settings"), [("Mamba", {"state_size": 4}), ("Bert", {})])
