@@ -60,10 +60,16 @@ def commands(conf: Path) -> dict[str, list[str]]:
     lines += [["name=part", f"{group}={option}"] for group in groups for option in options(group)]
     found = {" ".join(line): line for line in lines}
     for name in options("study"):
-        study = yaml.safe_load((conf / "study" / f"{name}.yaml").read_text(encoding="utf-8"))
-        arms = {arm: node["overrides"] for arm, node in study["arms"].items()}
+        own = yaml.safe_load((conf / "study" / f"{name}.yaml").read_text(encoding="utf-8"))
+        base: dict[str, Any] = {"arms": {}}
+        if "extends" in own:
+            base = yaml.safe_load((conf / "study" / f"{own['extends']}.yaml").read_text(encoding="utf-8"))
+        study = {**base, **own}
+        arms = {arm: {**base["arms"].get(arm, {}), **node}["overrides"] for arm, node in own["arms"].items()}
         start = {"start": study["start"]["overrides"]} if study["start"] else {}
-        found |= {f"study {name} {arm}": [*study["common"], *own, "name=s"] for arm, own in (arms | start).items()}
+        found |= {
+            f"study {name} {arm}": [*study["common"], *further, "name=s"] for arm, further in (arms | start).items()
+        }
     for name in options("sweep"):
         preset = yaml.safe_load((conf / "sweep" / f"{name}.yaml").read_text(encoding="utf-8"))
         varied = {key: str(values).split(",") for key, values in preset["hydra"]["sweeper"]["params"].items()}

@@ -14,6 +14,8 @@ arms: {name: {about: …, overrides: […], seeds: 5}}
 first_seed: 0                        optional: the first seed of the arms, for new starts
 order: [[the minimum set], [the rest]]      a row runs with seed 0, then with seed 1, …, before the next row
 parallel: 2                          number of concurrent jobs on this machine
+extends: NAME                        optional: the study with the keys that this file leaves out. The arms are those
+                                     named here; an arm takes its missing keys from the arm of the same name
 """
 
 from __future__ import annotations
@@ -36,6 +38,7 @@ from experiments.schema import ABOVE, LEAST
 from experiments.system.terminal import one_line
 
 FILE = ".yaml"
+EXTENDS = "extends"
 AUC = "auc"
 METRICS = ("test/verifier/accuracy", "test/verifier/accuracy_sampled", AUC)
 """Allowed primary metrics. The first two are recorded per problem. ``AUC`` is the curve's mean over the validations
@@ -148,16 +151,49 @@ def find_study(name: str) -> Study:
     Raises:
         StudyError: if there is no such study, or the file is invalid.
     """
+    path = _path_of(name)
+    if path is None:
+        raise StudyError(_no_study(name))
+    return read_study(path.stem, _extended(path.stem, _content(path)), called=name, file=path)
+
+
+def _path_of(name: str) -> Path | None:
     folders = [folder / "study" for folder in (CONF, own_folder()) if folder is not None]
     places = [Path(name).expanduser()] if name.endswith(FILE) else [folder / f"{name}{FILE}" for folder in folders]
-    path = next(filter(Path.is_file, places), None)
-    if path is None:
-        raise StudyError(f"no study {name!r}; {did_you_mean(name, study_names())}")
+    return next(filter(Path.is_file, places), None)
+
+
+def _no_study(name: str) -> str:
+    return f"no study {name!r}; {did_you_mean(name, study_names())}"
+
+
+def _content(path: Path) -> Any:
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        return yaml.safe_load(path.read_text(encoding="utf-8"))
     except yaml.YAMLError as error:
         raise StudyError(f"{path} is not YAML: {one_line(error)}") from error
-    return read_study(path.stem, content, called=name, file=path)
+
+
+def _extended(name: str, content: Any) -> Any:
+    """Returns the content with the missing keys of the study that it extends, and its arms with theirs."""
+    if not isinstance(content, dict) or EXTENDS not in content:
+        return content
+    extended = content[EXTENDS]
+    if not isinstance(extended, str):
+        raise StudyError(f"{name}.{EXTENDS} must be the name of a study, got {extended!r}")
+    if (path := _path_of(extended)) is None:
+        raise StudyError(f"{name}.{EXTENDS}: {_no_study(extended)}")
+    base = _content(path)
+    if isinstance(base, dict) and EXTENDS in base:
+        raise StudyError(f"{name}.{EXTENDS}: {extended} extends {base[EXTENDS]} itself; extend that one instead")
+    read_study(path.stem, base)  # raises for a flaw of the other file by its name
+    merged = {**base, **{key: value for key, value in content.items() if key != EXTENDS}}
+    if isinstance(arms := merged["arms"], dict):
+        inherited = base["arms"]
+        merged["arms"] = {
+            arm: {**inherited.get(arm, {}), **node} if isinstance(node, dict) else node for arm, node in arms.items()
+        }
+    return merged
 
 
 def split(names: Sequence[str]) -> tuple[list[str], list[Study]]:

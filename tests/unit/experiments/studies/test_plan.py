@@ -142,6 +142,44 @@ def test_invalid_study_raises_with_specific_message(path: str, value: Any, messa
         read_study("s", changed(path, value))
 
 
+def extending(folder: Path, content: Any, *, base: Any = CONTENT) -> Study:
+    """Reads a study from a file beside that of the study it extends."""
+    (folder / "base.yaml").write_text(yaml.safe_dump(base))
+    (file := folder / "s.yaml").write_text(
+        yaml.safe_dump({"extends": str(folder / "base.yaml"), **content}, sort_keys=False)
+    )
+    return find_study(str(file))
+
+
+def test_study_extends_another_one(tmp_path: Path) -> None:
+    arms = {"better": {"seeds": 5}, "plain": {}, "new": {"about": "n", "overrides": ["a=1"], "seeds": 1}}
+    study = extending(tmp_path, {"arms": arms, "order": [["plain", "better", "new"]], "common": []})
+    whole = {**CONTENT, "common": [], "order": [["plain", "better", "new"]]}
+    whole["arms"] = {"better": {**CONTENT["arms"]["better"], "seeds": 5}, "plain": CONTENT["arms"]["plain"]}
+    whole["arms"]["new"] = arms["new"]
+    assert study == replace(read_study("s", whole), called=study.called, file=study.file)
+    assert [*study.arms] == ["better", "plain", "new"]
+    assert extending(tmp_path, {"first_seed": 3}).arms == read_study("s", CONTENT).arms
+
+
+@pytest.mark.parametrize(
+    ("content", "base", "message"),
+    [
+        ({"extends": "countdown_cerdit"}, {}, "s.extends: no study 'countdown_cerdit'; did you mean"),
+        ({"extends": 3}, {}, "s.extends must be the name of a study, got 3"),
+        ({}, {"extends": "countdown_main"}, "s.extends: .*base.yaml extends countdown_main itself; extend that one"),
+        ({}, {"parallel": 0}, "base.parallel must be a whole number of at least 1, got 0"),
+        ({"arms": {"plain": {}, "bettr": {}}}, {}, "s.arms.bettr.about is missing"),
+        ({"arms": {"plain": {}}}, {}, "s.order: no arm 'better'; there are plain"),
+        ({"arms": ["plain"]}, {}, "s.arms must be a mapping"),
+        ({"quest": "x"}, {}, "s.quest: no such key; did you mean 's.question'"),
+    ],
+)
+def test_invalid_extension_raises_with_specific_message(tmp_path: Path, content: Any, base: Any, message: str) -> None:
+    with pytest.raises(StudyError, match=message):
+        extending(tmp_path, content, base={**CONTENT, **base})
+
+
 @pytest.mark.parametrize(("path", "value"), [("start", None), ("start.overrides", ["policy.pretrained=null"])])
 def test_pretrained_policy_is_allowed_if_no_start_overrides_it(path: str, value: Any) -> None:
     content = changed(path, value)
