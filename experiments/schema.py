@@ -217,10 +217,11 @@ class Root:
 
 
 def register() -> None:
-    """Registers with Hydra the schema, the experiments that share a file, and the resolver of config.yaml."""
+    """Registers with Hydra the schema, the experiments that share a file, and the resolvers."""
     store = ConfigStore.instance()
     store.store(name="schema", node=Root)
     for name, variant in VARIANTS.items():
         store.store(group="experiment", name=name, package="_global_", node=variant.node(name))
+    OmegaConf.register_new_resolver("merge", OmegaConf.merge, replace=True)
     # Hydra makes the folder of a sweep before any of our code runs
     OmegaConf.register_new_resolver("expanduser", os.path.expanduser, replace=True)

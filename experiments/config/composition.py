@@ -28,6 +28,8 @@ AUTO = "auto"
 """Value of ``warm_start.train``: a fresh policy is trained, a pretrained one is used without a warm start."""
 REFERENCE = re.compile(r"\$\{[\w.]+\}")
 """Matches an interpolation that consists of one other key."""
+MERGE = "${merge:"
+"""Begins an interpolation that is another mapping with some values changed."""
 
 
 def given_overrides() -> list[str] | None:
@@ -148,20 +150,30 @@ def leaves(config: DictConfig) -> Iterator[tuple[str, object]]:
 
 
 def dangling_reference(config: DictConfig) -> tuple[str, str] | None:
-    """Returns (dotted path, OmegaConf's message) of the first reference to a missing key or environment variable."""
+    """Returns (dotted path, OmegaConf's message) of the first reference to a missing key or environment variable.
+
+    A merge that would add a key to its mapping is one too.
+    """
     for path, parent, key, node in _nodes(config):
         if isinstance(node, Node) and node._is_interpolation():
             try:
                 parent[key]
             except OmegaConfBaseException as error:
-                if isinstance(error, InterpolationKeyError) or "${oc.env:" in str(node._value()):
+                written = str(node._value())
+                if isinstance(error, InterpolationKeyError) or "${oc.env:" in written or MERGE in written:
                     return path, (error.msg or str(error)).splitlines()[0]  # other resolvers may need a running job
     return None
 
 
 def parts(config: DictConfig) -> Iterator[tuple[str, DictConfig]]:
-    """Yields (dotted path, mapping) for every mapping with a ``_target_``. References are not followed."""
-    for path, _, _, node in _nodes(config):
+    """Yields (dotted path, mapping) for every mapping with a ``_target_``, also the result of a merge.
+
+    References are not followed.
+    """
+    for path, parent, key, node in _nodes(config):
+        if isinstance(node, Node) and node._is_interpolation() and str(node._value()).startswith(MERGE):
+            with suppress(OmegaConfBaseException):
+                node = parent[key]
         if isinstance(node, DictConfig) and _is_open(node) and "_target_" in node:
             yield path, node
 

@@ -130,8 +130,10 @@ FIRST_OF_EACH = {(one.name, repr(one.expected)): one for one in reversed(SETTING
 def test_changed_setting_is_detected(setting: Setting) -> None:
     config, of_line = config_of(setting.line), BY_LINE[setting.line]
     for key in filter(None, (setting.key, setting.plus)):
-        changed = deepcopy(config)
-        OmegaConf.update(changed, source_of(config, key), another(select(config, key)), merge=False)
+        changed, source = deepcopy(config), source_of(config, key)
+        above = source.rpartition(".")[0]
+        OmegaConf.update(changed, above, select(config, above), merge=False)  # keys of a merge cannot be set
+        OmegaConf.update(changed, source, another(select(config, key)), merge=False)
         assert setting.name in differences(of_line, changed), key
 
 

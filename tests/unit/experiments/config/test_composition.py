@@ -1,17 +1,29 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hydra import compose, initialize_config_module
 from omegaconf import OmegaConf
 
-from experiments.config.composition import compose_lines, expand_home, forget_compositions, parse, single_runs
+from experiments.assemble import build
+from experiments.config.composition import (
+    compose_lines,
+    expand_home,
+    forget_compositions,
+    parse,
+    parts,
+    single_runs,
+)
+from experiments.config.contradictions import contradiction
 from experiments.config.folders import VARIABLE
 from experiments.schema import register
 
 register()
 CRITIC = "experiment=llama_critic_level"
+FAR = ("experiment=llama_baseline", "suite=countdown_far")
+LARGER = "suite.settings.larger.task"
 
 
 @pytest.mark.parametrize(
@@ -80,3 +92,27 @@ def test_home_folder_is_expanded_where_the_configuration_is_read(
     assert config.policy.pretrained.startswith("/home/somebody/x/models/")
     assert hydras.hydra.sweep.dir.startswith("/home/somebody/x/sweeps/")
     assert expand_home(hydras).output_dir == "/home/somebody/x"
+
+
+def test_merge_changes_only_the_named_keys() -> None:
+    with initialize_config_module("conf", version_base="1.3"):
+        config = compose_lines(*FAR, "task.seed=5", "task.counts=[4]")
+    changes = {"number_range": (50, 99), "target_range": (51, 150), "train_problems": 0, "validation_problems": 0}
+    assert build(config, LARGER) == replace(build(config, "task"), test="generated", **changes)
+    assert dict(parts(config))[LARGER] == OmegaConf.merge(config.task, changes)
+
+
+@pytest.mark.parametrize(
+    ("line", "sentence"),
+    [
+        (f"{LARGER}='${{merge:${{task}},{{tes: generated}}}}'", "Key 'tes' is not in struct"),
+        (f"{LARGER}='${{merge:${{task}},{{test: some}}}}'", "test=some: no such test; there are generated, longproc"),
+        (f"{LARGER}='${{merge:${{task}},{{counts: 3}}}}'", "counts must be a list, got 3"),
+        ("task=gsm8k", "Key 'test' is not in struct"),
+    ],
+)
+def test_merge_with_unknown_key_or_invalid_value_is_rejected(line: str, sentence: str) -> None:
+    with initialize_config_module("conf", version_base="1.3"):
+        found = str(contradiction(compose_lines(*FAR, line)))
+    assert found.startswith(LARGER)
+    assert found.endswith(sentence)
