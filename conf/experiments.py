@@ -89,10 +89,13 @@ def _tracks() -> dict[str, Variant]:
     return found
 
 
-def _ablation(question: str, setting: str, source: str, **how: Mapping[str, Any]) -> Variant:
+def _ablation(
+    question: str, setting: str, source: str, *, choices: Mapping[str, str] = {}, values: Mapping[str, Any] = {}
+) -> Variant:
     """An ablation of ``clipo_gsm8k``; ``setting`` makes the same one of ``clipo_math``."""
     of_math = f"for that of clipo_math use clipo_math with over='{setting}'"
-    return Variant("clipo_gsm8k", question=f"{question} Ablation of clipo_gsm8k; {of_math} ({source}).", **how)
+    question = f"{question} Ablation of clipo_gsm8k; {of_math} ({source})."
+    return Variant("clipo_gsm8k", choices, values, question=question)
 
 
 _MLP = "contrastive_reasoning.rewards.MLPHead"

@@ -5,6 +5,8 @@ The run of kind ``study`` in the study's experiment:
     params                 primary.metric, primary.arm, primary.baseline at the first launch
     first/NAME.yaml        the file at the first launch
     NAME.yaml              the file at the last launch, for users who do not have it
+
+A file that extends another study is stored with the keys of both.
 """
 
 from __future__ import annotations
@@ -12,11 +14,13 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import asdict
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import yaml
 
 from experiments.mlflow_sync import Tracker
-from experiments.studies.plan import FILE, Primary, Study, read_study
+from experiments.studies.plan import FILE, Primary, Study, read_study, self_contained
 
 KIND, FIRST = "study", "first"
 
@@ -34,8 +38,11 @@ def keep(tracker: Tracker, study: Study) -> None:
         tags = {"key": key, "kind": KIND, "experiment": study.name}
         run_id = tracker.create_run(study.name, name=f"study {study.name}", start=time.time(), tags=tags, parent=None)
         tracker.describe(run_id, params=_params(study.primary), tags={})
-        tracker.log_file(run_id, study.file, FIRST)
-    tracker.log_file(run_id, study.file, "")
+    with TemporaryDirectory() as folder:
+        file = Path(folder) / study.file.name
+        file.write_text(self_contained(study.file), encoding="utf-8")
+        for place in ("",) if found else (FIRST, ""):
+            tracker.log_file(run_id, file, place)
     tracker.set_status(run_id, "FINISHED", end=time.time())
 
 

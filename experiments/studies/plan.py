@@ -174,6 +174,14 @@ def _content(path: Path) -> Any:
         raise StudyError(f"{path} is not YAML: {one_line(error)}") from error
 
 
+def self_contained(file: Path) -> str:
+    """Returns the text of a study's file; of one that extends another study, with the keys and arms of both."""
+    content = _content(file)
+    if not isinstance(content, dict) or EXTENDS not in content:
+        return file.read_text(encoding="utf-8")
+    return yaml.safe_dump(_extended(file.stem, content), sort_keys=False, allow_unicode=True)
+
+
 def _extended(name: str, content: Any) -> Any:
     """Returns the content with the missing keys of the study that it extends, and its arms with theirs."""
     if not isinstance(content, dict) or EXTENDS not in content:

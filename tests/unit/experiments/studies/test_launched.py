@@ -85,7 +85,7 @@ def test_compare_reads_study_of_last_launch_if_file_is_missing(
 
 
 @pytest.mark.parametrize(
-    ("options_given", "expected"),
+    ("given", "expected"),
     [([], range(5, 8)), (["seeds=2"], range(5, 7)), (["first=6", "seeds=1"], range(6, 7))],
 )
 def test_first_and_seeds_choose_seeds(runs: Any, tmp_path: Path, given: list[str], expected: range) -> None:
