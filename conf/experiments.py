@@ -56,6 +56,7 @@ FOR_BOTH_FAMILIES = (
     "oracle_potential",
     "oracle_process",
     "oracle_survival",
+    "perfect_move",
     "vineppo",
 )
 TRACKS = {"gsm8k": "Track I of CLIPO", "math": "Track II of CLIPO"}
