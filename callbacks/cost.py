@@ -37,8 +37,6 @@ class Cost(L.Callback):
       This callback should be the last of a stage, so that figures drawn after a validation do not count either.
     """
 
-    state_key = "Spent"  # pyright: ignore[reportAssignmentType] - its name in checkpoints of earlier versions
-
     def __init__(self) -> None:
         self.tokens = 0
         self.seconds = 0.0

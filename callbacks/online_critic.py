@@ -298,7 +298,7 @@ class OnlineUpdates(ABC):
         self.critic.load_state_dict(state["critic"])
         self._stepper.load_state_dict(state["optimizer"])
         self.taken = state["taken"]
-        self.skipped.count = state.get("skipped", 0)  # absent in early checkpoints
+        self.skipped.count = state["skipped"]
 
     def _step(self, buffer: Any, device: torch.device, rank: int, ranks: int) -> float | None:
         """Takes one step; returns its loss, or None if it was skipped."""

@@ -27,7 +27,7 @@ from contrastive_reasoning.tasks.base import Problem, Split, Task, Verdict
 from experiments.assemble import AssemblyError, build
 from experiments.config.composition import critic_checkpoints, reward_parts
 from experiments.config.known_models import HUB_NAME, fetch_command, model_folder
-from experiments.import_paths import is_ours
+from experiments.config.signatures import is_ours
 from experiments.system.terminal import one_line
 
 TRIED_PROMPTS = 32

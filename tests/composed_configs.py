@@ -175,7 +175,6 @@ def main(arguments: Sequence[str]) -> int:
     if args.compose:
         print(json.dumps(compose_all(json.load(sys.stdin))))
         return 0
-    from experiments.import_paths import with_current_targets
 
     renames = dict(rename.split("->", 1) for rename in args.rename)
     lines, base = composed_at(args.base)
@@ -183,7 +182,7 @@ def main(arguments: Sequence[str]) -> int:
     written = commands(ROOT / "conf")
     mine = {label: written.get(label, renamed(line, renames)) for label, line in lines.items()}
     here = composed_in(ROOT, mine)
-    found = {label: differences(with_current_targets(base[label]), here[label]) for label in lines}
+    found = {label: differences(base[label], here[label]) for label in lines}
     found = {label: lines for label, lines in found.items() if lines}
     if found:
         print(report(found))

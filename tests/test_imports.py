@@ -49,7 +49,7 @@ MAY_IMPORT: dict[str, tuple[set[str], set[str]]] = {
     "lightning_modules": ({PURE}, {"hydra", "mlflow"}),
     "datamodules": ({PURE}, {"hydra", "mlflow"}),
     "callbacks": ({PURE}, {"hydra", "mlflow"}),
-    "experiments": ({PURE}, {"transformers", "peft"}),
+    "experiments": ({PURE, "conf"}, {"transformers", "peft"}),
     "benchmarks": ({PURE, "experiments", "lightning_modules", "callbacks", "datamodules"}, set()),
     "conf": (set(), {"torch", "lightning", "hydra", "mlflow"}),
 }
@@ -64,7 +64,7 @@ ONLY_IN = {
 
 LAYERS: tuple[set[str], ...] = (
     {"system"},
-    {"schema", "import_paths", "assemble", "config", "table"},
+    {"schema", "assemble", "config", "table"},
     {"validation"},
     {"run_folder"},
     {"stages", "jobs", "mlflow_sync"},

@@ -224,7 +224,7 @@ class CLIPOReward:
         self.head.load_state_dict(state["head"])
         self.optimizer.load_state_dict(state["optimizer"])
         self.calls = state["calls"]
-        self.skipped.count = state.get("skipped", 0)  # older checkpoints have no count
+        self.skipped.count = state["skipped"]
 
     def _build(self, width: int) -> None:
         self.head = self.make_head(width).requires_grad_(self.trainable)

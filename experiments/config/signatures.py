@@ -11,7 +11,14 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from experiments.config.hints import did_you_mean
-from experiments.import_paths import is_ours
+
+OURS = ("contrastive_reasoning", "lightning_modules", "datamodules", "callbacks", "experiments")
+"""Packages of this project."""
+
+
+def is_ours(path: str) -> bool:
+    """Whether a dotted path belongs to this project."""
+    return path.partition(".")[0] in OURS
 
 
 @dataclass(frozen=True, kw_only=True)

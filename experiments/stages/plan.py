@@ -16,7 +16,7 @@ from omegaconf import DictConfig, OmegaConf
 from experiments.assemble import AssemblyError
 from experiments.config.composition import critic_checkpoints, open_critics, teaches
 from experiments.config.folders import EMBEDDED
-from experiments.import_paths import current, is_ours, with_current_targets
+from experiments.config.signatures import is_ours
 from experiments.run_folder.reader import CRITIC, POLICY
 from experiments.stages.code_hash import code_hashes
 from experiments.system.checksums import content_hash, fingerprint
@@ -114,7 +114,7 @@ def plan_stage(
     relevant = relevant_config(stage, config)
     above = {name: earlier[name] for name in parents(stage, config) if name in earlier}
     files = file_hashes(relevant, elsewhere or {})
-    chosen = {"config": _with_contents(with_current_targets(relevant), files)}
+    chosen = {"config": _with_contents(relevant, files)}
     settings = fingerprint(chosen | {"parents": {name: plan.settings for name, plan in above.items()}})
     content = {
         "config": relevant,
@@ -199,7 +199,7 @@ def _acting_callbacks(stage: str, config: DictConfig) -> dict[str, Any]:
         f"{group}.{name}": plain(node)
         for group, nodes in groups.items()
         for name, node in nodes.items()
-        if node is not None and not current(str(node.get("_target_", ""))).startswith(WATCHERS)
+        if node is not None and not str(node.get("_target_", "")).startswith(WATCHERS)
     }
     return dict(sorted(acting.items()))
 

@@ -280,11 +280,8 @@ def left_by_others(plan: StagePlan, plans: Iterable[StagePlan]) -> list[Left]:
 
 def _settings_changed(then: Any, now: Any, stages: Path, known: Mapping[str, Any]) -> dict[str, str]:
     before, today = (_named_values(record, stages, known) for record in (then, now))
-    keys = before.keys() | today.keys()
-    if then["settings"] is None:  # of an earlier version: keys in only one of them came or went with the code
-        keys = before.keys() & today.keys()
-    changed = {key for key in keys if before.get(key) != today.get(key)}
-    if not changed and then["settings"] not in (None, now["settings"]):
+    changed = {key for key in before.keys() | today.keys() if before.get(key) != today.get(key)}
+    if not changed and then["settings"] != now["settings"]:
         return {"": "values that read alike and are of another kind"}
     shown = {
         key: [shorten(one.get(key, "absent"), LONGEST, placeholder="…") for one in (before, today)] for key in changed
@@ -293,8 +290,6 @@ def _settings_changed(then: Any, now: Any, stages: Path, known: Mapping[str, Any
 
 
 def _modules_changed(then: Any, now: Any, stages: Path, known: Mapping[str, Any]) -> list[str]:
-    if not then["code"]:
-        return ["modules that were not recorded then"]
     changed = set(changed_modules(now["code"], then["code"]))
     for stage, mark in now["parents"].items():
         before = then["parents"].get(stage, mark)

@@ -15,9 +15,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from experiments.import_paths import with_current_targets
 from experiments.run_folder.reader import CRITIC, MANIFEST, METRICS_FILE, POLICY, RESULT, read_json
-from experiments.stages.plan import StagePlan, named_things
+from experiments.stages.plan import StagePlan
 from experiments.system.checksums import checksums, content_hash, damage
 from experiments.system.files import sync_all, write_json
 
@@ -40,22 +39,8 @@ def write_manifest(
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
-    """Returns the manifest of a stage; empty if there is none.
-
-    For a manifest from before modules were hashed, ``settings`` is None and ``code`` is empty.
-    """
-    manifest = read_json(folder / MANIFEST)
-    if not manifest or "settings" in manifest:
-        return manifest
-    data = {name for _, name in named_things(manifest["config"])}
-    return {
-        "config": with_current_targets(manifest["config"]),
-        "parents": manifest["parents"],
-        "files": {name: mark for name, mark in manifest["files"].items() if name in data},
-        "code": {},
-        "settings": None,
-        "overrides": manifest.get("typed"),
-    }
+    """Returns the manifest of a stage; empty if there is none."""
+    return read_json(folder / MANIFEST)
 
 
 def write_result(folder: Path, record: Mapping[str, Any]) -> None:

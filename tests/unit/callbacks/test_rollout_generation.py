@@ -19,9 +19,9 @@ from contrastive_reasoning.policies.tiny import train_tokenizer
 from contrastive_reasoning.progress import JSONLines
 from contrastive_reasoning.rewards import Credit
 from contrastive_reasoning.rollout import Engine, RolloutBatch, Sampling
-from contrastive_reasoning.rollout.hf import HFEngine
 from contrastive_reasoning.tasks.base import Problem
 from datamodules.reasoning_prompts import ProblemBatch, ProblemSteps
+from tests.hf_engine import HFEngine
 from tests.quiet import quiet_trainer
 from tests.tiny_models import tiny_llama
 

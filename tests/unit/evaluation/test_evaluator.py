@@ -20,8 +20,9 @@ from contrastive_reasoning.evaluation import (
     with_intervals,
 )
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
-from contrastive_reasoning.rollout import Engine, HFEngine, RolloutEngine, Sampling
+from contrastive_reasoning.rollout import Engine, RolloutEngine, Sampling
 from contrastive_reasoning.tasks.base import CORRECT_IN, Problem, Split, Step, Verdict
+from tests.hf_engine import HFEngine
 
 SAMPLED = Sampling(temperature=1.0, top_k=None, top_p=1.0, max_tokens=6, stop=[])
 GREEDY = replace(SAMPLED, temperature=0.0)

@@ -18,8 +18,9 @@ from contrastive_reasoning.policies import causal_lm, probe
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy, evaluating
 from contrastive_reasoning.policies.load import LoRA, load_policy, read_model_config
 from contrastive_reasoning.policies.probe import check_passes, padded, rows_of
-from contrastive_reasoning.rollout import Engine, HFEngine, Sampling
+from contrastive_reasoning.rollout import Engine, Sampling
 from contrastive_reasoning.tasks.base import Problem
+from tests.hf_engine import HFEngine
 from tests.unit.policies.conftest import trained_tokenizer
 
 SIZES = {

@@ -16,8 +16,9 @@ from transformers import GenerationConfig, PreTrainedTokenizerFast
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
 from contrastive_reasoning.policies.load import LoRA
 from contrastive_reasoning.policies.shared_cache import SharedCache
-from contrastive_reasoning.rollout import Engine, HFEngine, RolloutBatch, Sampling
+from contrastive_reasoning.rollout import Engine, RolloutBatch, Sampling
 from contrastive_reasoning.tasks.base import Problem
+from tests.hf_engine import HFEngine
 from tests.tiny_models import tiny_llama
 
 ENGINE = Engine(max_batch_tokens=10_000)

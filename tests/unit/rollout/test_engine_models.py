@@ -11,8 +11,9 @@ from transformers import MistralConfig, PreTrainedTokenizerFast
 from transformers.models.mistral import MistralForCausalLM
 
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
-from contrastive_reasoning.rollout import Engine, HFEngine, Sampling
+from contrastive_reasoning.rollout import Engine, Sampling
 from contrastive_reasoning.tasks.base import Problem
+from tests.hf_engine import HFEngine
 
 GREEDY = Sampling(temperature=0.0, top_k=None, top_p=1.0, max_tokens=24, stop=[])
 

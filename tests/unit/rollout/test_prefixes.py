@@ -9,9 +9,10 @@ import pytest
 import torch
 
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
-from contrastive_reasoning.rollout import Engine, HFEngine, RolloutBatch, Sampling
+from contrastive_reasoning.rollout import Engine, RolloutBatch, Sampling
 from contrastive_reasoning.rollout.sampling import row_uniforms
 from contrastive_reasoning.tasks.base import Problem
+from tests.hf_engine import HFEngine
 
 ENGINES = [Engine(max_batch_tokens=10_000), HFEngine(max_batch_tokens=10_000)]
 SAMPLED = Sampling(temperature=0.8, top_k=None, top_p=1.0, max_tokens=24, stop=[])

@@ -203,7 +203,6 @@ def test_trainer_settings_enter_unless_neutral(override: str, enters: bool) -> N
         ("callbacks.online_critic.OnlineCritic", True),
         ("own_callbacks.Act", True),
         ("callbacks.health.Health", False),
-        ("callbacks.alarms.Alarms", False),
     ],
 )
 @pytest.mark.parametrize("group", ["every", "grpo"])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -161,37 +160,6 @@ def test_finished_stage_of_changed_code_is_reused_only_if_accepted(
     now, accepted = chain(tmp_path, FRESH), chain(tmp_path, FRESH, ACCEPT)
     assert [one.folder == other.folder for one, other in zip(now, before, strict=True)] == [True, False]
     assert [one.folder for one in accepted] == [one.folder for one in before]
-
-
-def earlier_version(folder: Path) -> None:
-    """Rewrites a manifest in the form of earlier versions, which did not hash modules."""
-    manifest = json.loads((folder / MANIFEST).read_text())
-    for name in ("settings", "overrides", "earlier_code"):
-        del manifest[name]
-    manifest["config"]["policy"]["key_of_old"] = 1
-    del manifest["config"]["seed"]
-    further = {"versions": {"lightning_modules": 1}, "code": {"lightning_modules": "0" * 12}, "typed": BASE}
-    (folder / MANIFEST).write_text(json.dumps(manifest | further))
-
-
-def test_stage_of_earlier_version_counts_as_changed_code(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    stop(before := chain(tmp_path, FRESH))
-    moved = [one.folder.rename(one.folder.with_name("0" * 12)) for one in before]
-    for folder in moved:
-        earlier_version(folder)
-    manifest = json.loads((moved[1] / MANIFEST).read_text())
-    (moved[1] / MANIFEST).write_text(json.dumps(manifest | {"parents": {"warm_start": "0" * 12}}))
-    now = chain(tmp_path, FRESH)
-    with pytest.raises(CheckpointError, match=r"in modules that were not recorded then; .* checkpoint 6,"):
-        check(now)
-    begin(now[0])
-    assert "it runs again" in capsys.readouterr().out
-    (now[0].folder / MANIFEST).unlink()
-    accepted = chain(tmp_path, FRESH, ACCEPT)
-    assert accepted[0].folder == moved[0]
-    assert (accepted[1].folder / CHECKPOINTS).is_dir()
-    other = chain(tmp_path, FRESH, ACCEPT, "policy.architecture.layers=1")
-    assert other[0].folder != moved[0], "another value is another stage"
 
 
 def test_unfinished_stage_of_other_devices_raises_unless_a_new_stage_is_started(
