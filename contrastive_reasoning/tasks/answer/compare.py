@@ -51,7 +51,6 @@ _SHORT_WORDS = frozenset(
 )
 """Short words that are not products of letters."""
 _SET = re.compile(r"\\(?:cup|infty|setminus|le)(?![A-Za-z])|[(\[].*,.*[)\]]|<")
-_SQUARE = re.compile(r"(?i)\b(?:sq|square[ds]?|cubic|cubed|cu)\b|per")
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _TIME = re.compile(r"(?P<hour>[0-9]{1,2}) ?: ?(?P<minutes>[0-5][0-9])(?: ?(?P<half>[ap])m)?")
 _RATIO = re.compile("[0-9] ?: ?[0-9]")
@@ -204,8 +203,6 @@ def _numbers(gold: str, answer: str) -> Verdict | None:
         return _in_a_base(gold, answer)
     if number.value != given.value and not (rounds_to(gold, given.value) and not is_decimal(answer)):
         return wrong("another number")
-    if number.unit and number.unit == given.unit and _other_power(gold, answer):
-        return wrong("another power of the unit")
     return wrong("another unit") if other_unit(number.unit, given.unit) else OK
 
 
@@ -267,8 +264,6 @@ def _equations(
 
 def _without_units(gold: str, answer: str, deeper: Callable[[str, str], Verdict | None]) -> Verdict | None:
     (wanted, unit), (value, other) = split_unit(gold), split_unit(answer)
-    if unit and unit == other and _other_power(gold, answer):
-        return wrong("another power of the unit")
     if other_unit(unit, other) or (not unit and _RATIO.search(wanted)) or (not other and _RATIO.search(value)):
         return wrong("another unit")
     if unit == "deg" and not other and r"\pi" in answer:
@@ -276,17 +271,6 @@ def _without_units(gold: str, answer: str, deeper: Callable[[str, str], Verdict 
     if other == "deg" and not unit and r"\pi" in gold:
         value = _in_radians(value)
     return deeper(wanted, value)
-
-
-def _other_power(gold: str, answer: str) -> bool:
-    """Whether a unit has different powers in two texts, ``cm^2`` and ``cm``, and neither power is written in words."""
-    return _unit_power(gold) != _unit_power(answer) and not any(_SQUARE.search(text) for text in (gold, answer))
-
-
-def _unit_power(text: str) -> str:
-    """The power at the end of a unit, ``2`` of ``cm^2``."""
-    found = re.search(r"[A-Za-z] ?\^ ?\{? ?([23]) ?\}?$", text)
-    return found[1] if found else ""
 
 
 def _in_radians(degrees: str) -> str:

@@ -11,7 +11,7 @@ import re
 from fractions import Fraction
 from typing import NamedTuple
 
-from contrastive_reasoning.tasks.answer.units import split_unit
+from contrastive_reasoning.tasks.answer.units import split_unit, unit_of
 
 MAX_DIGITS = 60
 """Maximum number of digits before or after the point of an ordinary number."""
@@ -39,7 +39,7 @@ _REPEATING = re.compile(
     rf"{_SIGN}(?P<whole>[0-9]{{0,{MAX_DIGITS}}})\.(?P<once>[0-9]{{0,{MAX_DIGITS}}})"
     rf"\\(?:overline|bar) ?\{{(?P<again>[0-9]{{1,{MAX_DIGITS}}})\}}"
 )
-_SCALED = re.compile(rf"(?P<value>.*?) ?(?P<scale>{'|'.join(SCALES)})s?(?: (?P<unit>[A-Za-z]+))?")
+_SCALED = re.compile(rf"(?P<value>.*?) ?(?P<scale>{'|'.join(SCALES)})s?(?: (?P<unit>[A-Za-z].*))?")
 _PERCENT = re.compile(r"(?P<value>.*?) ?(?:%|percent|percentage|pct)")
 _BASED = re.compile(r"(?P<sign>-?) ?(?P<digits>[0-9A-F]{1,60})(?:_\{ ?(?P<base>[0-9]{1,2}|[a-z]{3,8}) ?\})?")
 _BASE_NAMES: dict[str, str] = {
@@ -72,8 +72,8 @@ class Based(NamedTuple):
 def read_number(text: str) -> Quantity | None:
     """Reads a text in plain spelling as a number; returns None if it is anything else."""
     scaled = _SCALED.fullmatch(text)
-    if scaled:
-        value, unit, power = scaled["value"], scaled["unit"] or "", SCALES[scaled["scale"]]
+    if scaled and (scaled["unit"] is None or unit_of(scaled["unit"])):
+        value, unit, power = scaled["value"], unit_of(scaled["unit"]) if scaled["unit"] else "", SCALES[scaled["scale"]]
     else:
         (value, unit), power = split_unit(text), 0
         percent = _PERCENT.fullmatch(value)
@@ -117,8 +117,8 @@ def rounds_to(gold: str, value: Fraction) -> bool:
 
 
 def same_based(gold: Based, answer: Based) -> bool:
-    """Whether digits and bases are the same; if only one names its base, that is taken to be the requested one."""
-    return gold.digits == answer.digits and (gold.base == answer.base or not (gold.base and answer.base))
+    """Whether digits and bases are the same; the answer may omit the base that the gold answer names."""
+    return gold.digits == answer.digits and answer.base in ("", gold.base or "10")
 
 
 def _read(text: str) -> Fraction | None:

@@ -94,7 +94,7 @@ _AROUND = re.compile(r"\\(?:boxed|fbox)\s*(?=\{)|(?=\{)")
 _BEFORE = re.compile(
     rf"(?:\\(?:approx|sim|therefore|implies|[Rr]ightarrow|Longrightarrow|longrightarrow|iff|to){_NO_LETTER}|[=:])\s*"
 )
-_ORDINAL = re.compile(r"(?<=[0-9])(?: ?\^ ?\{ ?(?:st|nd|rd|th) ?\}|(?:st|nd|rd|th)(?![A-Za-z]))")
+_ORDINAL = re.compile(r"(?<=[0-9])(?: ?\^ ?\{ ?(?:st|nd|rd|th) ?\}| ?(?:st|nd|rd|th)(?![A-Za-z]))")
 _FUNCTION = re.compile(r"(?<![A-Za-z\\])(?:arc)?(?:sin|cos|tan|cot|sec|csc|log|ln)(?![A-Za-z])")
 _THOUSANDS_OF = re.compile(
     r"^([-+]? ?[0-9]{1,3}(?:,[0-9]{3})+)(?![0-9.])(?= ?(?:\\(?:pi|sqrt|cdot|times)|[A-Za-z])[^,;]*$)"
