@@ -10,7 +10,14 @@ import re
 from collections.abc import Callable
 from functools import partial
 
-from contrastive_reasoning.tasks.answer.collection import Collection, any_of, compare_lists, every, read_collection
+from contrastive_reasoning.tasks.answer.collection import (
+    Collection,
+    any_of,
+    compare_lists,
+    every,
+    read_collection,
+    split,
+)
 from contrastive_reasoning.tasks.answer.number import is_decimal, read_based, read_number, rounds_to, same_based
 from contrastive_reasoning.tasks.answer.relation import (
     Value,
@@ -22,8 +29,10 @@ from contrastive_reasoning.tasks.answer.relation import (
     in_variable_of,
     is_name,
     is_relation,
+    is_solved,
     letters,
     order_signs,
+    other_condition,
     read_value,
     reorder,
     same_name,
@@ -33,7 +42,7 @@ from contrastive_reasoning.tasks.answer.relation import (
     wanted_side,
     without_option,
 )
-from contrastive_reasoning.tasks.answer.spelling import bare, compact, read_words, same_words
+from contrastive_reasoning.tasks.answer.spelling import LETTERS, bare, compact, is_product, read_words, same_words
 from contrastive_reasoning.tasks.answer.units import other_unit, split_unit
 from contrastive_reasoning.tasks.base import OK, Verdict, unparsed, wrong
 
@@ -41,17 +50,12 @@ MAX_DEPTH = 6
 """Maximum nesting depth of equations and lists."""
 MAX_SIDES = 8
 """Maximum number of sides of an equation, ``x = … = 7``."""
-LETTERS = 3
-"""Maximum number of letters of a gold answer that may be a product, ``CD``; a longer one is a word."""
 Formula = Callable[[str, str], Verdict | None]
 """Compares a gold formula with another one, both in plain spelling; returns None if it cannot decide."""
 
-_SHORT_WORDS = frozenset(
-    "no on or is it me we he do go so to of if in at by up us am an as be my odd one two six ten yes red".split()  # noqa: SIM905
-)
-"""Short words that are not products of letters."""
 _SET = re.compile(r"\\(?:cup|infty|setminus|le)(?![A-Za-z])|[(\[].*,.*[)\]]|<")
-_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}|[0-9]{1,2}/[0-9]{1,2}/[0-9]{4}")
+_RATIO_SIGN = re.compile(" ?: ?|(?<=[0-9]) to (?=[0-9])")
 _TIME = re.compile(r"(?P<hour>[0-9]{1,2}) ?: ?(?P<minutes>[0-5][0-9])(?: ?(?P<half>[ap])m)?")
 _RATIO = re.compile("[0-9] ?: ?[0-9]")
 """A ratio, which has no unit."""
@@ -90,11 +94,19 @@ def compare(gold: str, answer: str, formula: Formula, depth: int = 0, *, as_text
 
 def _one(gold: str, answer: str, formula: Formula, deeper: Callable[[str, str], Verdict | None]) -> Verdict | None:
     """The verdict on an answer without label, modulus, condition or approximate value."""
-    if _DATE.fullmatch(gold) and _DATE.fullmatch(answer):
-        return OK if gold == answer else wrong("another date")
+    if _DATE.fullmatch(gold) or _DATE.fullmatch(answer):
+        dates = [list(map(int, re.findall("[0-9]+", text))) for text in (gold, answer) if _DATE.fullmatch(text)]
+        return OK if len(dates) == 2 and dates[0] == dates[1] else wrong("another date")
     plain_verdict = _times(gold, answer) or _numbers(gold, answer) or _words(gold, answer)
     if plain_verdict:
         return plain_verdict
+    if _is_left_open(gold, answer):
+        return wrong("a relation left open")
+    wanted, given = _ratio(gold), _ratio(answer)
+    if len(wanted) != len(given) and max(len(wanted), len(given)) > 2:
+        return wrong("another ratio")
+    if len(wanted) == len(given) > 1:
+        return _same_ratio(wanted, given, deeper) or formula(gold, answer)
     if counted := _counted_values(gold, answer):
         return every(deeper(*pair) for pair in counted)
     if split_unit(gold)[1] or split_unit(answer)[1]:
@@ -135,13 +147,35 @@ def _times(gold: str, answer: str) -> Verdict | None:
     return OK if same and len(halves) < 2 else wrong("another time")
 
 
+def _is_left_open(gold: str, answer: str) -> bool:
+    """Whether the answer is a relation to be solved, ``3x - 1 > 5``, and the gold answer a solved one or a set."""
+    solved = is_solved(gold) if is_relation(gold) else not letters(gold) and order_signs(answer)
+    return bool(solved and letters(answer)) and is_relation(answer) and not is_solved(answer)
+
+
+def _ratio(text: str) -> list[str]:
+    """The parts of a ratio, ``1:2:3`` or ``3 to 4``; a list of one part for any other text."""
+    parts = _RATIO_SIGN.split(text)
+    no_ratio = is_relation(text) or any(not part or len(split(part)) > 1 or read_words(part) for part in parts)
+    return [text] if no_ratio else parts
+
+
+def _same_ratio(gold: list[str], answer: list[str], deeper: Callable[[str, str], Verdict | None]) -> Verdict | None:
+    """The verdict on two ratios with equally many parts; None for two formulas, which are compared as a quotient."""
+    wanted, given = ([number.value for number in map(read_number, parts) if number] for parts in (gold, answer))
+    if len(wanted) == len(given) == len(gold):
+        same = all(a * sum(given) == b * sum(wanted) for a, b in zip(wanted, given, strict=True))
+        return OK if same and sum(wanted) and sum(given) else wrong("another ratio")
+    return every(map(deeper, gold, answer)) if len(gold) > 2 else None
+
+
 def _beside(wanted: Value, given: Value) -> Verdict | None:
     """A negative verdict if label, modulus or domain of the answer differs from that of the gold answer; else None."""
     if wanted.label and given.label and wanted.label != given.label:
         return wrong("another label")
     if wanted.modulus and given.modulus and compact(wanted.modulus) != compact(given.modulus):
         return wrong("another modulus")
-    if wanted.domain and given.domain and wanted.domain != given.domain:
+    if other_condition(wanted, given):
         return wrong("another condition")
     return None
 
@@ -221,17 +255,12 @@ def _is_hexadecimal(*texts: str) -> bool:
 def _words(gold: str, answer: str) -> Verdict | None:
     words, given = read_words(gold), read_words(answer)
     if words is not None and given is not None:
-        if _is_product(gold) and sorted(gold) == sorted(answer):
+        if is_product(gold) and sorted(gold) == sorted(answer):
             return OK
         return OK if same_words(words, given) else wrong("other words")
     if words is not None and len(words) > LETTERS and len(sides(answer)) == 1:
         return wrong("no words")
     return wrong("words instead of a number") if given is not None and read_number(gold) else None
-
-
-def _is_product(text: str) -> bool:
-    """Whether a text is a product of variables, ``mn``, in which the order of the letters does not matter."""
-    return text.islower() and text.isalpha() and len(text) <= LETTERS and text not in _SHORT_WORDS
 
 
 def _equations(

@@ -35,6 +35,7 @@ _EVENT = re.compile(r"(?<![A-Za-z\\])[PE] ?\( ?[A-Za-z] ?= ?-?[0-9A-Za-z]{1,4} ?
 _AT = re.compile(r"(?P<name>[A-Za-z]'{0,3}) ?\( ?(?P<place>[^=]{1,60}) ?\)")
 _FUNCTION_VALUE = re.compile(r"(?<![A-Za-z\\])[A-Za-z] ?\( ?-?[0-9][0-9./]* ?\)")
 _ORDER = re.compile(r"<|>|\\(?:le|ge|ne|in|notin|approx)(?![A-Za-z])")
+_ORDER_OR_EQUAL = re.compile(rf"{_EQUALS.pattern}|{_ORDER.pattern}")
 _LESS = re.compile(r"<|\\le(?![A-Za-z])")
 _GREATER = re.compile(r">|\\ge(?![A-Za-z])")
 _TURNED = {">": "<", r"\ge": r"\le"}
@@ -68,12 +69,18 @@ _OPTION = re.compile(r"^\(?[A-E] ?[.)] (?=[^ ])")
 
 
 class Value(NamedTuple):
-    """A value with its context: the label before it, and the modulus and the domain of the condition after it."""
+    """A value with its context: the label before it, and the modulus and the condition after it."""
 
     text: str
     label: str
     modulus: str
-    domain: str
+    condition: str
+
+    @property
+    def domain(self) -> str:
+        r"""The set that the condition names, ``Z`` for ``k \in \mathbb{Z}``; empty without one."""
+        found = _DOMAIN.search(self.condition)
+        return found[1] if found else ""
 
 
 def read_value(text: str) -> Value:
@@ -81,7 +88,7 @@ def read_value(text: str) -> Value:
     label = _LABEL.match(text) if len(_LABELS.findall(text)) == 1 else None
     if label:
         text = text[label.end() :]
-    text, domain = _without_condition(_FOR_ALL.sub("", text))
+    text, condition = _without_condition(_FOR_ALL.sub("", text))
     modulus = _MODULUS.match(text)
     if modulus and not _is_operation(text, modulus):
         text = modulus["value"]
@@ -89,8 +96,21 @@ def read_value(text: str) -> Value:
         text,
         label["label"].strip().lower() if label else "",
         (modulus["inner"] or modulus["outer"]).strip(" {}") if modulus else "",
-        domain,
+        condition,
     )
+
+
+def other_condition(wanted: Value, given: Value) -> bool:
+    """Whether the condition of an answer is another one: another domain, or other numbers in the same relations.
+
+    An inequality restricted to a domain that the gold answer does not name is another set.
+    """
+    if wanted.domain != given.domain and (wanted.domain or (given.domain != "R" and order_signs(given.text))):
+        return bool(given.domain)
+    (signs, numbers), (other_signs, other_numbers) = (
+        (_ORDER_OR_EQUAL.findall(value.condition), re.findall("[0-9.]+", value.condition)) for value in (wanted, given)
+    )
+    return signs == other_signs and numbers != other_numbers and bool(wanted.condition and given.condition)
 
 
 def _is_operation(text: str, modulus: re.Match[str]) -> bool:
@@ -138,6 +158,18 @@ def sides(text: str) -> list[str]:
 def is_relation(text: str) -> bool:
     """Whether a text is a relation: an equation, an inequality, an approximation or a membership."""
     return len(sides(text)) > 1 or bool(_ORDER.search(text))
+
+
+def is_solved(text: str) -> bool:
+    """Whether each relation in a text has a name on one side and a side without variables: ``x = 2``, ``1 < x < 3``."""
+    parts = re.split(r",? (?:or|and) |, ", _EVENT.sub("P", text))
+    return all(map(_is_solved, filter(None, parts)))
+
+
+def _is_solved(relation: str) -> bool:
+    found = [side.strip() for side in _ORDER_OR_EQUAL.split(relation)]
+    named = [bool(letters(side)) for side in found]
+    return len(set(named)) == 2 and all(is_name(side) for side, is_named in zip(found, named, strict=True) if is_named)
 
 
 def order_signs(text: str) -> int:
@@ -249,8 +281,7 @@ def _without_condition(text: str) -> tuple[str, str]:
         return text, ""
     if read_words(found["value"].strip()) and re.search("[0-9]", condition):
         return text, ""  # "the rent for each A is 240"
-    domain = _DOMAIN.search(condition)
-    return found["value"].strip(), domain[1] if domain else ""
+    return found["value"].strip(), condition
 
 
 def _squeeze(text: str) -> str:

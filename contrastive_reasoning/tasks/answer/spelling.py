@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from itertools import pairwise
 
 from contrastive_reasoning.tasks.answer.collection import peel, split
 from contrastive_reasoning.tasks.answer.extract import closing_brace
 
+LETTERS = 3
+"""Maximum number of letters of a text that may be a product, ``CD``; a longer one is a word."""
 MAX_WRAPS = 16
 """Maximum number of fonts, boxes and braces that are removed around or inside an answer."""
 
@@ -28,7 +31,8 @@ _SIGNS = str.maketrans(
         "∅": r"\emptyset ", "ℝ": r"\mathbb{R}", "ℤ": r"\mathbb{Z}", "ℕ": r"\mathbb{N}", "ℚ": r"\mathbb{Q}",
         "∠": r"\angle ", "△": r"\triangle ", "⟨": r"\langle ", "⟩": r"\rangle ", "⁄": "/", "∕": "/", "º": "°", "˚": "°",
         "ϕ": r"\phi ", "ϵ": r"\epsilon ", "Δ": r"\Delta ", "Σ": r"\Sigma ", "Ω": r"\Omega ", "Θ": r"\Theta ",
-        "\u00a0": " ", "\u2009": " ", "\u202f": " ", "\u200b": "", "\ufeff": "", "€": "", "£": "", "’": "'", "′": "'",
+        "\u00a0": " ", "\u2009": " ", "\u202f": " ", "\u200b": "", "\ufeff": "", "€": "", "£": "", "¥": "", "₹": "",
+        "’": "'", "′": "'",
         **{chr(0x3B1 + place): rf"\{name} " for place, name in enumerate(_GREEK.split())},
         **{chr(0x2460 + place): f", {place + 1}" for place in range(20)},
     }
@@ -44,8 +48,13 @@ _ROOT_SIGN = re.compile(r"(?P<kind>[√∛]) ?(?P<of>\([^()]*\)|\{[^{}]*\}|[0-9]
 _NO_LETTER = r"(?![A-Za-z])"
 _THOUSANDS = re.compile(r"(?<=[0-9])(?:,\s?\\!\s*|\{,\})(?=[0-9]{3})")
 _BEHIND_EQUALS = re.compile(r"=\s*[0-9]{1,3}(?:,[0-9]{3})+(?!,?[0-9])")
-_MONEY = re.compile(r"(?P<sign>\\\$|£|€) ?(?P<amount>[0-9][0-9,]*(?:\.[0-9]+)?)(?=[\s$.)]*$)")
-_CURRENCIES = {"\\$": "dollars", "£": "pounds", "€": "euros"}
+_AMOUNT = r"[0-9][0-9,]*(?:\.[0-9]+)?"
+_MONEY = re.compile(
+    rf"(?P<sign>\\\$|[£€¥₹]|(?:\\(?:text|mathrm)\{{ ?)?Rs\b\.? ?\}}?) ?(?P<amount>{_AMOUNT})(?=[\s$.)]*$)"
+    rf"|(?P<before>{_AMOUNT}) ?(?P<behind>[£€¥₹])"
+)
+_CURRENCIES = {"\\$": "dollars", "£": "pounds", "€": "euros", "¥": "yen"}
+"""The names of currencies by their signs; all others are rupees."""
 _DELIMITERS = re.compile(r"\\?\$|(?<!\\)\\[()\[\]]")
 _NOTHING = re.compile(
     r"(?<!\\)\\!"
@@ -103,6 +112,7 @@ _ELEMENT = re.compile(r"[A-Za-z](?:_[0-9A-Za-z])? ?\\in(?![A-Za-z]) ?")
 _NEUTRAL = re.compile(r"^1 ?(?:\\cdot|\\times)(?![A-Za-z]) ?| ?\+ ?0$")
 _BETWEEN_DIGITS = re.compile(r"(?<![0-9]) | (?![0-9])")
 _WORDS = re.compile(r"[A-Za-z][A-Za-z'’.-]*(?: [A-Za-z'’][A-Za-z'’.-]*)*|[A-Za-z]{3,}(?: [0-9A-Za-z]+)+")
+_DIFFERENCE = re.compile("[a-z]{1,3}-[a-z]{2,3}|[a-z]{2,3}-[a-z]")
 _ARTICLE = re.compile(r"(?:the|an?) (?=[a-z]{2})")
 _TRUTH = {"yes": "true", "no": "false"}
 
@@ -130,7 +140,8 @@ def _in_ascii(text: str) -> str:
 
 
 def _money(found: re.Match[str]) -> str:
-    return f"{found['amount']} {_CURRENCIES[found['sign']]}"
+    currency = _CURRENCIES.get(found["sign"] or found["behind"], "rupees")
+    return f"{found['amount'] or found['before']} {currency}"
 
 
 def _vulgar(sign: str) -> str:
@@ -178,10 +189,20 @@ def respell(text: str) -> str:
 
 def read_words(text: str) -> str | None:
     """Returns a text in plain spelling in lower case, without a leading article, if it consists of words; else None."""
-    if not _WORDS.fullmatch(text):
+    if not _WORDS.fullmatch(text) or (_DIFFERENCE.fullmatch(text) and all(map(is_product, text.split("-")))):
         return None
     words = _ARTICLE.sub("", text.lower(), count=1).strip(". ")
     return words.strip("'") if len(words) > 3 else words  # x' is not x
+
+
+def is_product(text: str) -> bool:
+    """Whether a text is a product of variables, in which the order of the letters does not matter: ``mn``, ``abc``.
+
+    Its letters are consonants or follow each other in the alphabet. Any other text, ``cat``, may be a word.
+    """
+    follow = all(ord(b) - ord(a) == 1 for a, b in pairwise(sorted(text)))
+    letters = text.isascii() and text.islower() and text.isalpha() and len(text) <= LETTERS and text not in ("no", "on")
+    return letters and (follow or not set(text) & set("aeiou"))
 
 
 def same_words(gold: str, answer: str) -> bool:
