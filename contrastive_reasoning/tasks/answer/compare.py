@@ -26,6 +26,8 @@ from contrastive_reasoning.tasks.answer.relation import (
     at_constant,
     claims,
     condition_of_set,
+    in_letters_of,
+    in_parameter_of,
     in_variable_of,
     is_name,
     is_relation,
@@ -56,7 +58,7 @@ Formula = Callable[[str, str], Verdict | None]
 _SET = re.compile(r"\\(?:cup|infty|setminus|le)(?![A-Za-z])|[(\[].*,.*[)\]]|<")
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}|[0-9]{1,2}/[0-9]{1,2}/[0-9]{4}")
 _RATIO_SIGN = re.compile(" ?: ?|(?<=[0-9]) to (?=[0-9])")
-_TIME = re.compile(r"(?P<hour>[0-9]{1,2}) ?: ?(?P<minutes>[0-5][0-9])(?: ?(?P<half>[ap])m)?")
+_TIME = re.compile(r"(?P<hour>[0-9]{1,2})(?: ?: ?(?P<minutes>[0-5][0-9]))?(?: ?(?P<half>[ap])m)?")
 _RATIO = re.compile("[0-9] ?: ?[0-9]")
 """A ratio, which has no unit."""
 _WORKED_OUT = re.compile(r"\\(?:cup|cap|setminus|mathbb)(?![A-Za-z])|matrix")
@@ -74,6 +76,7 @@ def compare(gold: str, answer: str, formula: Formula, depth: int = 0, *, as_text
         as_text: whether an identical text is always correct, even if it cannot be read.
     """
     gold, answer = (bare(condition_of_set(text)) for text in (gold, answer))
+    answer = in_letters_of(gold, answer)
     if as_text and compact(gold) == compact(answer):
         return OK
     if depth > MAX_DEPTH:
@@ -84,7 +87,7 @@ def compare(gold: str, answer: str, formula: Formula, depth: int = 0, *, as_text
         return deeper(option, answer)
     wanted, given = read_value(gold), read_value(answer)
     if (wanted.text, given.text) != (gold, answer):
-        return _beside(wanted, given) or deeper(wanted.text, given.text)
+        return _beside(wanted, given) or deeper(wanted.text, in_parameter_of(wanted, given))
     if len(golds := claims(gold)) > 1 or golds != [gold] or claims(answer) != [answer]:
         if _far_apart(claims(answer)):
             return wrong("no approximation")
@@ -120,6 +123,8 @@ def _one(gold: str, answer: str, formula: Formula, deeper: Callable[[str, str], 
     if wanted and given:
         if _named_in_order(wanted, given):
             wanted, given = (Collection("()", found.items) for found in (wanted, given))
+        elif _named_in_order(given, wanted._replace(brackets="")) and wanted.brackets == "()":
+            given = Collection("()", tuple(sorted(given.items)))
         return compare_lists(wanted, given, deeper)
     if given and not given.brackets:
         side = wanted_side(gold) if len(sides(gold)) > 1 else None
@@ -139,11 +144,12 @@ def _times(gold: str, answer: str) -> Verdict | None:
     if (
         wanted is None
         or given is None
-        or not any(time["half"] or time["minutes"][0] == "0" for time in (wanted, given))
+        or not (wanted["minutes"] or wanted["half"])
+        or not any(time["half"] or (time["minutes"] or "1")[0] == "0" for time in (wanted, given))
     ):
         return None
     halves = {time["half"] for time in (wanted, given)} - {None}
-    same = int(wanted["hour"]) == int(given["hour"]) and wanted["minutes"] == given["minutes"]
+    same = all(int(wanted[part] or 0) == int(given[part] or 0) for part in ("hour", "minutes"))
     return OK if same and len(halves) < 2 else wrong("another time")
 
 

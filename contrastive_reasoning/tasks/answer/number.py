@@ -42,17 +42,11 @@ _REPEATING = re.compile(
 _SCALED = re.compile(rf"(?P<value>.*?) ?(?P<scale>{'|'.join(SCALES)})s?(?: (?P<unit>[A-Za-z].*))?")
 _PERCENT = re.compile(r"(?P<value>.*?) ?(?:%|percent|percentage|pct)")
 _BASED = re.compile(r"(?P<sign>-?) ?(?P<digits>[0-9A-F]{1,60})(?:_\{ ?(?P<base>[0-9]{1,2}|[a-z]{3,8}) ?\})?")
-_BASE_NAMES: dict[str, str] = {
-    "two": "2",
-    "three": "3",
-    "four": "4",
-    "five": "5",
-    "six": "6",
-    "seven": "7",
-    "eight": "8",
-    "nine": "9",
-    "ten": "10",
-}
+_NAMES = """
+    zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen
+    eighteen nineteen twenty
+"""
+_NUMBER_NAMES = {name: str(number) for number, name in enumerate(_NAMES.split())}
 
 
 class Quantity(NamedTuple):
@@ -71,6 +65,7 @@ class Based(NamedTuple):
 
 def read_number(text: str) -> Quantity | None:
     """Reads a text in plain spelling as a number; returns None if it is anything else."""
+    text = _NUMBER_NAMES.get(text.lower(), text)
     scaled = _SCALED.fullmatch(text)
     if scaled and (scaled["unit"] is None or unit_of(scaled["unit"])):
         value, unit, power = scaled["value"], unit_of(scaled["unit"]) if scaled["unit"] else "", SCALES[scaled["scale"]]
@@ -88,7 +83,7 @@ def read_based(text: str) -> Based | None:
     match = _BASED.fullmatch(text)
     if match is None:
         return None
-    base = _BASE_NAMES.get(match["base"] or "", match["base"] or "")
+    base = _NUMBER_NAMES.get(match["base"] or "", match["base"] or "")
     largest = int(max(match["digits"]), 16)  # "9" < "A"
     if (largest >= int(base)) if base.isdigit() else match["digits"].isalpha():
         return None  # ABC is a name, and so is A_{7}, which is not a number in its base

@@ -48,7 +48,7 @@ _CONDITION = re.compile(
     r"|[,;]? ?\( ?(?:(?:for|where|if|when) )?"
     r"(?P<bracketed>[A-Za-z](?:, ?[A-Za-z])* ?(?:\\(?:in|ge|le|ne)(?![A-Za-z])|[<>]).+)\))$"
 )
-_NO_CONDITION = re.compile(r"(?<![A-Za-z])(?:or|otherwise|else|and|for|if|when)(?![A-Za-z])|\\(?:boxed|text)")
+_NO_CONDITION = re.compile(r"(?<![A-Za-z])(?:or|otherwise|else|and|for|if|when)(?![A-Za-z])|\\(?:boxed|text|end)")
 _IS_CONDITION = re.compile(
     r"\\(?:in|ge|le|ne)(?![A-Za-z])|[<>=]"
     r"|(?<![a-z])(?:all|any|every|each|some|integers?|real|positive|natural|arbitrary)(?![a-z])"
@@ -58,6 +58,9 @@ _ALL_BUT = re.compile(
     r"(?:[A-Za-z] ?\\ne(?![A-Za-z]) ?|(?:[Aa]ll )?[Rr]eal(?: numbers?)? (?:except|other than|but)(?: for)? )"
     r"(?P<value>[^,]+)"
 )
+_ALL_REALS = re.compile(r"(?:the set of )?(?:all )?real numbers?|all reals|(?:[A-Za-z] ?\\in ?)?\\mathbb ?\{? ?R ?\}?")
+_BOUND = re.compile(r"\\(?:sum|prod)_ ?\{ ?(?P<name>[a-z]) ?=")
+_OF_INTEGRATION = re.compile(r"\+ ?(?P<name>[CcKk])$")
 _DOMAIN = re.compile(r"\\mathbb ?\{? ?([A-Z])")
 _SET_BUILDER = re.compile(
     r"(?:\\\{)? ?(?P<name>[A-Za-z])(?: ?\\in(?![A-Za-z]) ?\\mathbb ?\{? ?R ?\}?)? ?"
@@ -126,6 +129,8 @@ def _is_operation(text: str, modulus: re.Match[str]) -> bool:
 
 def condition_of_set(text: str) -> str:
     r"""The condition in set-builder notation, ``-2 < x`` in ``\{x \mid -2 < x\}``; any other text unchanged."""
+    if _ALL_REALS.fullmatch(text):
+        return r"(-\infty, \infty)"
     found = _SET_BUILDER.fullmatch(text)
     return found["condition"].strip() if found and found["name"] in letters(found["condition"]) else text
 
@@ -232,9 +237,38 @@ def in_variable_of(gold: str, answer: str) -> str:
     return re.sub(rf"(?<![A-Za-z\\]){given['variable']}(?![A-Za-z])", wanted["variable"], answer)
 
 
+def in_letters_of(gold: str, answer: str) -> str:
+    r"""Renames the index of a sum and the constant of integration, ``+ c``, to those of the gold answer."""
+    for pattern in (_BOUND, _OF_INTEGRATION):
+        wanted, given = pattern.search(gold), pattern.search(answer)
+        if wanted and given:
+            answer = _renamed(answer, given["name"], wanted["name"])
+    return answer
+
+
+def in_parameter_of(gold: Value, answer: Value) -> str:
+    r"""Renames the one integer of an answer, ``n`` in ``n\pi, n \in \mathbb{Z}``, to that of the gold answer."""
+    wanted, given = letters(gold.text), letters(answer.text)
+    if not len(wanted - given) == len(given - wanted) == 1 or not _of_integers(gold) or not _of_integers(answer):
+        return answer.text
+    (old,), (new,) = given - wanted, wanted - given
+    return _renamed(answer.text, old, new) if old in letters(answer.condition) else answer.text
+
+
+def _of_integers(value: Value) -> bool:
+    return value.domain == "Z" or "integer" in value.condition
+
+
+def _renamed(text: str, old: str, new: str) -> str:
+    """Renames a variable, unless the new name is in use; a text without the variable is unchanged."""
+    if new in letters(text) | _CONSTANTS:
+        return text
+    return re.sub(rf"\\[A-Za-z]+|{re.escape(old)}", lambda part: new if part[0] == old else part[0], text)
+
+
 def reorder(text: str) -> str:
     """Rewrites ``3 > x > -1`` as ``-1 < x < 3``; any other text is unchanged."""
-    if _LESS.search(text) or not _GREATER.search(text):
+    if _LESS.search(text) or not _GREATER.search(text) or r"\begin" in text:
         return text
     parts = re.split(rf"({_GREATER.pattern})", text)
     return " ".join(_TURNED.get(part, part.strip()) for part in reversed(parts))

@@ -32,7 +32,7 @@ _BRACKETED = re.compile(r"[(\[].*[)\]]", re.DOTALL)
 _NO_POINT = re.compile(r"\[|\]|\\infty(?![A-Za-z])")
 _LETTER = re.compile(
     r"(?:(?:option|choice|answer)[ :]{1,2})?[({\[`]?(?P<letter>[A-Za-z])[)}\]`]?"
-    r"(?P<rest>(?:(?:[.:,)]| ?-) ?| (?:because|since) ).*)?",
+    r"(?P<rest>(?:(?:[.:,)]| ?-) ?).*)?",
     re.IGNORECASE | re.DOTALL,
 )
 _ANOTHER = re.compile(
