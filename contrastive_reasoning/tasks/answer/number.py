@@ -1,8 +1,8 @@
-r"""Ordinary numbers as exact fractions: ``1,234.50``, ``\frac{-3}{4}``, ``1\frac12``, ``2 million``, ``9\%``, ``4e-7``.
+r"""Ordinary numbers as exact fractions: ``1,234.50``, ``\frac{-3}{4}``, ``1\frac12``, ``2 million``, ``9\%``, ``4e-7``, ``seven``.
 
 A bounded grammar over ASCII digits reads them without evaluation and without floats, so 0.1 is 1/10 and 2.999 is not 3.
-A percentage is its value: 40% is 2/5, and not 40. Numbers in a base, ``2516_8``, are equal if their digits are, and
-their bases if both name one.
+A percentage is its value: 40% is 2/5, and not 40. Numbers in a base, ``2516_8``, are equal if their digits and
+bases are; the answer may omit the base that the gold answer names.
 """
 
 from __future__ import annotations

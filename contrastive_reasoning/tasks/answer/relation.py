@@ -241,7 +241,7 @@ def in_letters_of(gold: str, answer: str) -> str:
     r"""Renames the index of a sum and the constant of integration, ``+ c``, to those of the gold answer."""
     for pattern in (_BOUND, _OF_INTEGRATION):
         wanted, given = pattern.search(gold), pattern.search(answer)
-        if wanted and given:
+        if wanted and given and (wanted["name"].isupper() or pattern is _BOUND):
             answer = _renamed(answer, given["name"], wanted["name"])
     return answer
 

@@ -51,7 +51,7 @@ _ROOT_SIGN = re.compile(r"(?P<kind>[√∛]) ?(?P<of>\([^()]*\)|\{[^{}]*\}|[0-9]
 _NO_LETTER = r"(?![A-Za-z])"
 _THOUSANDS = re.compile(r"(?<=[0-9])(?:,\s?\\!\s*|\{,\})(?=[0-9]{3})")
 _BEHIND_EQUALS = re.compile(r"=\s*[0-9]{1,3}(?:,[0-9]{3})+(?!,?[0-9])")
-_AMOUNT = r"[0-9][0-9,]*(?:\.[0-9]+)?"
+_AMOUNT = r"[0-9][0-9,]*(?:\.[0-9]+)?(?:\s?(?:\\text\{\s?)?(?<![A-Za-z])(?:thousand|million|billion|trillion)s?\}?)?"
 _MONEY = re.compile(
     rf"(?P<sign>\\\$|[£€¥₹]|(?:\\(?:text|mathrm)\{{ ?)?Rs\b\.? ?\}}?) ?(?P<amount>{_AMOUNT})(?=[\s$.)]*$)"
     rf"|(?P<before>{_AMOUNT}) ?(?P<behind>[£€¥₹])"

@@ -105,6 +105,7 @@ _OTHER_WORDS = """
     thirds fourths fifths sixths sevenths eighths ninths tenths hundredths thousandths hundredth thousandth
     is are was were be been being has have had do does did can cannot could would should may might must will shall
     never neither nor without impossible invalid unlikely untrue fails negative below under above opposite
+    loss losses deficit debt less fewer short
 """
 _NO_UNIT = frozenset(_OTHER_WORDS.split())
 _FRACTION_WORD = re.compile(

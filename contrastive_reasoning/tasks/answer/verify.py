@@ -39,7 +39,7 @@ _ANOTHER = re.compile(
     r"(?:[,;/&]|\b(?:or|and))\s*[(\[]?(?P<listed>[A-HJ-Za-k])(?![A-Za-z])"
     r"|(?<![A-Za-z])(?:(?P<marked>[A-HJ-Z])[.:)\]]|[(\[](?P<bracketed>[A-Za-k])[)\]])"
     r"|(?:^|(?i:\b(?:or|and|else|not|no|but|to|is|be|actually|rather|instead|maybe|perhaps|possibly|probably|wait"
-    r"|correction|either|then|versus|vs)\b))[^A-Za-z0-9]*(?P<alone>[A-HJ-K])(?=[^A-Za-z0-9]*(?:$|\b(?:or|and)\b))"
+    r"|correction|either|then|versus|vs)\b))[^A-Za-z0-9]*(?P<alone>[A-HJ-Ka-k])(?=[^A-Za-z0-9]*(?:$|\b(?:or|and)\b))"
 )
 """A second letter: after a comma or a connecting word, before another text, or alone. ``C. vitamin C`` has none."""
 
