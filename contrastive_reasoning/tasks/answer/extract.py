@@ -6,8 +6,8 @@ braces, or ``\boxed …`` up to the end of the formula. The last box always coun
 no answer, and no earlier box is used instead. Boxes separated only by a comma, a word or a name, ``x=\boxed{2} or
 x=\boxed{3}``, are one answer. A box inside a box is part of the outer one.
 Without any box, the completion may state its answer: in ``<answer>42</answer>``, after ``####``, or in its last line
-as ``Answer: 42``, ``the answer is $42$``, ``42 is the answer``. A line break may follow ``is``, a reason the answer, and
-a line about confidence the statement.
+as ``Answer: 42``, ``the answer is $42$``, ``42 is the answer``. A line break may follow ``is``, a reason the
+answer, and a line about confidence the statement.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-r"""Ordinary numbers as exact fractions: ``1,234.50``, ``\frac{-3}{4}``, ``1\frac12``, ``2 million``, ``9\%``, ``4e-7``, ``seven``.
+r"""Ordinary numbers as exact fractions: ``1,234.50``, ``\frac{-3}{4}``, ``1\frac12``, ``2 million``, ``9\%``, ``ten``.
 
 A bounded grammar over ASCII digits reads them without evaluation and without floats, so 0.1 is 1/10 and 2.999 is not 3.
 A percentage is its value: 40% is 2/5, and not 40. Numbers in a base, ``2516_8``, are equal if their digits and
