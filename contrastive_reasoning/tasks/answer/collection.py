@@ -24,7 +24,11 @@ _TOKENS = re.compile(
     r"|(?P<other>\\[A-Za-z]+|\\.|.)",
     re.DOTALL,
 )
-_MATRIX = re.compile(r"\\begin ?\{([pbB]?(?:small)?matrix|array)\}(?: ?\{[lcr| ]{0,12}\})?(.*)\\end ?\{\1\}", re.DOTALL)
+_MATRIX = re.compile(
+    r"\\begin ?\{([pbB]?(?:small)?matrix|array|cases)\}(?: ?\{[lcr| ]{0,12}\})?(.*)\\end ?\{\1\}", re.DOTALL
+)
+_CELL = re.compile(r"^(?:if|when|for) | +$")
+"""The words before the condition in a cell, and blanks."""
 _PAIRED = {"(": ")]", "[": ")]", r"\{": r"\}", r"\langle": r"\rangle", "{": "}"}
 _WIDE = re.compile(r", |;| (?:or|and) ")
 """Separators that cannot be confused with a comma within a number."""
@@ -147,7 +151,7 @@ def _separators(text: str) -> list[tuple[int, int, str]]:
 
 def _matrix(inside: str) -> Collection | None:
     rows = [row.split("&") for row in inside.strip().removesuffix(r"\\").split(r"\\")]
-    cells = tuple(cell.strip() for row in rows for cell in row)
+    cells = tuple(_CELL.sub("", cell.strip().rstrip(",")) for row in rows for cell in row)
     if len({len(row) for row in rows}) != 1 or len(cells) > MAX_ITEMS:
         return None
     return Collection(f"{len(rows)}x{len(rows[0])}", cells)

@@ -10,7 +10,14 @@ import re
 from collections.abc import Callable
 from functools import partial
 
-from contrastive_reasoning.tasks.answer.collection import Collection, any_of, compare_lists, every, read_collection
+from contrastive_reasoning.tasks.answer.collection import (
+    Collection,
+    any_of,
+    compare_lists,
+    every,
+    read_collection,
+    split,
+)
 from contrastive_reasoning.tasks.answer.number import is_decimal, read_based, read_number, rounds_to, same_based
 from contrastive_reasoning.tasks.answer.relation import (
     Value,
@@ -19,11 +26,15 @@ from contrastive_reasoning.tasks.answer.relation import (
     at_constant,
     claims,
     condition_of_set,
+    in_letters_of,
+    in_parameter_of,
     in_variable_of,
     is_name,
     is_relation,
+    is_solved,
     letters,
     order_signs,
+    other_condition,
     read_value,
     reorder,
     same_name,
@@ -33,7 +44,7 @@ from contrastive_reasoning.tasks.answer.relation import (
     wanted_side,
     without_option,
 )
-from contrastive_reasoning.tasks.answer.spelling import bare, compact, read_words, same_words
+from contrastive_reasoning.tasks.answer.spelling import LETTERS, bare, compact, is_product, read_words, same_words
 from contrastive_reasoning.tasks.answer.units import other_unit, split_unit
 from contrastive_reasoning.tasks.base import OK, Verdict, unparsed, wrong
 
@@ -41,19 +52,13 @@ MAX_DEPTH = 6
 """Maximum nesting depth of equations and lists."""
 MAX_SIDES = 8
 """Maximum number of sides of an equation, ``x = … = 7``."""
-LETTERS = 3
-"""Maximum number of letters of a gold answer that may be a product, ``CD``; a longer one is a word."""
 Formula = Callable[[str, str], Verdict | None]
 """Compares a gold formula with another one, both in plain spelling; returns None if it cannot decide."""
 
-_SHORT_WORDS = frozenset(
-    "no on or is it me we he do go so to of if in at by up us am an as be my odd one two six ten yes red".split()  # noqa: SIM905
-)
-"""Short words that are not products of letters."""
 _SET = re.compile(r"\\(?:cup|infty|setminus|le)(?![A-Za-z])|[(\[].*,.*[)\]]|<")
-_SQUARE = re.compile(r"(?i)\b(?:sq|square[ds]?|cubic|cubed|cu)\b|per")
-_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
-_TIME = re.compile(r"(?P<hour>[0-9]{1,2}) ?: ?(?P<minutes>[0-5][0-9])(?: ?(?P<half>[ap])m)?")
+_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}|[0-9]{1,2}/[0-9]{1,2}/[0-9]{4}")
+_RATIO_SIGN = re.compile(" ?: ?|(?<=[0-9]) to (?=[0-9])")
+_TIME = re.compile(r"(?P<hour>[0-9]{1,2})(?: ?: ?(?P<minutes>[0-5][0-9]))?(?: ?(?P<half>[ap])m)?")
 _RATIO = re.compile("[0-9] ?: ?[0-9]")
 """A ratio, which has no unit."""
 _WORKED_OUT = re.compile(r"\\(?:cup|cap|setminus|mathbb)(?![A-Za-z])|matrix")
@@ -71,6 +76,7 @@ def compare(gold: str, answer: str, formula: Formula, depth: int = 0, *, as_text
         as_text: whether an identical text is always correct, even if it cannot be read.
     """
     gold, answer = (bare(condition_of_set(text)) for text in (gold, answer))
+    answer = in_letters_of(gold, answer)
     if as_text and compact(gold) == compact(answer):
         return OK
     if depth > MAX_DEPTH:
@@ -81,7 +87,7 @@ def compare(gold: str, answer: str, formula: Formula, depth: int = 0, *, as_text
         return deeper(option, answer)
     wanted, given = read_value(gold), read_value(answer)
     if (wanted.text, given.text) != (gold, answer):
-        return _beside(wanted, given) or deeper(wanted.text, given.text)
+        return _beside(wanted, given) or deeper(wanted.text, in_parameter_of(wanted, given))
     if len(golds := claims(gold)) > 1 or golds != [gold] or claims(answer) != [answer]:
         if _far_apart(claims(answer)):
             return wrong("no approximation")
@@ -91,11 +97,19 @@ def compare(gold: str, answer: str, formula: Formula, depth: int = 0, *, as_text
 
 def _one(gold: str, answer: str, formula: Formula, deeper: Callable[[str, str], Verdict | None]) -> Verdict | None:
     """The verdict on an answer without label, modulus, condition or approximate value."""
-    if _DATE.fullmatch(gold) and _DATE.fullmatch(answer):
-        return OK if gold == answer else wrong("another date")
+    if _DATE.fullmatch(gold) or _DATE.fullmatch(answer):
+        dates = [list(map(int, re.findall("[0-9]+", text))) for text in (gold, answer) if _DATE.fullmatch(text)]
+        return OK if len(dates) == 2 and dates[0] == dates[1] else wrong("another date")
     plain_verdict = _times(gold, answer) or _numbers(gold, answer) or _words(gold, answer)
     if plain_verdict:
         return plain_verdict
+    if _is_left_open(gold, answer):
+        return wrong("a relation left open")
+    wanted, given = _ratio(gold), _ratio(answer)
+    if len(wanted) != len(given) and max(len(wanted), len(given)) > 2:
+        return wrong("another ratio")
+    if len(wanted) == len(given) > 1:
+        return _same_ratio(wanted, given, deeper) or formula(gold, answer)
     if counted := _counted_values(gold, answer):
         return every(deeper(*pair) for pair in counted)
     if split_unit(gold)[1] or split_unit(answer)[1]:
@@ -109,6 +123,8 @@ def _one(gold: str, answer: str, formula: Formula, deeper: Callable[[str, str], 
     if wanted and given:
         if _named_in_order(wanted, given):
             wanted, given = (Collection("()", found.items) for found in (wanted, given))
+        elif _named_in_order(given, wanted._replace(brackets="")) and wanted.brackets == "()":
+            given = Collection("()", tuple(sorted(given.items)))
         return compare_lists(wanted, given, deeper)
     if given and not given.brackets:
         side = wanted_side(gold) if len(sides(gold)) > 1 else None
@@ -128,12 +144,35 @@ def _times(gold: str, answer: str) -> Verdict | None:
     if (
         wanted is None
         or given is None
-        or not any(time["half"] or time["minutes"][0] == "0" for time in (wanted, given))
+        or not (wanted["minutes"] or wanted["half"])
+        or not any(time["half"] or (time["minutes"] or "1")[0] == "0" for time in (wanted, given))
     ):
         return None
     halves = {time["half"] for time in (wanted, given)} - {None}
-    same = int(wanted["hour"]) == int(given["hour"]) and wanted["minutes"] == given["minutes"]
+    same = all(int(wanted[part] or 0) == int(given[part] or 0) for part in ("hour", "minutes"))
     return OK if same and len(halves) < 2 else wrong("another time")
+
+
+def _is_left_open(gold: str, answer: str) -> bool:
+    """Whether the answer is a relation to be solved, ``3x - 1 > 5``, and the gold answer a solved one or a set."""
+    solved = is_solved(gold) if is_relation(gold) else not letters(gold) and order_signs(answer)
+    return bool(solved and letters(answer)) and is_relation(answer) and not is_solved(answer)
+
+
+def _ratio(text: str) -> list[str]:
+    """The parts of a ratio, ``1:2:3`` or ``3 to 4``; a list of one part for any other text."""
+    parts = _RATIO_SIGN.split(text)
+    no_ratio = is_relation(text) or any(not part or len(split(part)) > 1 or read_words(part) for part in parts)
+    return [text] if no_ratio else parts
+
+
+def _same_ratio(gold: list[str], answer: list[str], deeper: Callable[[str, str], Verdict | None]) -> Verdict | None:
+    """The verdict on two ratios with equally many parts; None for two formulas, which are compared as a quotient."""
+    wanted, given = ([number.value for number in map(read_number, parts) if number] for parts in (gold, answer))
+    if len(wanted) == len(given) == len(gold):
+        same = all(a * sum(given) == b * sum(wanted) for a, b in zip(wanted, given, strict=True))
+        return OK if same and sum(wanted) and sum(given) else wrong("another ratio")
+    return every(map(deeper, gold, answer)) if len(gold) > 2 else None
 
 
 def _beside(wanted: Value, given: Value) -> Verdict | None:
@@ -142,7 +181,7 @@ def _beside(wanted: Value, given: Value) -> Verdict | None:
         return wrong("another label")
     if wanted.modulus and given.modulus and compact(wanted.modulus) != compact(given.modulus):
         return wrong("another modulus")
-    if wanted.domain and given.domain and wanted.domain != given.domain:
+    if other_condition(wanted, given):
         return wrong("another condition")
     return None
 
@@ -204,8 +243,6 @@ def _numbers(gold: str, answer: str) -> Verdict | None:
         return _in_a_base(gold, answer)
     if number.value != given.value and not (rounds_to(gold, given.value) and not is_decimal(answer)):
         return wrong("another number")
-    if number.unit and number.unit == given.unit and _other_power(gold, answer):
-        return wrong("another power of the unit")
     return wrong("another unit") if other_unit(number.unit, given.unit) else OK
 
 
@@ -224,17 +261,12 @@ def _is_hexadecimal(*texts: str) -> bool:
 def _words(gold: str, answer: str) -> Verdict | None:
     words, given = read_words(gold), read_words(answer)
     if words is not None and given is not None:
-        if _is_product(gold) and sorted(gold) == sorted(answer):
+        if is_product(gold) and sorted(gold) == sorted(answer):
             return OK
         return OK if same_words(words, given) else wrong("other words")
     if words is not None and len(words) > LETTERS and len(sides(answer)) == 1:
         return wrong("no words")
     return wrong("words instead of a number") if given is not None and read_number(gold) else None
-
-
-def _is_product(text: str) -> bool:
-    """Whether a text is a product of variables, ``mn``, in which the order of the letters does not matter."""
-    return text.islower() and text.isalpha() and len(text) <= LETTERS and text not in _SHORT_WORDS
 
 
 def _equations(
@@ -267,8 +299,6 @@ def _equations(
 
 def _without_units(gold: str, answer: str, deeper: Callable[[str, str], Verdict | None]) -> Verdict | None:
     (wanted, unit), (value, other) = split_unit(gold), split_unit(answer)
-    if unit and unit == other and _other_power(gold, answer):
-        return wrong("another power of the unit")
     if other_unit(unit, other) or (not unit and _RATIO.search(wanted)) or (not other and _RATIO.search(value)):
         return wrong("another unit")
     if unit == "deg" and not other and r"\pi" in answer:
@@ -276,17 +306,6 @@ def _without_units(gold: str, answer: str, deeper: Callable[[str, str], Verdict 
     if other == "deg" and not unit and r"\pi" in gold:
         value = _in_radians(value)
     return deeper(wanted, value)
-
-
-def _other_power(gold: str, answer: str) -> bool:
-    """Whether a unit has different powers in two texts, ``cm^2`` and ``cm``, and neither power is written in words."""
-    return _unit_power(gold) != _unit_power(answer) and not any(_SQUARE.search(text) for text in (gold, answer))
-
-
-def _unit_power(text: str) -> str:
-    """The power at the end of a unit, ``2`` of ``cm^2``."""
-    found = re.search(r"[A-Za-z] ?\^ ?\{? ?([23]) ?\}?$", text)
-    return found[1] if found else ""
 
 
 def _in_radians(degrees: str) -> str:

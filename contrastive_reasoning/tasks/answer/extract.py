@@ -6,7 +6,8 @@ braces, or ``\boxed …`` up to the end of the formula. The last box always coun
 no answer, and no earlier box is used instead. Boxes separated only by a comma, a word or a name, ``x=\boxed{2} or
 x=\boxed{3}``, are one answer. A box inside a box is part of the outer one.
 Without any box, the completion may state its answer: in ``<answer>42</answer>``, after ``####``, or in its last line
-as ``Answer: 42``, ``the answer is $42$``, ``42 is the answer``.
+as ``Answer: 42``, ``the answer is $42$``, ``42 is the answer``. A line break may follow ``is``, a reason the
+answer, and a line about confidence the statement.
 """
 
 from __future__ import annotations
@@ -60,7 +61,12 @@ _STATED_BEFORE = re.compile(
     r"[ .!*]{0,8}",
     re.IGNORECASE,
 )
-_HEADING = re.compile(r"[#*_ ]{0,8}(?:the )?(?:final )?answer[#*_: ]{0,8}", re.IGNORECASE)
+_HEADING = re.compile(
+    r"(?:[#*_ ]{0,8}(?:the )?(?:final )?answer|.{0,200}\b(?:the|my|our) (?:final )?answer (?:is|equals))[#*_: ]{0,8}",
+    re.IGNORECASE,
+)
+_CONFIDENCE = re.compile(r"\n[#*_ ]{0,8}confidence\b[^\n]{0,40}$", re.IGNORECASE)
+"""A last line about the answer; the line before it states the answer."""
 _TAGGED = re.compile(r"<answer>((?:(?!</?answer>).){0,600}?)</answer>", re.IGNORECASE | re.DOTALL)
 _MATH = re.compile(r"\$|\\[()\[\]]|\\(?:text|mbox)(?![A-Za-z])|\\(?:quad|qquad)(?![A-Za-z])|\\[,;: ]|[{}]")
 _NAMED = r"(?:[A-Za-z](?: ?_ ?[0-9A-Za-z])? ?= ?)"
@@ -68,7 +74,8 @@ _ONE_ANSWER = re.compile(rf"\s*(?:[,;]|[,;]?\s*\b(?:and|or)\b)\s*(?P<name>{_NAME
 """The text allowed between two boxes of one answer, after the signs that open and close formulas are removed."""
 _NAME_BEFORE = re.compile(rf"(?<![A-Za-z0-9_+*/^=-])(?P<name>{_NAMED})\s*$")
 _VALUE = re.compile(rf"\s*{_NAMED}?[^=]*[^=\s][^=]*")
-_NEXT_SENTENCE = re.compile(r"\.\s+[A-Z]")
+_NEXT_SENTENCE = re.compile(r"\.\s+[A-Z]|,?\s(?:because|since|which)\b")
+"""The end of a stated answer: the next sentence, or the reason."""
 
 
 class Extraction(NamedTuple):
@@ -191,7 +198,7 @@ def closing_brace(text: str) -> int:
 
 def stated_answer(text: str) -> str:
     """The answer that a text states without a box: in tags, in its last line, else after ``####``; else empty."""
-    tail = text[-8 * MAX_ANSWER :].rstrip()
+    tail = _CONFIDENCE.sub("", text[-8 * MAX_ANSWER :].rstrip()).rstrip()
     if tagged := _TAGGED.findall(tail):
         return tagged[-1].strip()
     line = tail.rpartition("\n")[2]

@@ -29,7 +29,7 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 _HEADLESS = re.compile(r"(?<![A-Za-z\\])(?P<rest>rac(?= ?\{)|ext(?= ?\{)|qrt(?= ?\{)|imes(?= ?[0-9\\]))")
 _HEADS = {"rac": r"\f", "ext": r"\t", "qrt": r"\s", "imes": r"\t"}
 _DOUBLED = re.compile(r"\\\\(?=[A-Za-z]{2,})")
-MISSING = frozenset(("nan", "null", "n/a", "<na>"))
+MISSING = frozenset(("nan", "null", "n/a", "<na>", "none", "tbd", "tba", "todo"))
 """Texts that programs write for a missing value, in lower case."""
 
 

@@ -21,10 +21,11 @@ MAX_SYMBOLIC_POWER = 100
 MAX_FACTORIAL = 200
 MAX_BINOMIAL = 10_000
 
-# without \exp and similar functions, which can be nested without a ^, and \gamma, which is read as a factorial
+# without functions that can be nested without a ^, except the hyperbolic ones, which count as powers of e, and without
+# \gamma, which is read as a factorial
 _KNOWN_COMMANDS = r"""
     frac sqrt pi infty cdot times div pm mp cup cap setminus in notin emptyset le ge ne approx mathbb binom
-    max min sin cos tan cot sec csc arcsin arccos arctan log ln lg
+    max min sin cos tan sinh cosh tanh cot sec csc arcsin arccos arctan log ln lg
     lfloor rfloor lceil rceil lvert rvert vert langle rangle overline bar mid colon ldots dots cdots
     alpha beta delta epsilon varepsilon zeta eta theta iota kappa lambda mu nu xi rho sigma tau phi varphi chi
     psi omega Delta Theta Lambda Sigma Phi Psi Omega begin end angle triangle circ
@@ -34,8 +35,15 @@ _COMMAND = re.compile(r"\\([A-Za-z]+)")
 _ENVIRONMENT = re.compile(r"\\(?:begin|end) ?\{[a-zA-Z]{1,12}\}")
 _LONG_NUMBER = re.compile(rf"[0-9]{{{MAX_DIGITS + 1},}}")
 _POWER = re.compile(r"\s*(?:\^|\*\*)\s*")
-_TOWER = re.compile(r"\^|\*\*|!|\\binom")
+_TOWER = re.compile(r"\^|\*\*|!|\\binom|\\(?:sin|cos|tan)h")
+_HYPERBOLIC = re.compile(r"\\(?:sin|cos|tan)h(?![A-Za-z])\s*")
 _FACTORIAL = re.compile(r"([0-9]*)\s*!")
+_FACTORIAL_OF_LETTERS = re.compile(
+    r"(?<![A-Za-z\\0-9])[a-zA-Z]\s*!(?!\s*!)|\( ?[1-9]?[a-zA-Z](?: ?[-+] ?(?:[a-zA-Z]|[0-9]{1,2})){0,3} ?\)\s*!(?!\s*!)"
+)
+"""Factorials of variables: their values at the points of comparison are small."""
+_POWER_OF_LETTER = re.compile(r"(?<![A-Za-z\\])[a-df-z] ?\^ ?(?:[2-9](?![0-9])|\{ ?[2-9] ?\})")
+"""A power that may stand in an exponent of e: ``e^{x^2}``."""
 _BINOMIAL = re.compile(r"\\binom\s*\{?\s*([0-9]+)")
 _ROOT = re.compile(r"\\sqrt\s*\[\s*([^\]]*)\]")
 _WORD = re.compile(r"(?<![A-Za-z\\])(?:[A-Za-z]{4,}|or|and|not|if)(?![A-Za-z])")
@@ -77,7 +85,7 @@ def _large(text: str) -> str | None:
     """The reason if a number, or a number in its evaluation, would be too large, else None."""
     if _LONG_NUMBER.search(text):
         return f"number longer than {MAX_DIGITS} digits"
-    factorials = _FACTORIAL.findall(text)
+    factorials = _FACTORIAL.findall(_FACTORIAL_OF_LETTERS.sub("", text))
     if any(not number or int(number) > MAX_FACTORIAL for number in factorials):
         return f"factorial of more than {MAX_FACTORIAL}"
     if any(len(number) > 4 or int(number) > MAX_BINOMIAL for number in _BINOMIAL.findall(text)):
@@ -85,7 +93,10 @@ def _large(text: str) -> str | None:
     exponents = [("}", root) for root in _ROOT.findall(text)]
     for power in _POWER.finditer(text):
         exponents.append((text[: power.start()].rstrip()[-1:], _argument(text[power.end() :])))
-    if any(_TOWER.search(exponent) for _, exponent in exponents):
+    for function in _HYPERBOLIC.finditer(text):
+        rest = text[function.end() :]
+        exponents.append(("e", rest[: group_end(rest)]))
+    if any(_TOWER.search(_POWER_OF_LETTER.sub("", power) if base == "e" else power) for base, power in exponents):
         return "power in an exponent"
     sizes = [(base, _largest(exponent)) for base, exponent in exponents]
     of_groups = prod(size for base, size in sizes if base in ")]}|")
@@ -100,12 +111,12 @@ def _argument(text: str) -> str:
     """The exponent at the start of a text: a letter, digits or a bracketed group, with a power sign after it; else the
     whole text."""
     simple = re.match(r"[-+]?(?:[0-9]+|[A-Za-z])", text)
-    end = simple.end() if simple else _group(text)
+    end = simple.end() if simple else group_end(text)
     behind = _POWER.match(text, end)
     return text[: behind.end() if behind else end]
 
 
-def _group(text: str) -> int:
+def group_end(text: str) -> int:
     """One past the position at which the first bracket of a text closes; the text's length without such a bracket."""
     depth = 0
     for place, sign in enumerate(text):

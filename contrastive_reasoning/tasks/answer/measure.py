@@ -38,8 +38,8 @@ _MEASURES = (
     _Measure(
         re.compile(
             r"\b(?:what|which|find|determine|calculate|compute|give|state|express|write)(?:'s)?"
-            rf"{_FEW} percent(?:age)?s?\b"
-            r"|\b(?:as an?|in|as|how many) (?:percent(?:age)?s?\b|\\?%)",
+            rf"{_FEW} percent(?:age)?s?\b(?![^.?]{{0,60}}\bas an? (?:decimal|fraction|ratio|number)\b)"
+            r"|\b(?<!not )(?<!rather than )(?:as an?|in|as|how many) (?:percent(?:age)?s?\b|\\?%)",
             re.IGNORECASE,
         ),
         re.compile(rf"{_SPACE}(?:\\?%|(?<![a-z])(?:percent(?:age)?(?: points?)?|pct)\b){_ENDS}", re.IGNORECASE),

@@ -1,8 +1,8 @@
-r"""Ordinary numbers as exact fractions: ``1,234.50``, ``\frac{-3}{4}``, ``1\frac12``, ``2 million``, ``9\%``, ``4e-7``.
+r"""Ordinary numbers as exact fractions: ``1,234.50``, ``\frac{-3}{4}``, ``1\frac12``, ``2 million``, ``9\%``, ``ten``.
 
 A bounded grammar over ASCII digits reads them without evaluation and without floats, so 0.1 is 1/10 and 2.999 is not 3.
-A percentage is its value: 40% is 2/5, and not 40. Numbers in a base, ``2516_8``, are equal if their digits are, and
-their bases if both name one.
+A percentage is its value: 40% is 2/5, and not 40. Numbers in a base, ``2516_8``, are equal if their digits and
+bases are; the answer may omit the base that the gold answer names.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import re
 from fractions import Fraction
 from typing import NamedTuple
 
-from contrastive_reasoning.tasks.answer.units import split_unit
+from contrastive_reasoning.tasks.answer.units import split_unit, unit_of
 
 MAX_DIGITS = 60
 """Maximum number of digits before or after the point of an ordinary number."""
@@ -39,20 +39,14 @@ _REPEATING = re.compile(
     rf"{_SIGN}(?P<whole>[0-9]{{0,{MAX_DIGITS}}})\.(?P<once>[0-9]{{0,{MAX_DIGITS}}})"
     rf"\\(?:overline|bar) ?\{{(?P<again>[0-9]{{1,{MAX_DIGITS}}})\}}"
 )
-_SCALED = re.compile(rf"(?P<value>.*?) ?(?P<scale>{'|'.join(SCALES)})s?(?: (?P<unit>[A-Za-z]+))?")
+_SCALED = re.compile(rf"(?P<value>.*?) ?(?P<scale>{'|'.join(SCALES)})s?(?: (?P<unit>[A-Za-z].*))?")
 _PERCENT = re.compile(r"(?P<value>.*?) ?(?:%|percent|percentage|pct)")
 _BASED = re.compile(r"(?P<sign>-?) ?(?P<digits>[0-9A-F]{1,60})(?:_\{ ?(?P<base>[0-9]{1,2}|[a-z]{3,8}) ?\})?")
-_BASE_NAMES: dict[str, str] = {
-    "two": "2",
-    "three": "3",
-    "four": "4",
-    "five": "5",
-    "six": "6",
-    "seven": "7",
-    "eight": "8",
-    "nine": "9",
-    "ten": "10",
-}
+_NAMES = """
+    zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen
+    eighteen nineteen twenty
+"""
+_NUMBER_NAMES = {name: str(number) for number, name in enumerate(_NAMES.split())}
 
 
 class Quantity(NamedTuple):
@@ -71,9 +65,10 @@ class Based(NamedTuple):
 
 def read_number(text: str) -> Quantity | None:
     """Reads a text in plain spelling as a number; returns None if it is anything else."""
+    text = _NUMBER_NAMES.get(text.lower(), text)
     scaled = _SCALED.fullmatch(text)
-    if scaled:
-        value, unit, power = scaled["value"], scaled["unit"] or "", SCALES[scaled["scale"]]
+    if scaled and (scaled["unit"] is None or unit_of(scaled["unit"])):
+        value, unit, power = scaled["value"], unit_of(scaled["unit"]) if scaled["unit"] else "", SCALES[scaled["scale"]]
     else:
         (value, unit), power = split_unit(text), 0
         percent = _PERCENT.fullmatch(value)
@@ -88,7 +83,7 @@ def read_based(text: str) -> Based | None:
     match = _BASED.fullmatch(text)
     if match is None:
         return None
-    base = _BASE_NAMES.get(match["base"] or "", match["base"] or "")
+    base = _NUMBER_NAMES.get(match["base"] or "", match["base"] or "")
     largest = int(max(match["digits"]), 16)  # "9" < "A"
     if (largest >= int(base)) if base.isdigit() else match["digits"].isalpha():
         return None  # ABC is a name, and so is A_{7}, which is not a number in its base
@@ -117,8 +112,8 @@ def rounds_to(gold: str, value: Fraction) -> bool:
 
 
 def same_based(gold: Based, answer: Based) -> bool:
-    """Whether digits and bases are the same; if only one names its base, that is taken to be the requested one."""
-    return gold.digits == answer.digits and (gold.base == answer.base or not (gold.base and answer.base))
+    """Whether digits and bases are the same; the answer may omit the base that the gold answer names."""
+    return gold.digits == answer.digits and answer.base in ("", gold.base or "10")
 
 
 def _read(text: str) -> Fraction | None:

@@ -35,6 +35,7 @@ _EVENT = re.compile(r"(?<![A-Za-z\\])[PE] ?\( ?[A-Za-z] ?= ?-?[0-9A-Za-z]{1,4} ?
 _AT = re.compile(r"(?P<name>[A-Za-z]'{0,3}) ?\( ?(?P<place>[^=]{1,60}) ?\)")
 _FUNCTION_VALUE = re.compile(r"(?<![A-Za-z\\])[A-Za-z] ?\( ?-?[0-9][0-9./]* ?\)")
 _ORDER = re.compile(r"<|>|\\(?:le|ge|ne|in|notin|approx)(?![A-Za-z])")
+_ORDER_OR_EQUAL = re.compile(rf"{_EQUALS.pattern}|{_ORDER.pattern}")
 _LESS = re.compile(r"<|\\le(?![A-Za-z])")
 _GREATER = re.compile(r">|\\ge(?![A-Za-z])")
 _TURNED = {">": "<", r"\ge": r"\le"}
@@ -47,7 +48,7 @@ _CONDITION = re.compile(
     r"|[,;]? ?\( ?(?:(?:for|where|if|when) )?"
     r"(?P<bracketed>[A-Za-z](?:, ?[A-Za-z])* ?(?:\\(?:in|ge|le|ne)(?![A-Za-z])|[<>]).+)\))$"
 )
-_NO_CONDITION = re.compile(r"(?<![A-Za-z])(?:or|otherwise|else|and|for|if|when)(?![A-Za-z])|\\(?:boxed|text)")
+_NO_CONDITION = re.compile(r"(?<![A-Za-z])(?:or|otherwise|else|and|for|if|when)(?![A-Za-z])|\\(?:boxed|text|end)")
 _IS_CONDITION = re.compile(
     r"\\(?:in|ge|le|ne)(?![A-Za-z])|[<>=]"
     r"|(?<![a-z])(?:all|any|every|each|some|integers?|real|positive|natural|arbitrary)(?![a-z])"
@@ -57,6 +58,9 @@ _ALL_BUT = re.compile(
     r"(?:[A-Za-z] ?\\ne(?![A-Za-z]) ?|(?:[Aa]ll )?[Rr]eal(?: numbers?)? (?:except|other than|but)(?: for)? )"
     r"(?P<value>[^,]+)"
 )
+_ALL_REALS = re.compile(r"(?:the set of )?(?:all )?real numbers?|all reals|(?:[A-Za-z] ?\\in ?)?\\mathbb ?\{? ?R ?\}?")
+_BOUND = re.compile(r"\\(?:sum|prod)_ ?\{ ?(?P<name>[a-z]) ?=")
+_OF_INTEGRATION = re.compile(r"\+ ?(?P<name>[CcKk])$")
 _DOMAIN = re.compile(r"\\mathbb ?\{? ?([A-Z])")
 _SET_BUILDER = re.compile(
     r"(?:\\\{)? ?(?P<name>[A-Za-z])(?: ?\\in(?![A-Za-z]) ?\\mathbb ?\{? ?R ?\}?)? ?"
@@ -68,12 +72,18 @@ _OPTION = re.compile(r"^\(?[A-E] ?[.)] (?=[^ ])")
 
 
 class Value(NamedTuple):
-    """A value with its context: the label before it, and the modulus and the domain of the condition after it."""
+    """A value with its context: the label before it, and the modulus and the condition after it."""
 
     text: str
     label: str
     modulus: str
-    domain: str
+    condition: str
+
+    @property
+    def domain(self) -> str:
+        r"""The set that the condition names, ``Z`` for ``k \in \mathbb{Z}``; empty without one."""
+        found = _DOMAIN.search(self.condition)
+        return found[1] if found else ""
 
 
 def read_value(text: str) -> Value:
@@ -81,7 +91,7 @@ def read_value(text: str) -> Value:
     label = _LABEL.match(text) if len(_LABELS.findall(text)) == 1 else None
     if label:
         text = text[label.end() :]
-    text, domain = _without_condition(_FOR_ALL.sub("", text))
+    text, condition = _without_condition(_FOR_ALL.sub("", text))
     modulus = _MODULUS.match(text)
     if modulus and not _is_operation(text, modulus):
         text = modulus["value"]
@@ -89,8 +99,21 @@ def read_value(text: str) -> Value:
         text,
         label["label"].strip().lower() if label else "",
         (modulus["inner"] or modulus["outer"]).strip(" {}") if modulus else "",
-        domain,
+        condition,
     )
+
+
+def other_condition(wanted: Value, given: Value) -> bool:
+    """Whether the condition of an answer is another one: another domain, or other numbers in the same relations.
+
+    An inequality restricted to a domain that the gold answer does not name is another set.
+    """
+    if wanted.domain != given.domain and (wanted.domain or (given.domain != "R" and order_signs(given.text))):
+        return bool(given.domain)
+    (signs, numbers), (other_signs, other_numbers) = (
+        (_ORDER_OR_EQUAL.findall(value.condition), re.findall("[0-9.]+", value.condition)) for value in (wanted, given)
+    )
+    return signs == other_signs and numbers != other_numbers and bool(wanted.condition and given.condition)
 
 
 def _is_operation(text: str, modulus: re.Match[str]) -> bool:
@@ -106,6 +129,8 @@ def _is_operation(text: str, modulus: re.Match[str]) -> bool:
 
 def condition_of_set(text: str) -> str:
     r"""The condition in set-builder notation, ``-2 < x`` in ``\{x \mid -2 < x\}``; any other text unchanged."""
+    if _ALL_REALS.fullmatch(text):
+        return r"(-\infty, \infty)"
     found = _SET_BUILDER.fullmatch(text)
     return found["condition"].strip() if found and found["name"] in letters(found["condition"]) else text
 
@@ -138,6 +163,18 @@ def sides(text: str) -> list[str]:
 def is_relation(text: str) -> bool:
     """Whether a text is a relation: an equation, an inequality, an approximation or a membership."""
     return len(sides(text)) > 1 or bool(_ORDER.search(text))
+
+
+def is_solved(text: str) -> bool:
+    """Whether each relation in a text has a name on one side and a side without variables: ``x = 2``, ``1 < x < 3``."""
+    parts = re.split(r",? (?:or|and) |, ", _EVENT.sub("P", text))
+    return all(map(_is_solved, filter(None, parts)))
+
+
+def _is_solved(relation: str) -> bool:
+    found = [side.strip() for side in _ORDER_OR_EQUAL.split(relation)]
+    named = [bool(letters(side)) for side in found]
+    return len(set(named)) == 2 and all(is_name(side) for side, is_named in zip(found, named, strict=True) if is_named)
 
 
 def order_signs(text: str) -> int:
@@ -200,9 +237,38 @@ def in_variable_of(gold: str, answer: str) -> str:
     return re.sub(rf"(?<![A-Za-z\\]){given['variable']}(?![A-Za-z])", wanted["variable"], answer)
 
 
+def in_letters_of(gold: str, answer: str) -> str:
+    r"""Renames the index of a sum and the constant of integration, ``+ c``, to those of the gold answer."""
+    for pattern in (_BOUND, _OF_INTEGRATION):
+        wanted, given = pattern.search(gold), pattern.search(answer)
+        if wanted and given and (wanted["name"].isupper() or pattern is _BOUND):
+            answer = _renamed(answer, given["name"], wanted["name"])
+    return answer
+
+
+def in_parameter_of(gold: Value, answer: Value) -> str:
+    r"""Renames the one integer of an answer, ``n`` in ``n\pi, n \in \mathbb{Z}``, to that of the gold answer."""
+    wanted, given = letters(gold.text), letters(answer.text)
+    if not len(wanted - given) == len(given - wanted) == 1 or not _of_integers(gold) or not _of_integers(answer):
+        return answer.text
+    (old,), (new,) = given - wanted, wanted - given
+    return _renamed(answer.text, old, new) if old in letters(answer.condition) else answer.text
+
+
+def _of_integers(value: Value) -> bool:
+    return value.domain == "Z" or "integer" in value.condition
+
+
+def _renamed(text: str, old: str, new: str) -> str:
+    """Renames a variable, unless the new name is in use; a text without the variable is unchanged."""
+    if new in letters(text) | _CONSTANTS:
+        return text
+    return re.sub(rf"\\[A-Za-z]+|{re.escape(old)}", lambda part: new if part[0] == old else part[0], text)
+
+
 def reorder(text: str) -> str:
     """Rewrites ``3 > x > -1`` as ``-1 < x < 3``; any other text is unchanged."""
-    if _LESS.search(text) or not _GREATER.search(text):
+    if _LESS.search(text) or not _GREATER.search(text) or r"\begin" in text:
         return text
     parts = re.split(rf"({_GREATER.pattern})", text)
     return " ".join(_TURNED.get(part, part.strip()) for part in reversed(parts))
@@ -249,8 +315,7 @@ def _without_condition(text: str) -> tuple[str, str]:
         return text, ""
     if read_words(found["value"].strip()) and re.search("[0-9]", condition):
         return text, ""  # "the rent for each A is 240"
-    domain = _DOMAIN.search(condition)
-    return found["value"].strip(), domain[1] if domain else ""
+    return found["value"].strip(), condition
 
 
 def _squeeze(text: str) -> str:

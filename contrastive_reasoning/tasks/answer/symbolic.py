@@ -101,12 +101,13 @@ def same_formula(gold: str, answer: str) -> bool | None:
 
 
 def in_one_case(*texts: str) -> tuple[str, ...]:
-    r"""Replaces each capital letter that also occurs in lower case by an unused letter.
+    r"""Replaces each capital letter that also occurs in lower case by an unused letter, and ``d``.
 
-    math-verify reads ``R`` as ``r``, so that ``\frac{R}{r}`` would equal ``\frac{r}{R}``, and 1.
+    math-verify reads ``R`` as ``r``, so that ``\frac{R}{r}`` would equal ``\frac{r}{R}``, and 1. It reads ``dc`` as a
+    differential.
     """
     used = {letter for text in texts for letter in _COMMANDS.sub("", text) if letter.isalpha()}
-    both = sorted(letter for letter in used if letter.isupper() and letter.lower() in used)
+    both = sorted(letter for letter in used if letter == "d" or (letter.isupper() and letter.lower() in used))
     free = (letter for letter in _SPARE if not {letter, letter.upper()} & used)
     names = str.maketrans(dict(zip(both, free, strict=False)))
     return tuple(_SEPARATE.sub(lambda part: part[1] or part[0].translate(names), text) for text in texts)
@@ -190,7 +191,8 @@ def _tolerance(gold: str, answer: str, wanted: Any) -> Any:
     """The tolerance between a rounded and an exact value; zero if neither value is rounded.
 
     A decimal gold number counts to six decimal places, a small one to six of its digits. If the exact gold value is
-    irrational, such as a root, a decimal answer with six or more places is compared to six places.
+    irrational, such as a root, a decimal answer with six or more places is compared to six places, or to a millionth of
+    a value below 1.
     """
     from sympy import Rational
 
@@ -203,7 +205,7 @@ def _tolerance(gold: str, answer: str, wanted: Any) -> Any:
     written = re.search(r"\.([0-9]+)", answer)
     if read_number(answer) is None or written is None or len(written[1]) < PLACES or wanted.doit().is_Rational:
         return Rational(0)
-    return Rational(1, 10**PLACES)
+    return Rational(1, 10**PLACES) * min(1, abs(wanted.evalf()))
 
 
 def _same_expression(gold: Any, answer: Any, tolerance: Any) -> bool:

@@ -31,13 +31,17 @@ GOLD_UNREAD = "gold answer does not parse"
 _BRACKETED = re.compile(r"[(\[].*[)\]]", re.DOTALL)
 _NO_POINT = re.compile(r"\[|\]|\\infty(?![A-Za-z])")
 _LETTER = re.compile(
-    r"(?:(?:option|choice|answer)[ :]{1,2})?[({\[]?(?P<letter>[A-Za-z])[)}\]]?(?P<rest>(?:[.:,)]| ?-) ?.*)?",
+    r"(?:(?:option|choice|answer)[ :]{1,2})?[({\[`]?(?P<letter>[A-Za-z])[)}\]`]?"
+    r"(?P<rest>(?:(?:[.:,)]| ?-) ?).*)?",
     re.IGNORECASE | re.DOTALL,
 )
 _ANOTHER = re.compile(
-    r"(?:[,;/&]|\b(?:or|and))\s*[(\[]?[A-HJ-Za-k](?![A-Za-z])|(?<![A-Za-z])(?:[A-HJ-Z][.:)\]]|[(\[][A-Za-k][)\]])"
+    r"(?:[,;/&]|\b(?:or|and))\s*[(\[]?(?P<listed>[A-HJ-Za-k])(?![A-Za-z])"
+    r"|(?<![A-Za-z])(?:(?P<marked>[A-HJ-Z])[.:)\]]|[(\[](?P<bracketed>[A-Za-k])[)\]])"
+    r"|(?:^|(?i:\b(?:or|and|else|not|no|but|to|is|be|actually|rather|instead|maybe|perhaps|possibly|probably|wait"
+    r"|correction|either|then|versus|vs)\b))[^A-Za-z0-9]*(?P<alone>[A-HJ-Ka-k])(?=[^A-Za-z0-9]*(?:$|\b(?:or|and)\b))"
 )
-"""A second letter, after a comma or a word, or before another text. ``C. vitamin C`` has none."""
+"""A second letter: after a comma or a connecting word, before another text, or alone. ``C. vitamin C`` has none."""
 
 
 class Question(NamedTuple):
@@ -122,9 +126,10 @@ def verify_choice(gold_letter: str, completion: str, *, boxed_only: bool = False
 def _read_letter(text: str) -> str | None:
     """The letter that a text chooses, as a capital; None if it chooses none, or more than one."""
     match = _LETTER.fullmatch(plain(text))
-    if match is None or _ANOTHER.search(match["rest"] or ""):
+    if match is None:
         return None
-    return match["letter"].upper()
+    letters = {match["letter"], *(found[found.lastgroup or 0] for found in _ANOTHER.finditer(match["rest"] or ""))}
+    return match["letter"].upper() if len({letter.upper() for letter in letters}) == 1 else None
 
 
 def check_golds(

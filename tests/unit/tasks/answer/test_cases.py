@@ -42,6 +42,16 @@ def test_verdict_on_additional_case(case: dict[str, Any]) -> None:
     assert verdict.correct == case["right"], verdict
 
 
+@pytest.mark.parametrize("case", read("answers_third.jsonl"), ids=lambda case: case["id"])
+def test_verdict_on_third_set_of_cases(case: dict[str, Any]) -> None:
+    given = case["input"]
+    if case["judge"] in ("answer", "story"):
+        verdict = verify_answer(given["gold"], given["completion"], given.get("question"))
+    else:
+        verdict = verify_choice(given["gold"], given["completion"], boxed_only=case["judge"].startswith("boxed"))
+    assert verdict.correct == (case["expected"] == "right"), verdict
+
+
 def test_gold_text_of_solution_with_two_boxes() -> None:
     (case,) = [case for case in CASES if case["kind"] == "MATH solution with two boxes"]
     assert gold_text(case["input"]) == case["expected"]

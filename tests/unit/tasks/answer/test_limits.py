@@ -34,7 +34,7 @@ from contrastive_reasoning.tasks.answer.spelling import plain
         (r"\binom{99999}{2}", "binomial of more than 10000"),
         (r"\int_0^1 x", r"unknown command \int"),
         (r"\sum_{k=1}^{10} k", r"unknown command \sum"),
-        (r"\exp(\exp(9))", r"unknown command \exp"),
+        (r"\exp(\exp(9))", "power in an exponent"),
         (r"\Gamma(99999999)", r"unknown command \Gamma"),
         (f"{'(' * 20}7{')' * 20}+1", "brackets nested deeper than 12"),
         ("(7+1", "brackets do not match"),

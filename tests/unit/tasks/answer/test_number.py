@@ -86,13 +86,13 @@ def test_read_number_returns_exact_value(text: str, value: Fraction | int | None
 @pytest.mark.parametrize(
     ("text", "value", "unit"),
     [
-        ("3 apples", 3, "apples"),
+        ("3 apples", 3, "apple"),
         ("61hours", 61, "h"),
         ("9 cm", 9, "cm"),
-        ("9cm^2", 9, "cm"),
-        (r"15\mbox{ cm}^2", 15, "cm"),
+        ("9cm^2", 9, "cm^2"),
+        (r"15\mbox{ cm}^2", 15, "cm^2"),
         (r"3\text{ m}", 3, "m"),
-        (r"34\text{ sq. units}", 34, "sq. units"),
+        (r"34\text{ sq. units}", 34, "unit^2"),
         (r"145^\circ", 145, "deg"),
         (r"145^{\circ}.", 145, "deg"),
         (r"\frac{11}{15}\text{ days}", Fraction(11, 15), "day"),

@@ -126,7 +126,7 @@ def test_equivalent_answer_is_correct(gold: str, answer: str) -> None:
         ("5", r"5\text{ hundreds}", "another number"),
         ("1e-24", "0", "another number"),
         (r"5\text{ dollars}", r"5\text{ cents}", "another unit"),
-        ("7", r"\text{seven}", "words instead of a number"),
+        ("7", r"\text{seven oaks}", "words instead of a number"),
         (r"\text{Sunday}", "Monday", "other words"),
         (r"\text{Sunday}", "7", "no words"),
         ("2516_8", "2516_9", "another number"),
@@ -325,6 +325,11 @@ def test_verify_choice_requires_gold_letter() -> None:
 def test_check_golds_lists_golds_that_do_not_verify_themselves() -> None:
     golds = ["7", r"so it is $\boxed{\frac12}$.", r"hence there are $\boxed{}$ primes", "True", "", r"\$2 \approx 2.0"]
     assert check_golds(golds) == [(2, "no gold answer"), (4, "no gold answer")]
+
+
+def test_check_golds_lists_placeholders_and_keeps_times_and_cases() -> None:
+    golds = ["None", "TBD", r"7\text{ p.m.}", r"\begin{cases}x&x>0\\-x&x\le0\end{cases}", r"\{x|x<0 \text{ or } x>2\}"]
+    assert check_golds(golds) == [(0, "no gold answer"), (1, "no gold answer")]
 
 
 def test_check_golds_lists_invalid_gold_letters() -> None:
