@@ -17,6 +17,7 @@ from typing import Any
 
 from omegaconf import OmegaConf
 
+from experiments.config.composition import REFERENCE
 from experiments.studies.plan import Study, find_study
 from tests.composed_configs import flat
 from tests.config_kit import composed
@@ -49,7 +50,8 @@ def leaves(*overrides: str) -> Leaves:
 
 
 def _repeats(config: Any, path: str, value: Any) -> bool:
-    return isinstance(value, str) and value.startswith("${") and OmegaConf.is_config(OmegaConf.select(config, path))
+    refers = isinstance(value, str) and REFERENCE.fullmatch(value) is not None  # not a merge
+    return refers and OmegaConf.is_config(OmegaConf.select(config, path))
 
 
 def decides(path: str) -> bool:
