@@ -1,4 +1,4 @@
-"""Names of experiments that share a file of ``experiment/``.
+"""FAMILY_FILE, FILE_TASK and CLIPO's ablations: the names of experiments that share a file of ``experiment/``.
 
 Hydra composes each like a file: ``llama_critic`` is ``experiment/critic.yaml`` with ``family=llama``, ``dapo_math`` is
 ``experiment/dapo.yaml`` with ``task=math``, and ``clipo_l2`` is ``clipo_gsm8k`` with ``reward=clipo_l2``. Standard
