@@ -47,7 +47,8 @@ SET_BY_MODULE = "objective"
 
 
 def siblings(group: str) -> list[str]:
-    return sorted(path.stem for path in (CONF / group).glob("*.yaml"))
+    """Returns the options of a group, without ``base``, whose keys they share."""
+    return sorted(path.stem for path in (CONF / group).glob("*.yaml") if path.stem != "base")
 
 
 @pytest.fixture(scope="session")
