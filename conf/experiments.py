@@ -90,59 +90,52 @@ def _tracks() -> dict[str, Variant]:
     return found
 
 
-def _ablation(
-    question: str, setting: str, source: str, *, choices: Mapping[str, str] = {}, values: Mapping[str, Any] = {}
-) -> Variant:
-    """An ablation of ``clipo_gsm8k``; ``setting`` makes the same one of ``clipo_math``."""
-    of_math = f"for that of clipo_math use clipo_math with over='{setting}'"
-    question = f"{question} Ablation of clipo_gsm8k; {of_math} ({source})."
-    return Variant("clipo_gsm8k", choices, values, question=question)
-
-
-_MLP = "contrastive_reasoning.rewards.MLPHead"
-_LOSSES, _HEADS, _RELEASED = "CLIPO's Tables 13 and 14", "CLIPO's Tables 11 and 12", "in CLIPO's released code only"
-
-VARIANTS: dict[str, Variant] = {
-    **_families(),
-    **_tracks(),
-    "clipo_batch_level": _ablation(
-        "Does it help to contrast all completions of a batch?",
-        "reward.level=batch",
-        _RELEASED,
-        values={"reward": {"level": "batch"}},
-    ),
-    "clipo_cross_level": _ablation(
+RELEASED, HEADS, LOSSES = "in CLIPO's released code only", "CLIPO's Tables 11 and 12", "CLIPO's Tables 13 and 14"
+ABLATIONS = {
+    "clipo_batch_level": ("Does it help to contrast all completions of a batch?", "reward.level=batch", RELEASED),
+    "clipo_cross_level": (
         "Do completions of other prompts help as additional negatives?",
         "reward.level=cross",
-        _RELEASED,
-        values={"reward": {"level": "cross"}},
+        RELEASED,
     ),
-    "clipo_fixed_head": _ablation(
+    "clipo_fixed_head": (
         "Must the head be trained, or is a fixed random head enough?",
         "reward.trainable=false",
-        _HEADS,
-        values={"reward": {"trainable": False}},
+        HEADS,
     ),
-    "clipo_l2": _ablation(
-        "Can Euclidean distance replace the cosine?", "reward=clipo_l2", _RELEASED, choices={"reward": "clipo_l2"}
-    ),
-    "clipo_mlp_head": _ablation(
+    "clipo_l2": ("Can Euclidean distance replace the cosine?", "reward=clipo_l2", RELEASED),
+    "clipo_mlp_head": (
         "Does a two-layer head help?",
-        f"reward.head._target_={_MLP}",
-        _RELEASED,
-        values={"reward": {"head": {"_target_": _MLP}}},
+        "reward.head._target_=contrastive_reasoning.rewards.MLPHead",
+        RELEASED,
     ),
-    "clipo_softnn": _ablation(
-        "Does SoftNN do better than InfoNCE?", "reward=clipo_softnn", _LOSSES, choices={"reward": "clipo_softnn"}
-    ),
-    "clipo_supcon": _ablation(
-        "Does SupCon do better than InfoNCE?", "reward=clipo_supcon", _LOSSES, choices={"reward": "clipo_supcon"}
-    ),
-    "clipo_supcon_in": _ablation(
+    "clipo_softnn": ("Does SoftNN do better than InfoNCE?", "reward=clipo_softnn", LOSSES),
+    "clipo_supcon": ("Does SupCon do better than InfoNCE?", "reward=clipo_supcon", LOSSES),
+    "clipo_supcon_in": (
         "Does SupCon with the mean inside the logarithm do better?",
         "reward=clipo_supcon_in",
-        _RELEASED,
-        choices={"reward": "clipo_supcon_in"},
+        RELEASED,
     ),
 }
+"""Name → question, the one override of ``clipo_gsm8k``, and its source."""
+
+
+def _ablations() -> dict[str, Variant]:
+    found: dict[str, Variant] = {}
+    for name, (question, override, source) in ABLATIONS.items():
+        of_math = f"for that of clipo_math use clipo_math with over='{override}'"
+        question = f"{question} Ablation of clipo_gsm8k; {of_math} ({source})."
+        key, _, option = override.partition("=")
+        group, *path = key.split(".")
+        if path:
+            value: Any = {"true": True, "false": False}.get(option, option)
+            for part in reversed(path):
+                value = {part: value}
+            found[name] = Variant("clipo_gsm8k", values={group: value}, question=question)
+        else:
+            found[name] = Variant("clipo_gsm8k", {group: option}, question=question)
+    return found
+
+
+VARIANTS: dict[str, Variant] = {**_families(), **_tracks(), **_ablations()}
 """Name → experiment."""

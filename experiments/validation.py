@@ -149,7 +149,7 @@ def check_online(config: DictConfig) -> None:
     kind = _class_of(node)
     if issubclass(kind, EnsembleCritic):
         raise AssemblyError(
-            f"online: teaches one critic, and the members of an {kind.__name__} learn each from its own draws: "
+            f"online: trains one critic, and the members of an {kind.__name__} learn each from its own draws: "
             "use critic=joint or critic=numeric_v2, or online=none"
         )
     if not critic_values_states(node):

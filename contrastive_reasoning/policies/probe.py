@@ -68,8 +68,8 @@ def check_passes(policy: CausalLMPolicy, named: str) -> None:
 
     If planned attention differs, the model's attention becomes ``eager``, with a warning.
 
-    Raises ValueError if the log-probs of the model are not finite, or another pass differs or fails. The message begins
-    with ``named``, and names the model's family and the pass.
+    Raises ValueError if the log-probs of the model are not finite, or if another pass differs or fails. The message
+    begins with ``named``. For a pass it also names the model's family and the pass.
     """
     model = unwrap(policy.model)
     plain = copy.copy(policy)
@@ -79,7 +79,7 @@ def check_passes(policy: CausalLMPolicy, named: str) -> None:
         with _without_plans(model):
             own = own_log_probs(plain, rows)
         if not bool(own.isfinite().all()):
-            raise ValueError(f"{named}: its log-probs are not finite, so its weights are damaged")
+            raise ValueError(f"{named}: its log-probs are not finite; its weights may be damaged")
         passes = {"padded": padded, "decoded": decoded}
         if plain.plans_attention:
             if flaw := _flaw({"packed": packed, "decoded": decoded}, plain, rows, own):

@@ -37,7 +37,7 @@ def given_overrides() -> list[str] | None:
     return [*HydraConfig.get().overrides.task, *config_dir_option()] if HydraConfig.initialized() else None
 
 
-def teaches(config: DictConfig) -> bool:
+def trains_warm_start(config: DictConfig) -> bool:
     """Returns whether the warm start trains the policy: with ``AUTO`` only a fresh one, not a pretrained one."""
     train = config.warm_start.get("train", AUTO)
     return config.policy.pretrained is None if train == AUTO else bool(train)

@@ -77,25 +77,25 @@ def first_comment(text: str) -> str:
 def summaries(group: str) -> dict[str, str]:
     """Returns name → first comment for each YAML file of a group, first in conf/, then in the user's own folder.
 
-    Experiments that share a file are in the place of that file, with its comment.
+    Experiments that share a file are listed instead of that file, with its comment.
     """
     found: dict[str, str] = {}
     for folder in filter(None, (CONF, own_folder())):
         paths = sorted((folder / group).glob("*.yaml"))
-        found |= {path.stem: first_comment(path.read_text(encoding="utf-8", errors="replace")) for path in paths}
-    return _with_variants(found) if group == "experiment" else found
+        files = {path.stem: first_comment(path.read_text(encoding="utf-8", errors="replace")) for path in paths}
+        found |= _with_variants(files) if (folder, group) == (CONF, "experiment") else files
+    return found
 
 
 def _with_variants(files: Mapping[str, str]) -> dict[str, str]:
     bases = {variant.base for variant in VARIANTS.values()}
-    own = {name: line for name, line in files.items() if name not in bases}
+    found = {name: line for name, line in files.items() if name not in bases}
     for name, variant in VARIANTS.items():
         line = variant.question or files[variant.base]
         if variant.label:
             line = f"{variant.label}: {line[0].lower()}{line[1:]}"
-        own[name] = f"{line} make exp name={name}"
-    ours = sorted(name for name in own if name in VARIANTS or (CONF / "experiment" / f"{name}.yaml").is_file())
-    return {name: own[name] for name in (*ours, *(name for name in own if name not in ours))}
+        found[name] = f"{line} make exp name={name}"
+    return dict(sorted(found.items()))
 
 
 def without_command(summary: str) -> str:

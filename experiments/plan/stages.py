@@ -20,7 +20,7 @@ from typing import Any
 
 from contrastive_reasoning.policies.pass_cost import Lengths
 from contrastive_reasoning.policies.shape import find_shape
-from experiments.config.composition import critic_checkpoints, teaches
+from experiments.config.composition import critic_checkpoints, trains_warm_start
 from experiments.plan.activations import activations, loss_workspace, reading, scoring_workspace
 from experiments.plan.learner import (
     Learner,
@@ -188,7 +188,7 @@ def _rollout_parts(learner: Learner, rows: Rows, sharding: Sharding, *, copied: 
 
 def _warm_start(plan: Experiment, sharding: Sharding) -> list[Moment]:
     """Returns the moments of a warm start, which passes a whole batch at once; none if the policy is not trained."""
-    if not teaches(plan.config) or plan.config.warm_start.module is None:
+    if not trains_warm_start(plan.config) or plan.config.warm_start.module is None:
         return []
     rows, rollouts = -(-plan.config.budget.warm_start.batch_size // sharding.devices), plan.rollouts
     lengths = even_lengths(rows, 1, prompt=rollouts.prompt_tokens, completion=rollouts.completion_tokens)

@@ -18,7 +18,7 @@ from contrastive_reasoning.progress import clock
 from contrastive_reasoning.tasks.function_worker import describe
 from contrastive_reasoning.tasks.planned_code import ChangedCode, expect
 from experiments.assemble import AssemblyError, build, with_values
-from experiments.config.composition import critic_checkpoints, given_overrides, teaches
+from experiments.config.composition import critic_checkpoints, given_overrides, trains_warm_start
 from experiments.config.folders import summaries
 from experiments.config.hints import command_line
 from experiments.config.known_models import READ_THE_POLICY
@@ -165,11 +165,11 @@ def builds(stage: str, config: DictConfig) -> bool:
     """
     if stage != "warm_start":
         return needed(stage, config)
-    if teaches(config) and config.warm_start.module is None:
+    if trains_warm_start(config) and config.warm_start.module is None:
         if config.policy.pretrained is None:
             raise AssemblyError("policy.pretrained=null with warm_start=none: give the policy, or choose a warm_start")
         raise AssemblyError("warm_start.train=true with warm_start=none: choose what is taught, a warm_start")
-    return teaches(config)
+    return trains_warm_start(config)
 
 
 def plans(config: DictConfig) -> dict[str, StagePlan]:

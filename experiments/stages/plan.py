@@ -14,7 +14,7 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 
 from experiments.assemble import AssemblyError
-from experiments.config.composition import critic_checkpoints, open_critics, teaches
+from experiments.config.composition import critic_checkpoints, open_critics, trains_warm_start
 from experiments.config.folders import EMBEDDED
 from experiments.config.signatures import is_ours
 from experiments.run_folder.reader import CRITIC, POLICY
@@ -141,7 +141,7 @@ def needed(stage: str, config: DictConfig) -> bool:
 def parents(stage: str, config: DictConfig) -> list[str]:
     """Returns the stages of this experiment whose results ``stage`` uses."""
     earlier = list(config.stages)[: list(config.stages).index(stage)]
-    start = ("warm_start",) if teaches(config) else ()
+    start = ("warm_start",) if trains_warm_start(config) else ()
     wanted = {
         "warm_start": (),
         "critic": (),
@@ -154,7 +154,7 @@ def parents(stage: str, config: DictConfig) -> list[str]:
 def values_from_parents(stage: str, config: DictConfig, folders: Mapping[str, Path]) -> dict[str, Any]:
     """Returns dotted key → value for the settings of ``stage`` that come from finished stages."""
     values: dict[str, Any] = {}
-    if teaches(config) and stage in ("grpo", "evaluate") and "warm_start" in folders:
+    if trains_warm_start(config) and stage in ("grpo", "evaluate") and "warm_start" in folders:
         values |= {"policy.pretrained": str(folders["warm_start"] / POLICY)}
     if stage == "grpo" and "critic" in folders:
         values |= {f"{path}.checkpoint": str(folders["critic"] / CRITIC) for path in open_critics(config)}

@@ -19,7 +19,7 @@ from contrastive_reasoning.rollout.vllm import VLLMEngine
 from contrastive_reasoning.rollout.vllm_client import ServerError, check_log_probs, on_first_rank
 from contrastive_reasoning.rollout.vllm_server.weight_sync import architecture
 from experiments.assemble import AssemblyError, build
-from experiments.config.composition import teaches
+from experiments.config.composition import trains_warm_start
 from experiments.config.known_models import ORIGIN, fetch_command, model_folder
 from experiments.run_folder.reader import read_json
 from experiments.system.checksums import damage
@@ -62,7 +62,7 @@ def check_policy(config: DictConfig, stages: Iterable[str]) -> None:
     Raises:
         AssemblyError: if it cannot be loaded, for example because its family is not supported.
     """
-    first, *later = [stage for stage in stages if stage != "warm_start" or teaches(config)] or [None]
+    first, *later = [stage for stage in stages if stage != "warm_start" or trains_warm_start(config)] or [None]
     if config.policy.pretrained is not None and first == "critic" and later:
         build(config, POLICY)
 

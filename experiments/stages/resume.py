@@ -101,7 +101,7 @@ def _accept(plan: StagePlan) -> StagePlan:
         return plan
     found = [one for one in left_by_others(plan, []) if one.by_code_alone]
     if (newest := _newest_finished(found)) is not None:
-        print(f"{plan.name}: code changed since {newest.folder} was made, in {newest.code}; taken all the same")
+        print(f"{plan.name}: code changed since {newest.folder} was made, in {newest.code}; it is reused")
         return replace(plan, fingerprint=newest.folder.name, folder=newest.folder)
     if found:
         _go_on(plan, max(found, key=lambda one: (one.folder == plan.folder, one.step or 0)))
@@ -282,7 +282,7 @@ def _settings_changed(then: Any, now: Any, stages: Path, known: Mapping[str, Any
     before, today = (_named_values(record, stages, known) for record in (then, now))
     changed = {key for key in before.keys() | today.keys() if before.get(key) != today.get(key)}
     if not changed and then["settings"] != now["settings"]:
-        return {"": "values that read alike and are of another kind"}
+        return {"": "values of another type that are printed the same"}
     shown = {
         key: [shorten(one.get(key, "absent"), LONGEST, placeholder="…") for one in (before, today)] for key in changed
     }

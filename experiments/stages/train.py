@@ -22,7 +22,7 @@ from contrastive_reasoning.policies.sharding import gathered
 from contrastive_reasoning.progress import steps_done
 from contrastive_reasoning.tasks.function_worker import describe
 from experiments.assemble import AssemblyError, build
-from experiments.config.composition import teaches
+from experiments.config.composition import trains_warm_start
 from experiments.config.contradictions import precision_flaw
 from experiments.run_folder.logger import RunFolderLogger
 from experiments.run_folder.reader import CRITIC, POLICY
@@ -49,7 +49,7 @@ class StageFailed(RuntimeError):
 
 def warm_start(config: DictConfig, folder: Path, folders: Mapping[str, Path]) -> Mapping[str, Any]:
     """Trains a policy on format and rules if ``warm_start.train`` requires it; otherwise uses the policy as given."""
-    if not teaches(config):
+    if not trains_warm_start(config):
         print(f"warm_start: the policy is taken as it is: {config.policy.pretrained or 'a fresh one'}")
         return {"policy": config.policy.pretrained}
     module, data = (build(config, key) for key in PARTS["warm_start"])
@@ -236,5 +236,5 @@ def idle(device: torch.device, gpus: int, *, taken: int) -> str | None:
     if device.type == "cpu" and gpus:
         return f"GPUs of this machine that stand idle: {gpus}; the trainer's device is the CPU (trainer=gpu takes one)"
     if device.type == "cuda" and gpus > taken:
-        return f"GPUs that this run leaves alone: {gpus - taken} of {gpus} (trainer.devices={gpus} takes all)"
+        return f"GPUs that this run does not use: {gpus - taken} of {gpus} (trainer.devices={gpus} takes all)"
     return None

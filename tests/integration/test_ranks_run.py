@@ -58,10 +58,10 @@ UNCALIBRATED = ("train/critic/", "train/reward/critic", "train/steps/")
 
 
 def assert_same_numbers(found: dict[tuple[str, int], float], expected: dict[tuple[str, int], float]) -> None:
-    """Up to rounding. It moves a critic's values most, since InfoNCE leaves a constant of them free.
+    """Up to rounding, with another tolerance for a critic's values before calibration.
 
-    The first fit of the calibration curves removes the constant. It is seen before it, and in the calibration error of
-    the critic's own stage.
+    InfoNCE leaves a constant of these values free, and rounding changes it. The first fit of the calibration curves
+    removes it. The calibration error of the critic's own stage contains it.
     """
     free = {
         (name, step): value

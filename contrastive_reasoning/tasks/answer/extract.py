@@ -6,8 +6,8 @@ braces, or ``\boxed …`` up to the end of the formula. The last box always coun
 no answer, and no earlier box is used instead. Boxes separated only by a comma, a word or a name, ``x=\boxed{2} or
 x=\boxed{3}``, are one answer. A box inside a box is part of the outer one.
 Without any box, the completion may state its answer: in ``<answer>42</answer>``, after ``####``, or in its last line
-as ``Answer: 42``, ``the answer is $42$``, ``42 is the answer``. A line break may follow ``is``, a reason the
-answer, and a line about confidence the statement.
+as ``Answer: 42``, ``the answer is $42$``, ``42 is the answer``. The answer may be on the line after ``is``. A reason
+after it is left out, and so is a last line about confidence.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ _HEADING = re.compile(
     re.IGNORECASE,
 )
 _CONFIDENCE = re.compile(r"\n[#*_ ]{0,8}confidence\b[^\n]{0,40}$", re.IGNORECASE)
-"""A last line about the answer; the line before it states the answer."""
+"""A last line about confidence, which does not state the answer."""
 _TAGGED = re.compile(r"<answer>((?:(?!</?answer>).){0,600}?)</answer>", re.IGNORECASE | re.DOTALL)
 _MATH = re.compile(r"\$|\\[()\[\]]|\\(?:text|mbox)(?![A-Za-z])|\\(?:quad|qquad)(?![A-Za-z])|\\[,;: ]|[{}]")
 _NAMED = r"(?:[A-Za-z](?: ?_ ?[0-9A-Za-z])? ?= ?)"

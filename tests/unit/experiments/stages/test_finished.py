@@ -42,13 +42,17 @@ def finished(output: Path) -> list[str]:
     return [path.parent.parent.name for path in output.glob(f"stages/*/*/{RESULT}")]
 
 
-def train(*overrides: str, rows: int = 8, callbacks: Sequence[Callback] = ()) -> None:
-    """A critic's stage of four steps, by the configuration's trainer but with a tiny module and ``rows`` batches."""
+def train(*overrides: str, rows: int = 8, callbacks: Sequence[Callback] = ()) -> int:
+    """Runs a critic's stage of four steps, by the configuration's trainer but with a tiny module and ``rows`` batches.
+
+    Returns the steps that it made.
+    """
     config, module = composed(*CRITIC, *overrides), Line()
     trainer = make_trainer(config, max_epochs=1, max_steps=4, logger=False, callbacks=list(callbacks), **QUIET)
     numbers: Any = torch.arange(float(rows)).unsqueeze(1)
     trainer.fit(module, DataLoader(numbers))
     check_finished(config, "critic", trainer, module)
+    return trainer.global_step
 
 
 @pytest.mark.parametrize(
@@ -73,8 +77,8 @@ def test_data_that_ends_before_the_budget_fail_and_are_named() -> None:
 
 
 def test_planned_steps_finish_whatever_the_trainer_limits() -> None:
-    train("+trainer.limit_train_batches=4", "+trainer.max_time='00:10:00:00'")
-    train("+trainer.limit_train_batches=1.0", "+trainer.overfit_batches=0.0", rows=4)
+    assert train("+trainer.limit_train_batches=4", "+trainer.max_time='00:10:00:00'") == 4
+    assert train("+trainer.limit_train_batches=1.0", "+trainer.overfit_batches=0.0", rows=4) == 4
 
 
 class Stop(Callback):

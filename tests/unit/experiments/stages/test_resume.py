@@ -288,7 +288,7 @@ def test_long_or_differently_typed_settings_count_as_changed(
     now = chain(tmp_path / "kind", "rollout.sampling.stop=1")
     check(now)
     begin(now[1], now)
-    assert "it was started with values that read alike and are of another kind" in capsys.readouterr().out
+    assert "it was started with values of another type that are printed the same" in capsys.readouterr().out
 
 
 def test_is_compared_for_sweep_jobs_and_study_arms(monkeypatch: pytest.MonkeyPatch) -> None:

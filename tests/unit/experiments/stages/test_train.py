@@ -60,7 +60,7 @@ def test_idle_reports_unused_gpus() -> None:
     cpu, gpu = torch.device("cpu"), torch.device("cuda", 0)
     assert [idle(cpu, 0, taken=2), idle(gpu, 1, taken=1), idle(gpu, 8, taken=8)] == [None, None, None]
     assert "stand idle: 8; the trainer's device is the CPU (trainer=gpu takes one)" in (idle(cpu, 8, taken=1) or "")
-    assert "leaves alone: 6 of 8 (trainer.devices=8 takes all)" in (idle(gpu, 8, taken=2) or "")
+    assert "does not use: 6 of 8 (trainer.devices=8 takes all)" in (idle(gpu, 8, taken=2) or "")
 
 
 def test_invalid_trainer_argument_raises_assembly_error() -> None:

@@ -43,7 +43,7 @@ def test_check_parts_accepts_matching_online_settings(overrides: tuple[str, ...]
     [
         (("reward=verifier",), "online: trains the one critic of the reward, which has 0: use reward=critic"),
         (("critic=text",), "TextCritic reads more: use critic=joint or critic=numeric_v2, or online=none"),
-        (("critic=joint_ensemble",), "online: teaches one critic, .* an EnsembleCritic learn .*: use critic=joint or"),
+        (("critic=joint_ensemble",), "online: trains one critic, .* an EnsembleCritic learn .*: use critic=joint or"),
         (("online.lessons.steps=0",), "online: online.lessons.steps must be at least 1, got 0"),
         (
             ("reward=critic_calibrated", "advantage=gated", "advantage@advantage.advantage=one_step"),
