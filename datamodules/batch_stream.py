@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -42,7 +45,27 @@ def training_loader(draw: Callable[[int], BatchT], *, trainer: L.Trainer | None,
     labels of pairs across ranks are thus available.
     """
     stream = BatchStream(draw, first=trainer.global_step if trainer else 0)
-    return DataLoader(stream, batch_size=None, num_workers=workers, collate_fn=unchanged)
+    return DataLoader(
+        stream, batch_size=None, num_workers=workers, collate_fn=unchanged, worker_init_fn=leave_signals_to_parent
+    )
+
+
+def leave_signals_to_parent(worker: int) -> None:
+    """Lets only the parent process end this loader worker; for ``DataLoader(worker_init_fn=…)``.
+
+    torchrun sends SIGTERM to the whole process group of a rank. The rank finishes its step and needs this worker for
+    it; without the worker torch raises a RuntimeError there. Does nothing where the sender is unknown, as on macOS.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if hasattr(signal, "sigwaitinfo"):
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+        threading.Thread(target=_exit_on_sigterm_of, args=(os.getppid(),), daemon=True).start()
+
+
+def _exit_on_sigterm_of(parent: int) -> None:
+    while signal.sigwaitinfo({signal.SIGTERM}).si_pid != parent:
+        pass
+    os._exit(0)
 
 
 def unchanged(batch: T) -> T:

@@ -37,7 +37,14 @@ from contrastive_reasoning.tasks.countdown.states import PADDING, WIDTH
 from contrastive_reasoning.tasks.countdown.task import CountdownTask
 from contrastive_reasoning.tasks.countdown.trace import path_text, search_trace
 from contrastive_reasoning.tasks.countdown.triples import TextTriple, array_row, number_lists, target_row, text_triple
-from datamodules.batch_stream import BatchStream, Reader, reader_of, training_loader, unchanged
+from datamodules.batch_stream import (
+    BatchStream,
+    Reader,
+    leave_signals_to_parent,
+    reader_of,
+    training_loader,
+    unchanged,
+)
 from datamodules.oracle_states import (
     Encoding,
     OracleState,
@@ -238,6 +245,7 @@ def triple_table(
         batch_size=None,
         num_workers=workers,
         collate_fn=unchanged,
+        worker_init_fn=leave_signals_to_parent,
         multiprocessing_context="spawn" if workers else None,  # safe although this process has threads
         generator=torch.Generator(),  # otherwise the loader draws its seed from the global generator
     )

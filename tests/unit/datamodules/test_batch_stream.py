@@ -1,9 +1,13 @@
 from __future__ import annotations
 
+import multiprocessing
+import subprocess
+import sys
 from itertools import islice
 from pathlib import Path
 
 import lightning as L
+import pytest
 import torch
 from torch.utils.data import DataLoader
 
@@ -17,6 +21,21 @@ def number_itself(number: int) -> int:
 def test_batch_stream_keeps_the_order_with_two_workers() -> None:
     loader = DataLoader(BatchStream(number_itself, first=5), batch_size=None, num_workers=2)
     assert list(islice(loader, 5)) == [5, 6, 7, 8, 9]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other platforms do not say who sent a signal")
+def test_signals_of_other_processes_leave_loader_workers_running_and_their_parent_ends_them() -> None:
+    batches = iter(training_loader(number_itself, trainer=None, workers=2))
+    assert [next(batches) for _ in range(3)] == [0, 1, 2]
+    workers = multiprocessing.active_children()
+    assert len(workers) == 2
+    for name in ("TERM", "INT"):
+        subprocess.run(["kill", f"-{name}", *(str(worker.pid) for worker in workers)], check=True)
+    assert [next(batches) for _ in range(20)] == list(range(3, 23))
+    for worker in workers:
+        worker.terminate()
+        worker.join(timeout=30)
+    assert [worker.exitcode for worker in workers] == [0, 0]
 
 
 def test_training_loader_continues_with_the_next_number_after_resume(tmp_path: Path) -> None:
