@@ -13,13 +13,13 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import hydra
 from hydra._internal.utils import get_args_parser
 from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 
 from experiments.config.composition import JOB_MODE, compose_lines, expand_home, parse, single_runs
 from experiments.config.contradictions import device_count
@@ -37,7 +37,7 @@ from experiments.system.launch import (
     launcher_reports_cause,
     process_group,
 )
-from experiments.system.terminal import be_quiet, protect_output
+from experiments.system.terminal import be_quiet, first_line, protect_output
 
 USAGE_ERROR = 2
 DISK_ERRORS = {errno.EROFS, errno.ENOSPC, errno.EDQUOT}
@@ -59,15 +59,16 @@ def run(config: DictConfig) -> float | None:
 
         return supervise(HydraConfig.get())
     if not is_launched():
-        from experiments.plan.advice import refusal
+        from experiments.system.devices import missing_gpu
 
-        node: Any = OmegaConf.to_container(config.trainer, resolve=True)
-        if (sentence := refusal(config, HydraConfig.get().runtime.choices["trainer"], node)) is not None:
+        if (sentence := missing_gpu(config.trainer.get("accelerator"))) is not None:
             _end(sentence, USAGE_ERROR)
     ranks = (device_count(config.trainer) or 1) * config.trainer.num_nodes
     if ranks > 1 and not is_launched():
         run_on_ranks(ranks)
         return None
+    import torch
+
     from contrastive_reasoning.rewards.base import RewardFailed, VerifierFailed
     from contrastive_reasoning.rollout.vllm_client import ServerError
     from contrastive_reasoning.tasks.function_worker import describe
@@ -89,6 +90,8 @@ def run(config: DictConfig) -> float | None:
         _end(str(error), FAILED)
     except ServerError as error:
         _end(f"{error}; run the same command again to resume", FAILED)
+    except torch.OutOfMemoryError as error:
+        _end(f"{first_line(error)}; make plan shows what needs the memory, and which trainer fits", FAILED, alone=True)
     except OSError as error:
         if (sentence := _disk_error(error, config.output_dir)) is None:
             raise

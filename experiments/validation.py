@@ -26,8 +26,8 @@ from contrastive_reasoning.rewards.critic import INNER
 from contrastive_reasoning.tasks.base import Problem, Split, Task, Verdict
 from experiments.assemble import AssemblyError, build
 from experiments.config.composition import critic_checkpoints, reward_parts
+from experiments.config.folders import is_ours
 from experiments.config.known_models import HUB_NAME, fetch_command, model_folder
-from experiments.config.signatures import is_ours
 from experiments.system.terminal import one_line
 
 TRIED_PROMPTS = 32

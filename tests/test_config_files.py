@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from hydra.utils import get_object
 
-from experiments.config.signatures import OURS
+from experiments.config.folders import OURS
 from tests.config_kit import CONF, EXPERIMENTS, composed, content, nodes, whole
 
 FILES = sorted(CONF.glob("*/*.yaml"))

@@ -11,7 +11,7 @@ from peft import LoraConfig, inject_adapter_in_model
 from torch import Tensor
 from transformers import AutoModel, AutoTokenizer, PreTrainedTokenizerBase
 
-from contrastive_reasoning.policies.load import DTYPES, REPORTING, only_weights, require_weights, resolve
+from contrastive_reasoning.policies.load import DTYPES, REPORTING, Dtype, only_weights, require_weights, resolve
 from contrastive_reasoning.policies.seeded import seeded
 
 Tokens = dict[str, Tensor]
@@ -94,7 +94,7 @@ class LoRATraining:
         backbone.train()
 
 
-def load_encoder(*, pretrained: str, dtype: str, training: Training, trust_remote_code: bool) -> TextEncoder:
+def load_encoder(*, pretrained: str, dtype: Dtype, training: Training, trust_remote_code: bool) -> TextEncoder:
     """Loads the backbone and the tokenizer of a causal language model or an encoder.
 
     Args:

@@ -6,6 +6,7 @@ State = the text before a step, action = the step's own text, goal = a later lin
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Literal
 
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
@@ -41,7 +42,7 @@ class TextCritic(TwoTowerCritic):
         dimension: int,
         similarity: Similarity,
         max_length: int,
-        style: str,
+        style: Literal["longproc", "annotated", "released"],
         goal_text: str,
         seed: int,
     ) -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 from pickle import UnpicklingError
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from peft import LoraConfig, PeftModel, get_peft_model
@@ -39,7 +39,8 @@ KERNELS: dict[str, Callable[..., torch.Tensor]] = {"torch": token_log_probs, "li
 AUTO = "auto"
 SHOWN = 3
 """Maximum number of weights that an error names."""
-DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+Dtype = Literal["float32", "bfloat16", "float16"]
+DTYPES: dict[str, torch.dtype] = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,14 +88,14 @@ def load_policy(
     *,
     pretrained: str | None,
     architecture: TinyArchitecture | None,
-    weights_dtype: str,
-    compute_dtype: str,
+    weights_dtype: Dtype,
+    compute_dtype: Dtype | Literal["auto"],
     lora: LoRA | None,
     chat_template: bool | None,
     trust_remote_code: bool,
     gradient_checkpointing: bool,
     compiled: bool,
-    kernels: str,
+    kernels: Literal["torch", "liger"],
     seed: int,
     corpus: Callable[[], Sequence[str]] | None = None,
     system: str = NO_SYSTEM,

@@ -14,7 +14,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from jaxtyping import Bool, Float
@@ -103,9 +103,9 @@ class CLIPOReward:
         outcome: Reward,
         head: Callable[[int], nn.Module],
         similarity: Similarity,
-        level: str,
+        level: Literal["group", "cross", "batch"],
         formula: Formula,
-        positives: str,
+        positives: Literal["one", "all"],
         temperature: float,
         weight: float,
         floor: float,

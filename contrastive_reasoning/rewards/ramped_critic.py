@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
-from typing import Any
+from typing import Any, Literal, get_args
 
 import numpy as np
 import torch
@@ -34,7 +34,7 @@ from contrastive_reasoning.rollout.batch import RolloutBatch
 from contrastive_reasoning.rollout.sampling import derived_seed
 from contrastive_reasoning.tasks.countdown.indented import line_triples, search_lines
 
-GOALS = ("later_line", "target")
+Goals = Literal["later_line", "target"]
 Values = list[float]
 
 
@@ -78,7 +78,7 @@ class RampedCriticReward:
         loss: ContrastiveLoss,
         optimizer: Any,
         goal_text: str,
-        goals: str,
+        goals: Goals,
         draw: int,
         ramp_steps: int,
         divisor: float,
@@ -93,8 +93,8 @@ class RampedCriticReward:
                 raise ValueError(f"{name} must be at least 1, got {value}")
         if not divisor > 0:
             raise ValueError(f"divisor must be above 0, got {divisor}")
-        if goals not in GOALS:
-            raise ValueError(f"goals must be one of {', '.join(GOALS)}, got {goals!r}")
+        if goals not in get_args(Goals):
+            raise ValueError(f"goals must be one of {', '.join(get_args(Goals))}, got {goals!r}")
         if "{target}" not in goal_text:
             raise ValueError(f"goal_text must contain {{target}}, got {goal_text!r}")
         refuse_learning("RampedCriticReward", outcome)

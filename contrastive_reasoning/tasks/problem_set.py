@@ -65,7 +65,7 @@ class ProblemSet:
     """A local file or folder to read instead of the rows' own source. A single file is the training set, from which the
     other splits are split off; without ``train`` it is the test set."""
     format: Format
-    on_bad: str
+    on_bad: OnBad
     """What to do with rows that are not problems or have a faulty gold answer: ``refuse`` or ``leave_out``."""
     train_problems: int | None
     """Number of training problems: the first ones that the other splits leave. None: all."""
@@ -131,14 +131,14 @@ class AnswerTask(ProblemSet):
     A gold answer is faulty if it does not verify itself.
     """
 
-    judge: str
+    judge: Judge
     """``answer``: the answer must equal the gold answer; ``choice``: it must be the gold letter."""
     verifier: VerifyMany | None = field(compare=False)
     """Verifies many completions at once in its own processes. None: verify in this process."""
     thought_ends: Sequence[str] = THOUGHT_ENDS
     """Tags that end the thoughts of a completion, by model family. Only the text after the last one is verified. The
     tags in ``THOUGHT_ENDS`` always apply, whether listed here or not."""
-    accept: str = "any"
+    accept: Accept = "any"
     """``boxed``: only a boxed answer counts; ``any``: an answer stated in the last line counts too. A verdict's
     ``fields`` hold the outcome for both forms."""
 
@@ -191,7 +191,7 @@ class AnswerTask(ProblemSet):
 
     def _judged(self, pairs: Sequence[tuple[str, str]]) -> list[Verdict]:
         if self.verifier is not None and pairs:
-            return self.verifier(pairs, self.judge)  # pyright: ignore[reportArgumentType]
+            return self.verifier(pairs, self.judge)
         return [self._verify(gold, text) for gold, text in pairs]
 
     @property
@@ -304,12 +304,12 @@ def problem_sets(
     path: str | None,
     rows: Rows,
     format: Format,
-    on_bad: str,
+    on_bad: OnBad,
     verifier: VerifyMany | None,
     answers: Mapping[str, str],
     choices: Mapping[str, str],
     thought_ends: Sequence[str] = THOUGHT_ENDS,
-    accept: str = "any",
+    accept: Accept = "any",
 ) -> dict[str, AnswerTask]:
     """Builds one task per set, for many sets of one format in one folder. All rows are test problems. Reads nothing.
 
@@ -325,7 +325,7 @@ def problem_sets(
     """
     if both := sorted(answers.keys() & choices.keys()):
         raise ValueError(f"{', '.join(both)}: named among the answers and among the choices")
-    judges = {name: "answer" for name in answers} | {name: "choice" for name in choices}
+    judges: dict[str, Judge] = {**dict.fromkeys(answers, "answer"), **dict.fromkeys(choices, "choice")}
     return {
         name: AnswerTask(
             name=name,
@@ -349,14 +349,14 @@ def problem_sets(
 
 def stand_in_task(
     *,
-    source: str,
+    source: Source,
     path: str | None,
     real: Task,
     generated: Task,
     train_problems: int | None,
     validation_problems: int | None,
     test_problems: int | None,
-    accept: str = "any",
+    accept: Accept = "any",
 ) -> Task:
     """Returns the real problem set, or the generated one if ``source`` is ``generated`` and ``path`` is None.
 

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from omegaconf import DictConfig, ListConfig, OmegaConf
-from omegaconf.errors import OmegaConfBaseException
 
 from experiments.config.composition import critic_checkpoints, dangling_reference, leaves, parts, reward_parts
 from experiments.config.folders import EMBEDDED, EMBEDDED_FOLDER, experiment_names
 from experiments.config.hints import did_you_mean
-from experiments.config.whole import flaws
+from experiments.config.types import flaws
 from experiments.schema import STAGES
 from experiments.system.files import name_flaw, quote_name
 from experiments.system.launch import is_launched, world_size
@@ -36,44 +34,6 @@ WITHOUT_ACTIONS = ("annotated", "direct")
 
 SEEDS = 2**63
 """Every seed below it is valid: parts derive from it what their libraries take."""
-DTYPES = ("float32", "bfloat16", "float16")
-ON_BAD = ("refuse", "leave_out")
-ACCEPT = ("boxed", "any")
-CHOICES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
-    "contrastive_reasoning.critics.TextCritic": {"style": ("longproc", "annotated", "released")},
-    "contrastive_reasoning.critics.load_encoder": {"dtype": DTYPES},
-    "contrastive_reasoning.tasks.problem_set.problem_sets": {"on_bad": ON_BAD, "accept": ACCEPT},
-    "contrastive_reasoning.policies.load.load_policy": {
-        "weights_dtype": DTYPES,
-        "compute_dtype": (*DTYPES, "auto"),
-        "kernels": ("torch", "liger"),
-    },
-    "contrastive_reasoning.rewards.CLIPOReward": {"level": ("group", "cross", "batch"), "positives": ("one", "all")},
-    "contrastive_reasoning.rewards.RampedCriticReward": {"goals": ("later_line", "target")},
-    "contrastive_reasoning.tasks.problem_set.AnswerTask": {
-        "judge": ("answer", "choice"),
-        "on_bad": ON_BAD,
-        "accept": ACCEPT,
-    },
-    "contrastive_reasoning.tasks.arithmetic.task.ArithmeticTask": {
-        "test": ("in_distribution", "perturb_simple", "perturb_hard")
-    },
-    "contrastive_reasoning.tasks.countdown.task.CountdownTask": {
-        "style": ("longproc", "annotated", "released", "direct"),
-        "train": ("generated", "longproc", "file"),
-        "test": ("longproc", "generated"),
-        "on_bad": ON_BAD,
-    },
-    "contrastive_reasoning.evaluation.Setting": {"split": ("train", "validation", "test")},
-    "contrastive_reasoning.tasks.problem_set.FunctionTask": {"on_bad": ON_BAD},
-    "contrastive_reasoning.tasks.problem_set.stand_in_task": {"source": ("hub", "generated"), "accept": ACCEPT},
-    "lightning.Trainer": {
-        "accelerator": ("auto", "cpu", "cuda", "gpu", "mps", "tpu"),
-    },
-    "lightning_modules.optim.AdamW": {"schedule": ("constant", "linear", "cosine")},
-}
-"""``_target_`` → argument → its valid values. They are repeated here because importing the targets would take seconds.
-A test compares them with the code. Arguments of other targets, such as the user's own, are not checked."""
 
 
 def contradiction(config: DictConfig) -> str | None:
@@ -108,7 +68,6 @@ def _contradictions(config: DictConfig) -> Iterator[str]:
     if not stages or stages != sorted(set(stages), key=STAGES.index):
         yield f"stages must be some of [{', '.join(STAGES)}], in this order, each once; got {stages}"
     yield from flaws(config)
-    yield from _unknown_words(config)
     yield from _unfit_prompts(config)
     size = config.rollout.group_size
     if "grpo" in stages and (not isinstance(size, int) or size < 2):
@@ -143,17 +102,6 @@ def precision_flaw(value: object) -> str | None:
         f"trainer.precision={value}: must be 32-true, since updates are wrong under Lightning's autocast and loss "
         "scaling; policy.compute_dtype=bfloat16 computes the policy's passes in bfloat16"
     )
-
-
-def _unknown_words(config: DictConfig) -> Iterator[str]:
-    """Yields an error for each value that ``CHOICES`` does not list for its argument."""
-    for path, part in parts(config):
-        for argument, words in CHOICES.get(str(part.get("_target_")), {}).items():
-            with suppress(OmegaConfBaseException):  # a missing reference has its own message
-                value = part.get(argument)
-                if isinstance(value, str | int | float) and str(value) not in words:
-                    hint = did_you_mean(str(value), words, names=words)
-                    yield f"{path}.{argument}={value}: no such {argument}; {hint}"
 
 
 def _unfit_prompts(config: DictConfig) -> Iterator[str]:

@@ -18,6 +18,8 @@ VARIABLE = "CONTRASTIVE_REASONING_CONF"
 OPTIONS = ("--config-dir", "-cd")
 ROOT = Path(__file__).resolve().parents[2]
 CONF = ROOT / "conf"
+OURS = ("contrastive_reasoning", "lightning_modules", "datamodules", "callbacks", "experiments")
+"""Packages of this project."""
 EMBEDDED = "embedded:"
 """Prefix of ``policy.pretrained`` for a policy that is part of the package."""
 EMBEDDED_FOLDER = ROOT / "contrastive_reasoning" / "policies" / "embedded"
@@ -55,6 +57,11 @@ def take_config_dir(arguments: Sequence[str]) -> list[str]:
             raise ConfigDirError(f"{prefix}{folder}: {taken} has the name of an experiment; give yours another name")
         os.environ[VARIABLE] = str(Path(folder).resolve())
     return left
+
+
+def is_ours(path: str) -> bool:
+    """Whether a dotted path belongs to this project."""
+    return path.partition(".")[0] in OURS
 
 
 def own_folder() -> Path | None:

@@ -30,7 +30,6 @@ from experiments.config.contradictions import READ_THERE, SECRET, contradiction
 from experiments.config.folders import CONF, own_folder
 from experiments.config.hints import command_line, did_you_mean, install_command, nearest
 from experiments.config.known_models import missing_model
-from experiments.config.whole import unread_keys
 from experiments.system.secrets import secret_finder
 from experiments.system.terminal import one_line
 
@@ -201,7 +200,7 @@ def _run_error(overrides: Sequence[Override], loads: bool) -> str | None:
         if (wrong := _first(_key_error(base, override) for override in keys)) is not None:
             return wrong
         whole = compose_lines(*map(_line, ours))
-        return _exchange_error(chosen, whole) or contradiction(whole) or (missing_model(whole) if loads else None)
+        return contradiction(whole) or (missing_model(whole) if loads else None)
     except yaml.YAMLError as error:
         return one_line(error)
     except (HydraException, OmegaConfBaseException, ValueError) as error:
@@ -255,26 +254,6 @@ def _composition_error(error: BaseException) -> str:
         if near is not None and not key.startswith(f"{near}."):
             return f"{key}: no such key; did you mean {near!r}?"
     return f"{place}{key}: {reason}" if key else text
-
-
-def _exchange_error(chosen: Sequence[Override], whole: DictConfig) -> str | None:
-    """Returns an error if an experiment or preset sets a key that the part chosen instead of its own does not take."""
-
-    def has(key: str, left_out: Override) -> bool:
-        return key in dotted_keys(compose_lines(*(_line(override) for override in chosen if override is not left_out)))
-
-    experiment = next((override for override in chosen if override.key_or_group == "experiment"), None)
-    if experiment is None:
-        return None
-    for key in unread_keys(whole):
-        for exchanged in (override for override in chosen if override.key_or_group == key.partition(".")[0]):
-            if has(key, exchanged):
-                presets = [override for override in chosen if override.key_or_group in ("debug", "preset", "sweep")]
-                preset = next((preset for preset in presets if not has(key, preset)), None)
-                source = _line(preset or experiment)
-                advice = f"leave out {source}" if preset else "choose an experiment that does not set it"
-                return f"{_line(exchanged)}: {source} sets {key}, which {_line(exchanged)} does not take; {advice}"
-    return None
 
 
 def _mark_error(override: Override) -> str | None:

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from contrastive_reasoning.tasks.planned_code import PlannedSource, source_hash, tree_hash
-from experiments.config.signatures import is_ours
+from experiments.config.folders import is_ours
 
 DRIVERS = ("experiments.stages.train", "experiments.stages.evaluate", "experiments.assemble")
 """The modules of ``experiments`` that affect results; the others plan, check, record or display."""

@@ -22,6 +22,7 @@ from experiments.config.composition import critic_checkpoints, given_overrides, 
 from experiments.config.folders import summaries
 from experiments.config.hints import command_line
 from experiments.config.known_models import READ_THE_POLICY
+from experiments.config.types import argument_flaws
 from experiments.mlflow_sync.sync import LOG_FILE, missing_from_mlflow, start_sync, stop_sync
 from experiments.run_folder.reader import RESULT, SWEEP_VARIABLE
 from experiments.run_folder.record import git_sha, new_run_folder, processor, write_failure, write_stages, write_summary
@@ -71,6 +72,7 @@ def run_experiment(config: DictConfig) -> Path:
         StageFailed: if a stage made fewer steps than planned, learned nothing, or was ended by SystemExit.
     """
     started = time.monotonic()
+    check_arguments(config)
     device, taken = train.device_of(config), ranks() // config.trainer.num_nodes
     if sentence := train.idle(device, torch.cuda.device_count(), taken=taken):
         print(sentence)
@@ -127,6 +129,16 @@ def comparing(baseline: str, name: str) -> str:
     """Returns a line with the commands that compare an experiment with its baseline."""
     compare = command_line("compare", f"'{baseline} {name}'")
     return f"{name}: its baseline is {command_line('exp', baseline)}; to compare the two: {compare}"
+
+
+def check_arguments(config: DictConfig) -> None:
+    """Checks the arguments of all parts by name and type; builds nothing.
+
+    Raises:
+        AssemblyError: for the first that is unknown, missing or of another type; the message names its path.
+    """
+    if (flaw := next(argument_flaws(config), None)) is not None:
+        raise AssemblyError(flaw)
 
 
 def check_parts(config: DictConfig) -> None:

@@ -15,8 +15,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from experiments.assemble import AssemblyError
 from experiments.config.composition import critic_checkpoints, open_critics, trains_warm_start
-from experiments.config.folders import EMBEDDED
-from experiments.config.signatures import is_ours
+from experiments.config.folders import EMBEDDED, is_ours
 from experiments.run_folder.reader import CRITIC, POLICY
 from experiments.stages.code_hash import code_hashes
 from experiments.system.checksums import content_hash, fingerprint

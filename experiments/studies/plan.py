@@ -33,7 +33,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from experiments.config.folders import CONF, own_folder, study_names
 from experiments.config.hints import command_line, did_you_mean
-from experiments.config.whole import schema_flaws
+from experiments.config.types import schema_flaws
 from experiments.schema import ABOVE, LEAST
 from experiments.system.terminal import one_line
 

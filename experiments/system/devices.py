@@ -37,6 +37,20 @@ def host_memory() -> float:
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
 
 
+def missing_gpu(accelerator: object) -> str | None:
+    """Returns a sentence if the trainer needs a GPU and torch finds none; None if it does not, or if there is one."""
+    if accelerator not in ("cuda", "gpu"):
+        return None
+    import torch  # slow to import
+
+    if torch.cuda.is_available() or (accelerator == "gpu" and torch.mps.is_available()):
+        return None
+    return (
+        f"trainer.accelerator={accelerator}: torch finds no GPU on this machine; scale=workstation or trainer=cpu "
+        "takes its CPU"
+    )
+
+
 def gpu_groups(trainers: Sequence[Any], at_once: int) -> list[str]:
     """One value of ``CUDA_VISIBLE_DEVICES`` for each of ``at_once`` jobs, with as many GPUs as the largest job needs.
 

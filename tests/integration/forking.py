@@ -75,7 +75,7 @@ def import_parts(overrides: list[str]) -> None:
     from hydra import compose, initialize_config_module
     from omegaconf import OmegaConf
 
-    from experiments.config.signatures import is_ours
+    from experiments.config.folders import is_ours
     from experiments.stages.code_hash import all_targets
 
     for ours in ("experiments.run", "experiments.stages.experiment"):  # the first registers the schema

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import pytest
 
-from experiments.config.signatures import OURS
+from experiments.config.folders import OURS
 from experiments.run_folder.reader import read_json, read_metrics
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -84,7 +84,7 @@ class ArithmeticProblem(Problem):
 class ArithmeticTask:
     """Generated stories in the form of GSM8K, generated once per process, on the first call of ``problems``."""
 
-    test: str
+    test: TestSet
     """``in_distribution``, or variants of those test stories: ``perturb_simple`` or ``perturb_hard``."""
     instructed: bool
     steps: Sequence[int]

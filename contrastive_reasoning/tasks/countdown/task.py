@@ -42,11 +42,11 @@ _EXAMPLE_KEYS = frozenset([problem_key(*example) for example in (*EXAMPLES, *LON
 class CountdownTask:
     """Countdown with its problems, which are read or generated once per process, on the first call of ``problems``."""
 
-    style: str
+    style: Style
     """The form of completions: ``longproc``, ``annotated``, ``released`` or ``direct``."""
-    train: str
+    train: TrainSource
     """``generated``, ``longproc`` (the benchmark's own problems, as the paper did) or ``file``."""
-    test: str
+    test: Source
     """``generated`` or ``longproc``."""
     longproc_dir: str | None
     """Folder or URL (``https://…``) of LongProc's files: its problems, and ``prompts.yaml``, the prompt of style
@@ -58,7 +58,7 @@ class CountdownTask:
     """Returns the local copy of a file at a URL; raises FileNotFoundError if there is none."""
     train_file: str | None = None
     """JSON-lines file of problems, for ``train="file"``."""
-    on_bad: str = "refuse"
+    on_bad: OnBad = "refuse"
     """What to do with bad problems of a file: ``refuse`` or ``leave_out``."""
     prompt_file: str | None = None
     """A user-defined prompt template, for any style. None: LongProc's or the project's."""

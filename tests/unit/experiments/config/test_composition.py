@@ -18,6 +18,7 @@ from experiments.config.composition import (
 )
 from experiments.config.contradictions import contradiction
 from experiments.config.folders import VARIABLE
+from experiments.config.types import argument_flaws
 from experiments.schema import register
 
 register()
@@ -106,13 +107,17 @@ def test_merge_changes_only_the_named_keys() -> None:
     ("line", "sentence"),
     [
         (f"{LARGER}='${{merge:${{task}},{{tes: generated}}}}'", "Key 'tes' is not in struct"),
-        (f"{LARGER}='${{merge:${{task}},{{test: some}}}}'", "test=some: no such test; there are generated, longproc"),
+        (
+            f"{LARGER}='${{merge:${{task}},{{test: some}}}}'",
+            "test must be 'generated' or 'longproc', got the text 'some'",
+        ),
         (f"{LARGER}='${{merge:${{task}},{{counts: 3}}}}'", "counts must be a list, got 3"),
         ("task=gsm8k", "Key 'test' is not in struct"),
     ],
 )
 def test_merge_with_unknown_key_or_invalid_value_is_rejected(line: str, sentence: str) -> None:
     with initialize_config_module("conf", version_base="1.3"):
-        found = str(contradiction(compose_lines(*FAR, line)))
+        config = compose_lines(*FAR, line)
+    found = contradiction(config) or str(next(argument_flaws(config), None))
     assert found.startswith(LARGER)
     assert found.endswith(sentence)

@@ -7,25 +7,14 @@ from pathlib import Path
 from typing import get_args
 
 import pytest
-from hydra.utils import get_object
 from lightning.fabric.plugins.precision.precision import _PRECISION_INPUT
-from lightning.pytorch.accelerators import AcceleratorRegistry
 from omegaconf import OmegaConf
 
-from contrastive_reasoning.critics import encoder
-from contrastive_reasoning.losses.completions import LEVELS
-from contrastive_reasoning.policies import load
-from contrastive_reasoning.rewards import ramped_critic
-from contrastive_reasoning.rewards.clipo import POSITIVES
-from contrastive_reasoning.tasks import problem_set, rows
-from contrastive_reasoning.tasks.arithmetic.task import TestSet as ArithmeticTest
-from contrastive_reasoning.tasks.base import Split
-from contrastive_reasoning.tasks.countdown import task, trace
+from contrastive_reasoning.tasks.countdown import trace
 from contrastive_reasoning.tasks.countdown.indented import search_lines
 from contrastive_reasoning.tasks.countdown.trace import search_trace
 from experiments.config.composition import critic_checkpoints
-from experiments.config.contradictions import CHOICES, contradiction
-from lightning_modules.optim import Schedule
+from experiments.config.contradictions import contradiction
 from tests.config_kit import composed
 
 DOT, COSINE = (f"critic.similarity._target_=contrastive_reasoning.losses.{name}" for name in ("dot", "cosine"))
@@ -215,44 +204,6 @@ def test_reward_named_critic_in_weighted_sum_needs_checkpoint() -> None:
     message = contradiction(config)
     assert message is not None
     assert message.endswith("add 'critic' to stages or give reward.rewards.critic.checkpoint=FOLDER")
-
-
-VALUES_IN_CODE = {
-    "TextCritic.style": trace.WORDINGS,
-    "load_encoder.dtype": encoder.DTYPES,
-    "problem_sets.on_bad": get_args(rows.OnBad),
-    "problem_sets.accept": get_args(problem_set.Accept),
-    "load_policy.weights_dtype": load.DTYPES,
-    "load_policy.compute_dtype": (*load.DTYPES, load.AUTO),
-    "load_policy.kernels": load.KERNELS,
-    "CLIPOReward.level": LEVELS,
-    "CLIPOReward.positives": POSITIVES,
-    "RampedCriticReward.goals": ramped_critic.GOALS,
-    "AnswerTask.judge": get_args(problem_set.Judge),
-    "AnswerTask.on_bad": get_args(rows.OnBad),
-    "AnswerTask.accept": get_args(problem_set.Accept),
-    "ArithmeticTask.test": get_args(ArithmeticTest),
-    "CountdownTask.style": get_args(trace.Style),
-    "CountdownTask.train": get_args(task.TrainSource),
-    "CountdownTask.test": get_args(task.Source),
-    "CountdownTask.on_bad": get_args(rows.OnBad),
-    "FunctionTask.on_bad": get_args(rows.OnBad),
-    "stand_in_task.source": get_args(problem_set.Source),
-    "Setting.split": get_args(Split),
-    "stand_in_task.accept": get_args(problem_set.Accept),
-    "Trainer.accelerator": {"auto", "gpu", *AcceleratorRegistry.available_accelerators()},
-    "AdamW.schedule": get_args(Schedule),
-}
-
-
-def test_choices_equal_values_in_code() -> None:
-    ours = {
-        f"{part.rpartition('.')[2]}.{key}": set(values)
-        for part, keys in CHOICES.items()
-        for key, values in keys.items()
-    }
-    assert ours == {key: set(values) for key, values in VALUES_IN_CODE.items()}
-    assert all(callable(get_object(part)) for part in CHOICES), "each is there by this name"
 
 
 @pytest.mark.parametrize(("critic", "name"), [("joint", "JointCritic"), ("numeric_v2", "NumericV2")])

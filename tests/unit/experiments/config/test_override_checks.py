@@ -38,7 +38,6 @@ MISTAKES = [
         "+reward.extra=1: a new key cannot be added; every argument already has its key, write key=value",
     ),
     ([CRITIC, "~reward.weight"], "~reward.weight: a key cannot be removed; write key=null"),
-    ([CRITIC, "reward.weight=abc"], "reward.weight must be a number, got the text 'abc'"),
     ([CRITIC, "seed=abc"], "seed must be a whole number, got the text 'abc'"),
     ([CRITIC, "rollout.sampling=1"], "rollout.sampling=1: it takes a mapping of keys"),
     ([CRITIC, "reward=critic_calibrated", "reward@reward.source=orcle"], ORACLE_MESSAGE),
@@ -55,7 +54,6 @@ MISTAKES = [
         "policy.pretrained: KeyError raised while resolving interpolation: "
         "\"Environment variable 'NO_SUCH_VARIABLE' not found\"",
     ),
-    ([CRITIC, "seed=0,1", "reward.weight=0.1,much"], "reward.weight must be a number, got the text 'much'"),
 ]
 
 
@@ -268,19 +266,6 @@ def test_unknown_key_without_near_match_lists_only_groups() -> None:
 
 INVALID_VALUES = [
     (
-        "trainer.accelerator=gpuu",
-        "trainer.accelerator=gpuu: no such accelerator; did you mean 'gpu' of auto, cpu, cuda, gpu, mps, tpu?",
-    ),
-    (
-        "task=countdown task.style=longprok",
-        "task.style=longprok: no such style; did you mean 'longproc' of annotated, direct, longproc, released?",
-    ),
-    ("optimizer.schedule=flat", "optimizer.schedule=flat: no such schedule; there are constant, cosine, linear"),
-    (
-        "task=math task.real.judge=chioce",
-        "task.real.judge=chioce: no such judge; did you mean 'choice' of answer, choice?",
-    ),
-    (
         "hydra.launcher.n_jobs=2",
         "hydra.launcher.n_jobs: no such key of the chosen launcher; choose another with hydra/l",
     ),
@@ -290,7 +275,6 @@ INVALID_VALUES = [
     ),
     ("seed=1.5", "seed must be a whole number, got 1.5"),
     ("seed=null", "seed cannot be null"),
-    ("policy.trust_remote_code=perhaps", "policy.trust_remote_code"),
     ("hydra.mode=MULTIRN", "hydra.mode: Invalid value 'MULTIRN', expected one of [RUN, MULTIRUN]"),
     ("hydra/job_logging=nonee", "these choices together need hydra/job_logging=nonee, which does not exist; did"),
 ]
@@ -343,21 +327,3 @@ def test_missing_plugin_is_rejected_with_install_command(override: str, sentence
     if any(extra in sentence and find_spec(extra) for extra in ("optuna", "ray")):
         pytest.skip("it is installed here")
     assert override_error(["experiment=clipo_laptop", override]) == sentence
-
-
-class TaskWithoutSizes:
-    """The part of a user's task file whose constructor does not take the sizes that ``debug=fast`` sets."""
-
-    def __init__(self, *, seed: int) -> None:
-        self.seed = seed
-
-
-def test_preset_that_sets_a_key_of_another_part_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "task").mkdir()
-    (tmp_path / "task" / "plain.yaml").write_text(f"# Mine.\n_target_: {__name__}.TaskWithoutSizes\nseed: 0\n")
-    monkeypatch.setenv(VARIABLE, f"file://{tmp_path}")
-    lines = ["experiment=llama_baseline", "task=plain"]
-    assert override_error(lines) is None
-    assert override_error([*lines, "debug=fast"]) == (
-        "task=plain: debug=fast sets task.train_problems, which task=plain does not take; leave out debug=fast"
-    )

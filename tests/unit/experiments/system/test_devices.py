@@ -9,7 +9,15 @@ import pytest
 import torch
 from omegaconf import OmegaConf
 
-from experiments.system.devices import GPU_GROUPS, SEPARATOR, VISIBLE, gpu_groups, gpus_of_job, visible_gpus
+from experiments.system.devices import (
+    GPU_GROUPS,
+    SEPARATOR,
+    VISIBLE,
+    gpu_groups,
+    gpus_of_job,
+    missing_gpu,
+    visible_gpus,
+)
 
 
 def trainer(accelerator: str = "gpu", devices: object = 1) -> object:
@@ -65,3 +73,24 @@ def test_visible_gpus_defaults_to_all_gpus(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.delenv(VISIBLE, raising=False)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 3)
     assert visible_gpus() == ["0", "1", "2"]
+
+
+@pytest.mark.parametrize(
+    ("accelerator", "cuda", "mps", "missing"),
+    [
+        ("gpu", False, False, True),
+        ("gpu", False, True, False),
+        ("cuda", False, True, True),
+        ("cuda", True, False, False),
+        ("auto", False, False, False),
+        ("cpu", False, False, False),
+    ],
+)
+def test_gpu_that_torch_does_not_find_is_missing(
+    accelerator: str, cuda: bool, mps: bool, missing: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: cuda)
+    monkeypatch.setattr(torch.mps, "is_available", lambda: mps)
+    sentence = missing_gpu(accelerator)
+    assert (sentence is not None) is missing
+    assert sentence is None or f"trainer.accelerator={accelerator}" in sentence
