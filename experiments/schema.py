@@ -115,7 +115,6 @@ class Checkpoints:
     keep: int = at_least(1)
     best: Best = MISSING
     resume_changed_code: bool = MISSING
-    begin_anew: bool = MISSING
 
 
 @dataclass

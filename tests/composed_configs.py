@@ -65,7 +65,7 @@ def commands(conf: Path) -> dict[str, list[str]]:
         if "extends" in own:
             base = yaml.safe_load((conf / "study" / f"{own['extends']}.yaml").read_text(encoding="utf-8"))
         study = {**base, **own}
-        arms = {arm: {**base["arms"].get(arm, {}), **node}["overrides"] for arm, node in own["arms"].items()}
+        arms = {arm: {**base["arms"].get(arm, {}), **node}["overrides"] for arm, node in study["arms"].items()}
         start = {"start": study["start"]["overrides"]} if study["start"] else {}
         found |= {
             f"study {name} {arm}": [*study["common"], *further, "name=s"] for arm, further in (arms | start).items()

@@ -31,7 +31,7 @@ from experiments.stages.checkpoints import CHECKPOINTS, CheckpointError, kept_ch
 from experiments.stages.code_hash import all_targets, planned_sources
 from experiments.stages.plan import StagePlan, changed_since, needed, plan_stages, values_from_parents
 from experiments.stages.policy_checks import check_policy, check_server, check_weights
-from experiments.stages.resume import accept_changed_code, begin, check_unfinished, reusable
+from experiments.stages.resume import accept_changed_code, begin, reusable
 from experiments.stages.stage_checkpoint import Interrupted, StopRequest
 from experiments.stages.stage_manifest import LOCK, write_result
 from experiments.system.files import clear_partials, lock, write_yaml
@@ -66,7 +66,7 @@ def run_experiment(config: DictConfig) -> Path:
         AssemblyError: before the first stage runs, if a part rejects its arguments, the folder cannot be written, or a
             vLLM server cannot be reached or serves another model, or the policy cannot be loaded.
         CheckpointError: if results or checkpoints of a stage are damaged and cannot be restored, a checkpoint cannot be
-            written, an unfinished stage forbids a new one, or files or code have changed since planning.
+            written, or files or code have changed since planning.
         Interrupted: if the user stopped a stage; the same call resumes from its last checkpoint.
         ServerError: if a vLLM server fails while a stage runs.
         StageFailed: if a stage made fewer steps than planned, learned nothing, or was ended by SystemExit.
@@ -79,9 +79,6 @@ def run_experiment(config: DictConfig) -> Path:
     check_parts(config)
     planned = plans(config)
     overrides = given_overrides()
-    check_unfinished(
-        list(planned.values()), anew=config.checkpoints.begin_anew, compared=is_compared(config), overrides=overrides
-    )
     unfinished = from_first([name for name, plan in planned.items() if not (plan.folder / RESULT).is_file()])
     check_policy(config, unfinished)
     check_server(config, unfinished)
@@ -234,7 +231,7 @@ def run_stage(plan: StagePlan, config: DictConfig, planned: Mapping[str, StagePl
     if from_first(bool(kept_checkpoints(plan.folder / CHECKPOINTS))):
         print(f"{plan.name}: resuming in {plan.folder}")
     else:
-        begin(plan, list(planned.values()), overrides=None if is_compared(config) else given_overrides())
+        begin(plan, list(planned.values()))
         print(f"{plan.name}: running in {plan.folder}")
     if this_rank() == 0:
         clear_partials(plan.folder)

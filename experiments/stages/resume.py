@@ -1,13 +1,11 @@
-"""Decides, before the first stage runs, what happens with the stages that earlier runs left:
+"""Decides what happens with the stages that earlier runs left:
 
-    finished, the same fingerprint                  reused
-    finished, differs only by code                  trained again; reused with resume_changed_code=true
-    unfinished, the same fingerprint                resumed from its newest checkpoint
-    unfinished, differs only by code                refused; resumed with resume_changed_code=true
-    unfinished, other settings, not on purpose      refused: an edited default, an omitted override, other data, devices
-    unfinished, other settings on the command line  a new run starts in its own folder, and a line names the difference
+    the same fingerprint, finished     reused
+    the same fingerprint, unfinished   resumed from its newest checkpoint
+    another fingerprint                a new stage begins beside it, and one line names the newest such stage
 
-With ``begin_anew=true`` a refused stage starts in a new folder. Unfinished stages without a checkpoint are ignored.
+``checkpoints.resume_changed_code=true`` takes the newest stage that differs only by code, finished or not. Unfinished
+stages without a checkpoint are ignored.
 """
 
 from __future__ import annotations
@@ -34,13 +32,7 @@ from experiments.stages.plan import StagePlan, plan_stages
 from experiments.stages.stage_manifest import LOCK, find_damage, read_manifest, record_of, write_manifest
 from experiments.system.files import lock
 
-DEVICES = "config.trainer."
-UNASKED = ("files.", DEVICES)  # these may change without intent
-NEUTRAL = ("output_dir", "checkpoints", "progress", "logger")
-"""Overrides that do not affect results."""
-WHICH = ("experiment", "name", "seed", "scale", "family", "task", "debug", "sweep", "arm")
-"""Overrides that select the run. If one of them is absent, a different run is intended, and nothing was forgotten."""
-ACCEPT, ANEW = "checkpoints.resume_changed_code=true", "checkpoints.begin_anew=true"
+ACCEPT = "checkpoints.resume_changed_code=true"
 MOST_NAMED, LONGEST = 4, 60  # limits of a message: named differences, characters of a value
 
 
@@ -55,31 +47,21 @@ class Left:
     """Dotted key → ``0.1 (now 0.2)``, for settings and data, including those of the parents."""
     modules: Sequence[str]
     """Modules whose code differs, including those of the parents."""
-    overrides: Sequence[str] | None
-    """Overrides of the run that began it; None if unknown."""
+    left_at: float
+    """When it finished or wrote its newest checkpoint, in seconds since 1970."""
 
     @property
     def by_code_alone(self) -> bool:
         return not self.changed and bool(self.modules)
 
     @property
-    def code(self) -> str:
-        """The modules whose code differs, for a message."""
-        return _shorten(self.modules)
-
-    @property
-    def begun_with(self) -> str:
+    def difference(self) -> str:
         """``reward.weight 0.1 (now 0.2)`` for each value that differs; equal changes of equal keys are listed once."""
         named: dict[str, str] = {}
         for key in sorted(self.changed, key=lambda key: (key.count("."), key)):
             leaf, path = key.rpartition(".")[2], re.sub(r"(?:^|(?<=\.))config\.", "", key, count=1)
             named.setdefault(f"{leaf} {self.changed[key]}", f"{path} {self.changed[key]}".strip())
-        return _shorten(sorted(named.values())) or f"other code in {_shorten(self.modules)}"
-
-    def only(self, *beginnings: str) -> bool:
-        """Whether only settings with these prefixes differ, of the stage or its parents."""
-        own = [re.sub(r"^(?:\w+\.)*?(?=(?:config|files|parents)\.)", "", f"{key}.") for key in self.changed]
-        return bool(own) and all(key.startswith(beginnings) for key in own)
+        return _shorten(sorted(named.values())) or f"code of {_shorten(self.modules)}"
 
 
 def _shorten(names: Sequence[str]) -> str:
@@ -97,14 +79,14 @@ def accept_changed_code(plan: StagePlan) -> StagePlan:
 
 
 def _accept(plan: StagePlan) -> StagePlan:
-    if (plan.folder / RESULT).exists():
+    if (plan.folder / RESULT).exists() or kept_checkpoints(plan.folder / CHECKPOINTS):
         return plan
-    found = [one for one in left_by_others(plan, []) if one.by_code_alone]
-    if (newest := _newest_finished(found)) is not None:
-        print(f"{plan.name}: code changed since {newest.folder} was made, in {newest.code}; it is reused")
+    newest = _newest(one for one in left_by_others(plan, []) if one.by_code_alone)
+    if newest is not None and newest.step is None:
+        print(f"{plan.name}: code changed since {newest.folder} finished, in {_shorten(newest.modules)}; it is reused")
         return replace(plan, fingerprint=newest.folder.name, folder=newest.folder)
-    if found:
-        _go_on(plan, max(found, key=lambda one: (one.folder == plan.folder, one.step or 0)))
+    if newest is not None:
+        _go_on(plan, newest)
     return plan
 
 
@@ -112,17 +94,18 @@ def stages_taken(config: DictConfig, *, elsewhere: Mapping[str, str] | None = No
     """Returns the stages as a run of this configuration would use them, without renaming folders."""
 
     def with_finished(plan: StagePlan) -> StagePlan:
-        newest = None if (plan.folder / RESULT).exists() else _newest_finished(left_by_others(plan, []))
-        return plan if newest is None else replace(plan, fingerprint=newest.folder.name, folder=newest.folder)
+        if (plan.folder / RESULT).exists():
+            return plan
+        newest = _newest(one for one in left_by_others(plan, []) if one.by_code_alone)
+        unfinished = newest is None or newest.step is not None
+        return plan if unfinished else replace(plan, fingerprint=newest.folder.name, folder=newest.folder)
 
     accept = with_finished if config.checkpoints.resume_changed_code else None
     return plan_stages(config, elsewhere=elsewhere, accept=accept)
 
 
-def _newest_finished(found: Iterable[Left]) -> Left | None:
-    """Returns the newest finished stage that differs only by code, if any."""
-    done = (one for one in found if one.step is None and one.by_code_alone)
-    return max(done, key=lambda one: (one.folder / RESULT).stat().st_mtime, default=None)
+def _newest(found: Iterable[Left]) -> Left | None:
+    return max(found, key=lambda one: one.left_at, default=None)
 
 
 def _go_on(plan: StagePlan, left: Left) -> None:
@@ -141,8 +124,8 @@ def _go_on(plan: StagePlan, left: Left) -> None:
         earlier = manifest.get("earlier_code", [])
         if manifest["code"] != plan.code:
             earlier = [*earlier, manifest["code"]]
-        write_manifest(plan, overrides=manifest["overrides"], earlier_code=earlier)
-    print(f"{plan.name}: code changed since {left.folder} was started, in {left.code}; resuming nevertheless")
+        write_manifest(plan, earlier_code=earlier)
+    print(f"{plan.name}: code changed since {left.folder} stopped, in {_shorten(left.modules)}; resuming nevertheless")
 
 
 def _move(source: Path, target: Path) -> bool:
@@ -160,81 +143,19 @@ def _move(source: Path, target: Path) -> bool:
     return True
 
 
-def check_unfinished(
-    plans: Sequence[StagePlan], *, anew: bool, compared: bool, overrides: Sequence[str] | None = None
-) -> None:
-    """Refuses, before anything runs, new stages that were probably meant to resume unfinished ones. Rank 0 searches.
+def begin(plan: StagePlan, plans: Sequence[StagePlan] = ()) -> None:
+    """Writes the manifest of a new stage; prints which newest one is not used, and why. Only rank 0.
 
-    Args:
-        plans: all stages of the run.
-        anew: start without this check.
-        compared: the run is one of several whose settings, including devices, differ on purpose.
-        overrides: overrides of this run; None if unknown.
-
-    Raises:
-        CheckpointError: if a stage is refused; on every rank.
+    Finished stages are named only if their code alone differs. ``plans``: all stages of the run.
     """
-    looked = plans if this_rank() == 0 and not anew else ()
-    refusals = (_refusal(plan, plans, compared=compared, overrides=overrides) for plan in looked)
-    if sentence := from_first(next(filter(None, refusals), None)):
-        raise CheckpointError(sentence)
-
-
-def _refusal(
-    plan: StagePlan, plans: Sequence[StagePlan], *, compared: bool, overrides: Sequence[str] | None
-) -> str | None:
-    if (plan.folder / RESULT).exists():
-        return None
-    found = [one for one in left_by_others(plan, plans) if one.step is not None]
-    goes_on = bool(kept_checkpoints(plan.folder / CHECKPOINTS))
-    for one in sorted(found, key=lambda one: (-(one.step or 0), one.folder)):
-        if one.by_code_alone and (one.folder == plan.folder or not goes_on):
-            return (
-                f"{plan.name}: code changed since {one.folder} was started, in {one.code}; {ACCEPT} "
-                f"resumes its checkpoint {one.step}, if no result depends on that; {ANEW} starts a new stage"
-            )
-    if goes_on:
-        return None
-    settings = [one for one in found if one.changed]
-    if compared:
-        unmeant = [one for one in settings if one.only(*UNASKED) and not one.only(DEVICES)]
-    else:
-        unmeant = [one for one in settings if one.only(*UNASKED) or _all_given(overrides, one.overrides)]
-    if not unmeant:
-        return None
-    near = min(unmeant, key=lambda one: (len(one.changed), -(one.step or 0), one.folder))
-    return (
-        f"{plan.name}: {near.folder} is unfinished at checkpoint {near.step}, started with {near.begun_with}; "
-        f"set that back to resume it, or start a new stage with {ANEW}"
-    )
-
-
-def _all_given(now: Sequence[str] | None, then: Sequence[str] | None) -> bool:
-    """Whether all overrides of this run that affect results were also given then, for the same run."""
-    if now is None or then is None:
-        return False
-    given, known = ({one for one in overrides if _group(one) not in NEUTRAL} for overrides in (now, then))
-    return given <= known and not any(_group(one) in WHICH for one in known - given)
-
-
-def _group(override: str) -> str:
-    return re.split(r"[./=@]", override.lstrip("+~"))[0]
-
-
-def begin(plan: StagePlan, plans: Sequence[StagePlan] = (), *, overrides: Sequence[str] | None = None) -> None:
-    """Writes the manifest of a new stage and prints why no existing one is used. Only rank 0; ``plans``: all stages."""
     if this_rank() != 0:
         return
     found = left_by_others(plan, plans)
-    if (newest := _newest_finished(found)) is not None:
-        print(
-            f"{plan.name}: code changed since {newest.folder} was made, in {newest.code}; it runs again "
-            f"({ACCEPT} reuses it)"
-        )
-    elif unfinished := [one for one in found if one.step is not None]:
-        near = min(unfinished, key=lambda one: (len(one.changed), one.folder))
-        print(f"{plan.name}: {near.folder} remains unfinished; it was started with {near.begun_with}")
-    write_manifest(plan, overrides=overrides)
+    if (newest := _newest(one for one in found if one.step is not None or one.by_code_alone)) is not None:
+        state = "is finished" if newest.step is None else f"stopped at checkpoint {newest.step}"
+        option = f" ({ACCEPT} takes it)" if newest.by_code_alone else ""
+        print(f"{plan.name}: begins anew; {newest.folder} {state} and differs in {newest.difference}{option}")
+    write_manifest(plan)
 
 
 def reusable(plan: StagePlan) -> bool:
@@ -269,12 +190,16 @@ def left_by_others(plan: StagePlan, plans: Iterable[StagePlan]) -> list[Left]:
             with _locked(folder) as free:
                 if not free:
                     continue
-        if not (then := read_manifest(folder)):  # renamed in the meantime
+        try:
+            left_at = (folder / (RESULT if done else CHECKPOINTS)).stat().st_mtime
+        except FileNotFoundError:  # renamed in the meantime
+            continue
+        if not (then := read_manifest(folder)):  # likewise
             continue
         changed, modules = _settings_changed(then, now, stages, known), _modules_changed(then, now, stages, known)
         if changed or modules:
             step = None if done else checkpoints[-1].step
-            found.append(Left(folder=folder, step=step, changed=changed, modules=modules, overrides=then["overrides"]))
+            found.append(Left(folder=folder, step=step, changed=changed, modules=modules, left_at=left_at))
     return found
 
 

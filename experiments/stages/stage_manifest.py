@@ -1,12 +1,11 @@
 """The records in a stage's folder: the manifest of its inputs and, written last, the result for later stages.
 
     stages/critic/194b5949ff48/
-      begun.json     {"config": …, "parents": …, "files": …, "code": …, "settings": …, "overrides": …, …}
+      begun.json     {"config": …, "parents": …, "files": …, "code": …, "settings": …, …}
       result.json    {"stage": "critic", …, "left": {"critic": {"critic.safetensors": {…}, …}}, "contents": {…}}
 
 ``earlier_code`` in the manifest lists earlier code if the stage was resumed after a change of code, with
-``checkpoints.resume_changed_code=true``. Earlier versions of this project wrote ``typed`` for ``overrides``, and hashes
-of whole packages as ``code``.
+``checkpoints.resume_changed_code=true``.
 """
 
 from __future__ import annotations
@@ -30,12 +29,9 @@ def record_of(plan: StagePlan) -> dict[str, Any]:
     return {name: getattr(plan, name) for name in ("config", "parents", "files", "code", "settings")}
 
 
-def write_manifest(
-    plan: StagePlan, *, overrides: Sequence[str] | None, earlier_code: Sequence[Mapping[str, str]] = ()
-) -> None:
-    """Writes the manifest at the start or resumption of a stage; ``overrides`` of the command line, None if unknown."""
-    further = {"overrides": None if overrides is None else list(overrides), "earlier_code": list(earlier_code)}
-    write_json(plan.folder / MANIFEST, record_of(plan) | further)
+def write_manifest(plan: StagePlan, *, earlier_code: Sequence[Mapping[str, str]] = ()) -> None:
+    """Writes the manifest at the start or resumption of a stage."""
+    write_json(plan.folder / MANIFEST, record_of(plan) | {"earlier_code": list(earlier_code)})
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:

@@ -192,31 +192,30 @@ def test_killed_stage_resumes_with_changed_code_only_if_option_is_set(run: Forks
     record = json.loads(begun.read_text())
     record["code"]["contrastive_reasoning.rewards.critic"] = "other"
     begun.write_text(json.dumps(record))
-    before = files(stage(tmp_path, "grpo"))
-    assert run(*WHOLE, here) == 1
-    message = run.log.read_text().splitlines()[-1]
-    assert message.startswith("grpo: code changed since ")
-    assert "was started, in contrastive_reasoning.rewards.critic; " in message
-    assert "; checkpoints.resume_changed_code=true resumes its checkpoint " in message
-    assert "; checkpoints.begin_anew=true starts a new stage" in message
-    assert files(stage(tmp_path, "grpo")) == before
+    left = stage(tmp_path, "grpo")
+    left.rename(left.with_name("of_other_code"))  # a stage of other code has another fingerprint
+    before = files(left.with_name("of_other_code"))
+    assert run(*WHOLE, here, place="rollout", step=1) == KILLED
+    line = f"grpo: begins anew; {left.with_name('of_other_code')} stopped at checkpoint "
+    assert line in run.log.read_text()
+    assert "checkpoints.resume_changed_code=true takes it" in run.log.read_text()
+    assert files(left.with_name("of_other_code")) == before
+    shutil.rmtree(left)
     assert run(*WHOLE, here, "checkpoints.resume_changed_code=true", place="reward", step=2) == KILLED
-    assert f"grpo: resuming in {stage(tmp_path, 'grpo')}" in run.log.read_text()
+    assert f"grpo: resuming in {left}" in run.log.read_text()
 
 
 @pytest.mark.whole
-def test_killed_stage_is_abandoned_only_on_explicit_override(run: Forks, whole: Path, tmp_path: Path) -> None:
+def test_killed_stage_of_other_settings_is_kept_and_named(run: Forks, whole: Path, tmp_path: Path) -> None:
     shutil.copytree(whole / "stages" / "critic", tmp_path / "stages" / "critic")
     here, other = f"output_dir={tmp_path}", "advantage.scale=2.0"
     assert run(*WHOLE, here, other, place="rollout", step=2) == KILLED
-    before = files(stage(tmp_path, "grpo"))
-    assert run(*WHOLE, here) == 1
-    message = run.log.read_text().splitlines()[-1]
-    assert "started with advantage.scale 2.0 (now 3.0); set that back to resume it" in message
-    assert files(stage(tmp_path, "grpo")) == before
-    assert run(*WHOLE, here, "checkpoints.begin_anew=true", place="rollout", step=1) == KILLED
-    assert run(*WHOLE, here, "advantage.scale=1.5", place="rollout", step=1) == KILLED
-    assert "remains unfinished; it was started with advantage.scale " in run.log.read_text()
+    before = files(left := stage(tmp_path, "grpo"))
+    assert run(*WHOLE, here, place="rollout", step=1) == KILLED
+    assert "and differs in advantage.scale 2.0 (now 3.0)" in run.log.read_text()
+    assert files(left) == before
+    assert run(*WHOLE, here, other, place="reward", step=2) == KILLED
+    assert f"grpo: resuming in {left}" in run.log.read_text()
 
 
 @pytest.mark.slow

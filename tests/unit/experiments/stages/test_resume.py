@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import re
+import os
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -11,20 +11,19 @@ import pytest
 
 from experiments.run_folder.reader import MANIFEST, RESULT, SWEEP_VARIABLE
 from experiments.stages import resume
-from experiments.stages.checkpoints import CHECKPOINTS, CheckpointError, kept_checkpoints, path_of, seal
+from experiments.stages.checkpoints import CHECKPOINTS, kept_checkpoints, path_of, seal
 from experiments.stages.experiment import is_compared as is_compared
 from experiments.stages.experiment import plans
 from experiments.stages.plan import StagePlan
-from experiments.stages.resume import begin, check_unfinished
+from experiments.stages.resume import begin
 from experiments.stages.stage_manifest import LOCK, read_manifest
 from experiments.system.files import lock
 from tests.config_kit import composed
 from tests.unit.experiments.stages.test_plan import edit_code
 
 FRESH = "policy.pretrained=null"
-ACCEPT, ANEW = "checkpoints.resume_changed_code=true", "checkpoints.begin_anew=true"
+ACCEPT = "checkpoints.resume_changed_code=true"
 BASE = ["experiment=llama_baseline"]
-WIDER = [*BASE, "advantage.epsilon=0.5"]
 
 
 def chain(outputs: Path, *overrides: str) -> list[StagePlan]:
@@ -38,48 +37,59 @@ def finish(plan: StagePlan) -> None:
     (plan.folder / RESULT).write_text("{}")
 
 
-def stop(chain: Sequence[StagePlan], step: int = 6, overrides: Sequence[str] | None = None) -> None:
+def stop(chain: Sequence[StagePlan], step: int = 6) -> None:
     """Leaves a finished warm start, and GRPO stopped after a checkpoint."""
     finish(chain[0])
-    begin(chain[1], overrides=overrides)
+    begin(chain[1])
     path = path_of(chain[1].folder / CHECKPOINTS, step)
     path.parent.mkdir()
     path.write_text("weights")
     seal(path, step=step, metric=None)
 
 
-def check(
-    plans: Sequence[StagePlan], overrides: Sequence[str] | None = None, *, anew: bool = False, compared: bool = False
-) -> None:
-    check_unfinished(plans, anew=anew, compared=compared, overrides=overrides)
+def begun(plans: Sequence[StagePlan], capsys: pytest.CaptureFixture[str]) -> str:
+    """Begins GRPO's stage; returns the line that this prints, or an empty text."""
+    capsys.readouterr()
+    begin(plans[1], plans)
+    return capsys.readouterr().out
 
 
 def test_unfinished_stage_of_changed_code_resumes_only_if_accepted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    stop(before := chain(tmp_path), overrides=BASE)
-    check(before)
+    stop(before := chain(tmp_path))
     edit_code(monkeypatch, "contrastive_reasoning.objectives.grpo")
-    changed = f"grpo: code changed since {before[1].folder} was started, in contrastive_reasoning.objectives.grpo"
     now = chain(tmp_path)
-    for compared in (False, True):
-        with pytest.raises(
-            CheckpointError, match=rf"^{re.escape(changed)}; {ACCEPT} resumes its checkpoint 6, .*; {ANEW} .*"
-        ):
-            check(now, compared=compared)
-    check(now, anew=True)
+    assert not now[1].folder.exists()
+    assert begun(now, capsys) == (
+        f"grpo: begins anew; {before[1].folder} stopped at checkpoint 6 and differs in code of "
+        f"contrastive_reasoning.objectives.grpo ({ACCEPT} takes it)\n"
+    )
     accepted = chain(tmp_path, ACCEPT)
-    assert f"{changed}; resuming nevertheless\n" in capsys.readouterr().out
-    check(accepted)
+    assert "code changed since" in capsys.readouterr().out
+    assert accepted == now
     assert not before[1].folder.exists()
     assert [path.name for path in (accepted[1].folder / CHECKPOINTS).glob("*.ckpt")] == ["step=000006.ckpt"]
     manifest = read_manifest(accepted[1].folder)
     assert (manifest["code"], manifest["earlier_code"]) == (accepted[1].code, [before[1].code])
-    assert manifest["overrides"] == BASE
-    check(chain(tmp_path))  # the manifest has the new code now
+    assert chain(tmp_path) == accepted, "it is the stage of today's code now"
     monkeypatch.undo()
-    with pytest.raises(CheckpointError, match="code changed since"):
-        check(chain(tmp_path))
+    assert f"differs in code of contrastive_reasoning.objectives.grpo ({ACCEPT}" in begun(chain(tmp_path), capsys)
+
+
+def test_newest_stage_that_differs_by_code_alone_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    finish((first := chain(tmp_path))[0])
+    finish(first[1])
+    edit_code(monkeypatch, "contrastive_reasoning.objectives.grpo")
+    stop(second := chain(tmp_path), step=3)
+    edit_code(monkeypatch, "contrastive_reasoning.objectives.kl")
+    os.utime(first[1].folder / RESULT, (1, 1))
+    taken = chain(tmp_path, ACCEPT)[1]
+    assert [one.step for one in kept_checkpoints(taken.folder / CHECKPOINTS)] == [3], "the one that stopped"
+    assert not second[1].folder.exists()
+    os.replace(taken.folder, second[1].folder)
+    os.utime(second[1].folder / CHECKPOINTS, (0, 0))
+    assert chain(tmp_path, ACCEPT)[1].folder == first[1].folder, "the one that finished"
 
 
 def meanwhile(
@@ -102,7 +112,7 @@ def meanwhile(
 def test_only_one_of_two_concurrent_runs_renames_a_stage(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], function_name: str
 ) -> None:
-    stop(before := chain(tmp_path), overrides=BASE)
+    stop(before := chain(tmp_path))
     edit_code(monkeypatch, "contrastive_reasoning.objectives.grpo")
     now = chain(tmp_path)[1]
     at = now if function_name == "left_by_others" else now.folder / CHECKPOINTS
@@ -122,7 +132,7 @@ def test_stage_in_use_by_another_run_is_not_renamed(
         works.enter_context(lock(folder / LOCK))
         (folder / "metrics.jsonl").write_text("of the other run")
 
-    stop(before := chain(tmp_path), overrides=BASE)
+    stop(before := chain(tmp_path))
     edit_code(monkeypatch, "contrastive_reasoning.objectives.grpo")
     now = chain(tmp_path)[1]
     folder = before[1].folder if whose == "of other code" else now.folder
@@ -133,18 +143,17 @@ def test_stage_in_use_by_another_run_is_not_renamed(
     assert [one.step for one in kept_checkpoints(before[1].folder / CHECKPOINTS)] == [6]
 
 
-def test_changed_code_of_parent_stage_raises_unless_accepted(
+def test_changed_code_of_parent_stage_begins_anew_unless_accepted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     stop(before := chain(tmp_path, FRESH))
     edit_code(monkeypatch, "lightning_modules.warm_start")
     now = chain(tmp_path, FRESH)
-    with pytest.raises(CheckpointError, match=rf"^grpo: .*{before[1].folder} .* in lightning_modules\.warm_start; "):
-        check(now)
+    assert f"{before[1].folder} stopped at checkpoint 6 and differs in code of lightning_modules." in begun(now, capsys)
     begin(now[0])
     assert capsys.readouterr().out == (
-        f"warm_start: code changed since {before[0].folder} was made, in lightning_modules.warm_start; "
-        f"it runs again ({ACCEPT} reuses it)\n"
+        f"warm_start: begins anew; {before[0].folder} is finished and differs in code of lightning_modules.warm_start "
+        f"({ACCEPT} takes it)\n"
     )
     accepted = chain(tmp_path, FRESH, ACCEPT)
     assert accepted[0].folder == before[0].folder, "the warm start is taken as it is"
@@ -162,28 +171,21 @@ def test_finished_stage_of_changed_code_is_reused_only_if_accepted(
     assert [one.folder for one in accepted] == [one.folder for one in before]
 
 
-def test_unfinished_stage_of_other_devices_raises_unless_a_new_stage_is_started(
+def test_other_devices_begin_anew_and_the_difference_is_named(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before, now = chain(tmp_path, FRESH), chain(tmp_path, FRESH, "trainer=zero2")
     assert now[0].fingerprint != before[0].fingerprint, "the warm start is of other devices, too"
     stop(before)
+    begin(now[0])
     difference = (
         "trainer.accelerator cpu (now auto), trainer.devices 1 (now 2), trainer.strategy auto (now absent), "
         "trainer.strategy._target_ absent (now lightning_modules.zero.ZeroStrategy), 5 more"
     )
-    shown = re.escape(f"{before[1].folder} is unfinished at checkpoint 6, started with {difference};")
-    with pytest.raises(CheckpointError, match=rf"^grpo: {shown} set that back .* with {ANEW}$"):
-        check(now)
-    check(now, anew=True)
-    check(now, compared=True)
-    begin(now[0])
-    begin(now[1], now)
-    out = capsys.readouterr().out
-    assert f"grpo: {before[1].folder} remains unfinished; it was started with {difference}\n" in out
+    assert begun(now, capsys).endswith(f"{before[1].folder} stopped at checkpoint 6 and differs in {difference}\n")
 
 
-def test_unfinished_stage_of_other_data_raises(tmp_path: Path) -> None:
+def test_other_data_begin_anew_and_the_difference_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     problems = tmp_path / "problems.jsonl"
     settings = ("task.train=file", f"task.train_file={problems}")
     problems.write_text('{"nums": [1, 2, 3], "target": 6}')
@@ -191,70 +193,20 @@ def test_unfinished_stage_of_other_data_raises(tmp_path: Path) -> None:
     problems.write_text('{"nums": [1, 2, 4], "target": 7}')
     now = chain(tmp_path, *settings)
     hashes = [plan[1].files[str(problems)] for plan in (before, now)]
-    named = re.escape(f"started with files.{problems} {hashes[0]} (now {hashes[1]})")
-    for compared in (False, True):
-        with pytest.raises(CheckpointError, match=named):
-            check(now, compared=compared)
+    assert begun(now, capsys).endswith(f"differs in files.{problems} {hashes[0]} (now {hashes[1]})\n")
 
 
-@pytest.mark.parametrize(
-    ("then", "now"),
-    [
-        (BASE, BASE),  # a default was edited
-        (WIDER, BASE),  # an override was forgotten
-        (BASE, [*BASE, "progress=quiet", "output_dir=here", "checkpoints.keep=3", "+logger.more=1"]),
-    ],
-)
-def test_unfinished_stage_of_unintended_settings_raises_unless_a_new_stage_is_started(
-    tmp_path: Path, then: list[str], now: list[str]
-) -> None:
-    stop(before := chain(tmp_path, "advantage.epsilon=0.5"), overrides=then)
-    after = chain(tmp_path)
-    shown = f"{before[1].folder} is unfinished at checkpoint 6, started with advantage.epsilon 0.5 (now 1e-06);"
-    with pytest.raises(CheckpointError, match=rf"^grpo: {re.escape(shown)} .* with {ANEW}$"):
-        check(after, now)
-    check(after, now, anew=True)
-    check(after, now, compared=True)
-
-
-@pytest.mark.parametrize("which", ["debug=fast", "seed=1", "experiment=llama_critic", "+arm=x"])
-def test_omitted_run_selection_means_a_different_run(tmp_path: Path, which: str) -> None:
-    stop(chain(tmp_path, "advantage.epsilon=0.5"), overrides=[*WIDER, which])
-    check(chain(tmp_path), BASE)
-
-
-@pytest.mark.parametrize("then", [BASE, None])
-def test_new_settings_start_a_new_stage_and_print_the_difference(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], then: list[str] | None
-) -> None:
-    stop(chain(tmp_path), overrides=then)
-    now = chain(tmp_path, "advantage.epsilon=0.5", "trainer.devices=2")
-    check(now, WIDER)
-    check(now)
-    begin(now[1], now)
-    assert capsys.readouterr().out.endswith("advantage.epsilon 1e-06 (now 0.5), trainer.devices 1 (now 2)\n")
-
-
-def test_begin_names_unfinished_stage_with_fewest_differences(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    others = [f"rollout.sampling.{value}" for value in ("temperature=0.5", "top_k=2", "top_p=0.9")]
-    two = ("advantage.epsilon=0.5", "seed=1")
-    stop(chain(tmp_path, *others, *two))
-    begin(chain(tmp_path)[1])
-    assert capsys.readouterr().out.endswith("rollout.sampling.top_p 0.9 (now 1.0), 1 more\n")
-    stop(near := chain(tmp_path, *two))
-    capsys.readouterr()
-    begin(chain(tmp_path)[1])
-    assert str(near[1].folder) in capsys.readouterr().out
-
-
-def test_intended_difference_does_not_hide_unintended_one(tmp_path: Path) -> None:
-    before, nearer = chain(tmp_path, FRESH), chain(tmp_path, FRESH, "trainer=zero2", "seed=1")
-    stop(before)
-    stop(nearer)
-    with pytest.raises(CheckpointError, match=re.escape(f"{before[1].folder} is unfinished at checkpoint 6")):
-        check(chain(tmp_path, FRESH, "trainer=zero2"))
+def test_newest_unfinished_stage_is_named_with_what_differs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    stop(older := chain(tmp_path, "advantage.epsilon=0.5"))
+    stop(newer := chain(tmp_path, *(f"rollout.sampling.{one}" for one in ("temperature=0.5", "top_k=2", "top_p=0.9"))))
+    os.utime(older[1].folder / CHECKPOINTS, (1, 1))
+    line = begun(chain(tmp_path, "seed=1", "trainer.devices=2"), capsys)
+    assert line.startswith(f"grpo: begins anew; {newer[1].folder} stopped at checkpoint 6 and differs in ")
+    assert "rollout.sampling.top_k 2 (now null), " in line
+    assert line.endswith("seed 0 (now 1), 1 more\n")
+    os.utime(newer[1].folder / CHECKPOINTS, (0, 0))
+    line = begun(chain(tmp_path, "advantage.epsilon=0.25"), capsys)
+    assert line.endswith(f"{older[1].folder} stopped at checkpoint 6 and differs in advantage.epsilon 0.5 (now 0.25)\n")
 
 
 @pytest.mark.parametrize("how", ["no checkpoint", "finished", "at work", "unknown parent"])
@@ -272,10 +224,8 @@ def test_stage_that_cannot_be_resumed_is_not_mentioned(
         (before[0].folder / MANIFEST).unlink()
     now = chain(tmp_path, FRESH, "trainer.devices=2")
     with lock(folder / LOCK) if how == "at work" else lock(tmp_path / "other"):
-        check(now)
-        if how != "unknown parent":
-            begin(now[1], now)
-    assert capsys.readouterr().out == ""
+        line = begun(now, capsys)
+    assert line == "" or how == "unknown parent"
 
 
 def test_long_or_differently_typed_settings_count_as_changed(
@@ -283,12 +233,10 @@ def test_long_or_differently_typed_settings_count_as_changed(
 ) -> None:
     long = "word " * 60
     stop(chain(tmp_path, f"rollout.sampling.stop=['{long}a']"))
-    check(chain(tmp_path, f"rollout.sampling.stop=['{long}b']"))
+    assert "rollout.sampling.stop" in begun(chain(tmp_path, f"rollout.sampling.stop=['{long}b']"), capsys)
     stop(chain(tmp_path / "kind", "rollout.sampling.stop='1'"))
     now = chain(tmp_path / "kind", "rollout.sampling.stop=1")
-    check(now)
-    begin(now[1], now)
-    assert "it was started with values of another type that are printed the same" in capsys.readouterr().out
+    assert "differs in values of another type that are printed the same" in begun(now, capsys)
 
 
 def test_is_compared_for_sweep_jobs_and_study_arms(monkeypatch: pytest.MonkeyPatch) -> None:
