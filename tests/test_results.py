@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import math
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,7 +17,11 @@ SCRIPT = ROOT / "docs" / "results" / "recompute.py"
 
 @pytest.fixture(scope="module")
 def script() -> Any:
-    spec = importlib.util.spec_from_file_location("recompute", SCRIPT)
+    return loaded(SCRIPT)
+
+
+def loaded(file: Path) -> Any:
+    spec = importlib.util.spec_from_file_location(file.stem, file)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -65,3 +70,19 @@ def test_welch_interval_equals_scipys(script: Any) -> None:
 )
 def test_printed_rounds_half_up(script: Any, value: tuple[float, ...], text: str) -> None:
     assert script.printed(*value) == text
+
+
+def test_dose_response_draws_each_arm_with_values_at_its_mean_and_gain(tmp_path: Path) -> None:
+    doses = loaded(SCRIPT.with_name("dose_response.py"))
+    table = [("grpo", 0.2, ""), ("grpo", 0.3, ""), ("grpo_more", 0.5, ""), ("a", 0.3, 0.75), ("a", 0.5, 0.7)]
+    rows = [
+        {"arm": arm, "seed": str(i % 2), "greedy": str(end), "auroc_siblings": str(at)}
+        for i, (arm, end, at) in enumerate([*table[:2], table[2], *reversed(table[3:]), ("b", 0.1, 0.5)])
+    ]
+    (b, a) = doses.arms(rows)
+    assert (b.name, b.dose, b.gain, b.half, b.seeds) == ("b", 0.5, pytest.approx(-15.0), None, [])
+    assert (a.name, a.dose, a.gain) == ("a", pytest.approx(0.725), pytest.approx(15.0))
+    assert sorted(a.seeds) == [(0.7, pytest.approx(20.0)), (0.75, pytest.approx(10.0))]
+    assert a.half == pytest.approx(12.7062 * 50**0.5 / 2**0.5, rel=1e-4)
+    doses.main(picture=tmp_path / "picture.png")
+    assert (tmp_path / "picture.png").stat().st_size > 10_000

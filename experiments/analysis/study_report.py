@@ -1,6 +1,6 @@
 """The report of a study, from MLflow alone: a table on the terminal, in Markdown, LaTeX and CSV, and pictures.
 
-The pictures show success over cost, and each arm's gain over how well its values ranked sibling steps.
+The pictures show success over cost.
 """
 
 from __future__ import annotations
@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
-from experiments.analysis.dose_response import PICTURE, dose_response, dose_section, draw_doses
 from experiments.analysis.equal_cost import shared_cost
 from experiments.analysis.pictures import Curve, draw_curves
 from experiments.analysis.power import power_sentence
@@ -63,7 +62,7 @@ def report(
     """
     arms = read_results(tracker, study, marks, missing)
     rows = rows_of(arms, study.primary.metric, start_per_seed=study.start_per_seed)
-    whole, doses = study_table(study, rows, brief=False), dose_response(rows)
+    whole = study_table(study, rows, brief=False)
     primary = next((row for row in rows if row.name == study.primary.arm), None)
     notes = [power_sentence(study, primary and primary.gain), *notes_on_primary(tracker, study)]
     notes += notes_on(study, arms, by_configuration(tracker, study, marks)[1], missing or {})
@@ -75,7 +74,7 @@ def report(
         "In other settings": other_settings_table(study, rows),
     }
     texts = {
-        folder / "study.md": _as_markdown(study, rows, whole.as_markdown(), notes, sections, doses),
+        folder / "study.md": _as_markdown(study, rows, whole.as_markdown(), notes, sections),
         folder / "study.csv": rows_as_csv(study, rows),
         folder / "study.tex": whole.as_latex(),
         folder / "study_runs.csv": runs_as_csv(arms),
@@ -85,9 +84,6 @@ def report(
         write_text(path, text)
     drawn = choose_arms(arms, study)
     pictures = [path for cost in COSTS if (path := _draw(drawn, study, cost, folder)) is not None]
-    if doses:
-        pictures.append(folder / PICTURE)
-        draw_doses(study, doses).savefig(pictures[-1], dpi=160)
     log_comparison(tracker, study.name, [*texts, *pictures])
     study_table(study, rows, brief=True).show(wide=240)
     for name in ("Success at the end", "Tests", "Equivalence"):
@@ -104,12 +100,10 @@ def _as_markdown(
     table: str,
     notes: Sequence[str],
     sections: Mapping[str, Table | None],
-    doses: Sequence[ArmRow],
 ) -> str:
     about = [f"- {row.name}: {study.arms[row.name].about}" for row in rows]
     parts = [f"# {study.question}", "", verdict(study, rows), "", table.removesuffix("\n"), "", *about, "", *notes, ""]
     parts += [f"## {name}\n\n{found.as_markdown()}" for name, found in sections.items() if found]
-    parts += [dose_section(study, doses)] if doses else []
     return "\n".join(parts)
 
 

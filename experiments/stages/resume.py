@@ -97,8 +97,9 @@ def stages_taken(config: DictConfig, *, elsewhere: Mapping[str, str] | None = No
         if (plan.folder / RESULT).exists():
             return plan
         newest = _newest(one for one in left_by_others(plan, []) if one.by_code_alone)
-        unfinished = newest is None or newest.step is not None
-        return plan if unfinished else replace(plan, fingerprint=newest.folder.name, folder=newest.folder)
+        if newest is None or newest.step is not None:
+            return plan
+        return replace(plan, fingerprint=newest.folder.name, folder=newest.folder)
 
     accept = with_finished if config.checkpoints.resume_changed_code else None
     return plan_stages(config, elsewhere=elsewhere, accept=accept)

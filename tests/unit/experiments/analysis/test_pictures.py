@@ -1,27 +1,20 @@
-"""Pictures of curves, gains, and dose and response show the values of the tables."""
+"""Pictures of curves and gains show the values of the tables."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import fields, replace
 from io import BytesIO
-from typing import Any
 
 import numpy as np
 import pytest
 from matplotlib.axes import Axes
-from matplotlib.collections import LineCollection
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from contrastive_reasoning.evaluation import Estimate
 from experiments.analysis.comparison import CURVE
-from experiments.analysis.dose_response import correlation_sentence, dose_response, draw_doses, rank_correlation
 from experiments.analysis.pictures import CAPTION, GAPS, PUBLISHED, WHISKER, Curve, draw_curves, draw_gains
 from experiments.analysis.set_table import SetTable
-from experiments.analysis.statistics import Difference
-from experiments.analysis.study_rows import ArmRow, Gain
 from tests.unit.experiments.analysis.test_set_table import table_of, track_run, two_arms
 
 NAN, INF = math.nan, math.inf
@@ -103,72 +96,9 @@ def test_draw_gains_shows_intervals_and_published_gains() -> None:
     assert (bars(single), lines(single, WHISKER), lines(single, PUBLISHED)) == ([(0, pytest.approx(4.0))], [], [[]])
 
 
-def arm_row(name: str, dose: float, gain: float, half: float) -> ArmRow:
-    """A row of one seed if ``half`` is NaN, else of three seeds around the dose and the gain."""
-    seeds = range(1 if math.isnan(half) else 3)
-    steps = {str(seed): seed - len(seeds) // 2 for seed in seeds}
-    unknown: Any = dict.fromkeys(field.name for field in fields(ArmRow))
-    over_seeds = Difference(value=gain, half=half, n=len(seeds), method="paired")
-    by_seed = {seed: gain + 0.01 * step for seed, step in steps.items()}
-    nested = Estimate(gain, gain, gain)
-    found = Gain(nested=nested, over_seeds=over_seeds, probability=None, by_seed=by_seed, seeds=([], []))
-    aurocs = {seed: dose + 0.005 * step for seed, step in steps.items()}
-    return ArmRow(**{**unknown, "name": name, "seeds": [*steps], "auroc_siblings": aurocs, "gain": found})
-
-
-def test_draw_doses_places_points_at_dose_and_gain(runs: Any) -> None:
-    axes = draw_doses(runs.study(), [arm_row("oracle", 0.6, -0.02, 0.01), arm_row("better", 0.8, 0.05, NAN)]).axes[0]
-    drawn = {str(line.get_label()): line for line in axes.lines}
-    assert np.asarray(drawn["1  oracle"].get_xydata()).tolist() == [pytest.approx([0.6, -2.0])]
-    assert np.asarray(drawn["2  better"].get_xydata()).tolist() == [pytest.approx([0.8, 5.0])]
-    assert [text.get_text() for text in axes.texts] == ["1", "2"]
-    (interval,) = [found for found in axes.collections if isinstance(found, LineCollection)]
-    assert interval.get_segments()[0].tolist() == [pytest.approx([0.6, -3.0]), pytest.approx([0.6, -1.0])]
-    seeds = [np.asarray(found.get_offsets())[0].tolist() for found in axes.collections if found is not interval]
-    assert seeds == [pytest.approx(at) for at in ([0.595, -3.0], [0.6, -2.0], [0.605, -1.0])]
-
-
-def test_wide_interval_does_not_flatten_points_of_draw_doses(runs: Any) -> None:
-    figure = draw_doses(runs.study(), [arm_row("oracle", 0.6, 0.0, 5.0), arm_row("better", 0.8, 0.05, 0.01)])
-    low, high = figure.axes[0].get_ylim()
-    assert low < -1 < 6 < high, "all single seeds, from -1 to 6, are inside"
-    assert high - low < 3 * 7
-
-
-@pytest.mark.filterwarnings("error")
-def test_draw_doses_skips_non_finite_points(runs: Any) -> None:
-    whole = [arm_row(str(n), 0.5 + 0.1 * n, 0.01 * n * (3 - n), NAN) for n in range(4)]
-    seed = arm_row("one seed diverged", 0.7, 0.05, 0.01)
-    arms = [*whole, arm_row("no dose", NAN, 0.05, NAN), arm_row("diverged", 0.7, -INF, NAN)]
-    figure = draw_doses(runs.study(), [*arms, replace(seed, auroc_siblings={**seed.auroc_siblings, "1": NAN})])
-    figure.savefig(BytesIO())
-    drawn = [str(line.get_label()) for line in figure.axes[0].lines][2:]
-    assert drawn == ["1  0", "2  1", "3  2", "4  3"]
-    assert correlation_sentence(arms) == correlation_sentence(whole)
-    assert [row.name for row in dose_response([arms[4], whole[1], whole[0]])] == ["0", "1", "no dose"]
-
-
 def test_draw_gains_writes_non_finite_gain_in_place_of_its_bar() -> None:
     runs = [track_run("plain", 0, gsm8k=0.8, p1=None, reward="verifier")]
     runs += [track_run(str(value), 0, gsm8k=value, p1=None, reward="clipo") for value in (NAN, INF, 0.9)]
     (axes,) = gains(table_of(runs)).axes
     assert bars(axes) == [(2, pytest.approx(10.0))]
     assert [text.get_text() for text in axes.texts] == [" nan", " +inf"]
-
-
-@pytest.mark.parametrize(
-    ("doses", "gains", "expected"),
-    [
-        ([0.5, 0.6, 0.7, 0.8], [0.3, 0.2, 0.1, 0.0], -1.0),
-        ([0.5, 0.6, 0.7, 0.8], [0.1, 0.0, 0.3, 0.2], 0.6),
-        ([0.5, 0.6, 0.7], [0.0, 0.1, 0.2], None),
-        ([0.5, 0.5, 0.5, 0.5], [0.0, 0.1, 0.2, 0.3], None),
-        ([0.5, 0.6, 0.7, 0.8], [0.1, 0.1, 0.1, 0.1], None),
-    ],
-)
-def test_rank_correlation_needs_four_arms_that_differ(
-    doses: list[float], gains: list[float], expected: float | None
-) -> None:
-    arms = [arm_row(str(n), *pair, NAN) for n, pair in enumerate(zip(doses, gains, strict=True))]
-    assert rank_correlation(arms) == pytest.approx(expected)
-    assert correlation_sentence(arms).startswith("No rank correlation" if expected is None else "Spearman's")

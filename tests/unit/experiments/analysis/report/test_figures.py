@@ -24,7 +24,7 @@ from experiments.report import main
 SWEEP = "2026-01-01T00-00-00"
 CRITIC = ("critic/similarity", "critic/goals", "critic/states", "critic/calibration", "curves")
 GRPO = ("curves", "train/step_credit", "clipo/completions")
-COMPARED = ("study_dose_response", "study_over_tokens", "test-verifier-accuracy_sampled-gains")
+COMPARED = ("study_over_tokens", "study_over_seconds", "test-verifier-accuracy_sampled-gains")
 SWEPT = ("reward.temperature", "reward.temperature.positive_cosine", "rollout.group_size")
 CRITIC_CURVES = ("train/critic/loss", "val/oracle/auroc_depth1", "val/oracle/ece", "val/probe/positive_cosine")
 GRPO_CURVES = (
