@@ -70,7 +70,7 @@ def run(config: DictConfig) -> float | None:
     import torch
 
     from contrastive_reasoning.rewards.base import RewardFailed, VerifierFailed
-    from contrastive_reasoning.rollout.vllm_client import ServerError
+    from contrastive_reasoning.rollout.requests import ServerError
     from contrastive_reasoning.tasks.function_worker import describe
     from experiments.assemble import AssemblyError
     from experiments.stages.checkpoints import CheckpointError, NotWritten

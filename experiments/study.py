@@ -30,7 +30,8 @@ from experiments.jobs import runner
 from experiments.jobs.job import LOG, SUCCEEDED, Job
 from experiments.jobs.progress import LiveJobs
 from experiments.mlflow_sync import TrackerError, connect
-from experiments.mlflow_sync.sync import NOT_SENT, sync, sync_command
+from experiments.mlflow_sync.sync import sync
+from experiments.run_folder.mirror import NOT_SENT, sync_command
 from experiments.schema import register
 from experiments.studies.jobs import ArmJob, check, compose_job, start_jobs
 from experiments.studies.launched import keep

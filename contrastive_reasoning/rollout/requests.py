@@ -23,6 +23,10 @@ Written = Callable[[int, str], None]
 """Called once for each finished completion, with its row in the batch and its text."""
 
 
+class ServerError(RuntimeError):
+    """The server of an engine cannot be reached, does not answer in time, or returns an error or an invalid answer."""
+
+
 @runtime_checkable
 class RolloutEngine(Protocol):
     def generate(

@@ -20,6 +20,7 @@ from urllib.parse import urlsplit
 
 from contrastive_reasoning.distributed import from_first, gather, this_rank
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
+from contrastive_reasoning.rollout.requests import ServerError
 from contrastive_reasoning.rollout.sampling import Sampling
 from contrastive_reasoning.rollout.vllm_server.weight_sync import architecture, fingerprint, stored_tensors
 
@@ -152,10 +153,6 @@ PAUSE = 0.5
 """Seconds before the first repeat; each further one waits twice as long."""
 SHOWN = 300
 """Characters of a server's answer that an error quotes."""
-
-
-class ServerError(RuntimeError):
-    """The server cannot be reached, does not answer in time, returns an error status, or returns an invalid answer."""
 
 
 class JSONServer:

@@ -17,6 +17,7 @@ from experiments.run_folder.reader import (
     SUMMARY,
     SWEEP_FILE,
     Metric,
+    flatten,
     read_config,
     read_json,
     read_metrics,
@@ -96,7 +97,7 @@ def describe(folder: Path) -> list[RunDescription]:
         name=_name(folder, tags),
         parent=sweep.key if sweep else None,
         folder=folder,
-        params=flatten(config),
+        params=parameters(config),
         tags=tags,
         status="FINISHED" if (folder / SUMMARY).exists() else "FAILED" if failure else None,
         ended=failure.get("ended"),
@@ -127,7 +128,7 @@ def _describe_stage(experiment: RunDescription, stage: str, folder: Path, entry:
         name=f"{experiment.name} · {stage}",
         parent=experiment.key,
         folder=folder,
-        params=flatten(config),
+        params=parameters(config),
         tags={**experiment.tags, **own_tags},
         data_sets=data_sets(stage, config, files=manifest.get("files", {}), choices=experiment.tags),
         model_megabytes=limit if finished and not entry["reused"] else None,
@@ -151,7 +152,7 @@ def _describe_sweep(folder: Path, experiment_name: str) -> RunDescription | None
         name=f"sweep {entry['sweep']}",
         parent=None,
         folder=folder,
-        params=flatten({key: value for key, value in entry.items() if key not in ("sweep", "folder")}),
+        params=parameters({key: value for key, value in entry.items() if key not in ("sweep", "folder")}),
         tags={"experiment": experiment_name, "sweep": str(entry["sweep"])},
         status=status,
         ended=state.ended if state else None,
@@ -206,14 +207,14 @@ def data_sets(
     found = []
     for name, node in _data_nodes(stage, config, choices):
         settings = {key: value for key, value in node.items() if key not in LOADING}
-        named = set(flatten(settings, longest=None).values())
+        named = set(flatten(settings).values())
         read = {file: digest for file, digest in files.items() if file in named}
         found.append(
             DataSet(
                 name=name,
                 digest=fingerprint({"made_by": settings, "files": read}),
                 context="evaluation" if stage == "evaluate" else "training",
-                settings=flatten(settings),
+                settings=parameters(settings),
                 files=read,
             )
         )
@@ -242,25 +243,9 @@ def _data_name(name: str, node: Mapping[str, Any]) -> str:
     return f"{name} (generated stories)" if stand_in else name
 
 
-def flatten(config: Any, prefix: str = "", *, longest: int | None = LONGEST_VALUE) -> dict[str, str]:
-    """Flattens a configuration to parameters such as ``reward.weight = 0.2``.
-
-    A list of plain values is one parameter; the items of a list with mappings are numbered. Values are cut to
-    ``longest`` characters, or not at all if it is None.
-    """
-    if not prefix and not config:
-        return {}
-    if isinstance(config, Mapping) and config:
-        items = [(str(key), value) for key, value in config.items()]
-    elif isinstance(config, list | tuple) and any(isinstance(item, Mapping) for item in config):
-        items = [(str(index), value) for index, value in enumerate(config)]
-    else:
-        text = "null" if config is None else str(config).lower() if isinstance(config, bool) else str(config)
-        return {mlflow_name(prefix): text[:longest]}
-    flat: dict[str, str] = {}
-    for key, value in items:
-        flat |= flatten(value, f"{prefix}.{key}" if prefix else key, longest=longest)
-    return flat
+def parameters(config: Any) -> dict[str, str]:
+    """Flattens a configuration to MLflow's parameters; names and values are cut to ``LONGEST_VALUE`` characters."""
+    return {mlflow_name(key): value[:LONGEST_VALUE] for key, value in flatten(config).items()}
 
 
 def mlflow_name(name: str) -> str:

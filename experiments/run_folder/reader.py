@@ -130,3 +130,22 @@ def read_metrics(folder: Path) -> list[Metric]:
 def last_values(folder: Path) -> dict[str, float]:
     """Returns name → value at the highest step."""
     return {metric.name: metric.value for metric in read_metrics(folder)}
+
+
+def flatten(config: Any, prefix: str = "") -> dict[str, str]:
+    """Returns dotted key → text of a configuration, such as ``reward.weight`` → ``0.2``.
+
+    A list of plain values is one text; the items of a list with mappings are numbered.
+    """
+    if not prefix and not config:
+        return {}
+    if isinstance(config, Mapping) and config:
+        items = [(str(key), value) for key, value in config.items()]
+    elif isinstance(config, list | tuple) and any(isinstance(item, Mapping) for item in config):
+        items = [(str(index), value) for index, value in enumerate(config)]
+    else:
+        return {prefix: "null" if config is None else str(config).lower() if isinstance(config, bool) else str(config)}
+    flat: dict[str, str] = {}
+    for key, value in items:
+        flat |= flatten(value, f"{prefix}.{key}" if prefix else key)
+    return flat

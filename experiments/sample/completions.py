@@ -24,8 +24,8 @@ from contrastive_reasoning.rewards import CriticReward, VerifierReward
 from contrastive_reasoning.rewards.critic import probabilities
 from contrastive_reasoning.rewards.oracle import in_reach
 from contrastive_reasoning.rollout import RolloutBatch
+from contrastive_reasoning.rollout.requests import ServerError
 from contrastive_reasoning.rollout.spans import readable
-from contrastive_reasoning.rollout.vllm_client import ServerError
 from contrastive_reasoning.tasks.base import Problem, Step, Verdict
 from contrastive_reasoning.tasks.countdown import reachable
 from experiments.assemble import build

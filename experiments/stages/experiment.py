@@ -23,7 +23,7 @@ from experiments.config.folders import summaries
 from experiments.config.hints import command_line
 from experiments.config.known_models import READ_THE_POLICY
 from experiments.config.types import argument_flaws
-from experiments.mlflow_sync.sync import LOG_FILE, missing_from_mlflow, start_sync, stop_sync
+from experiments.run_folder.mirror import LOG_FILE, missing_from_mlflow, start_sync, stop_sync
 from experiments.run_folder.reader import RESULT, SWEEP_VARIABLE
 from experiments.run_folder.record import git_sha, new_run_folder, processor, write_failure, write_stages, write_summary
 from experiments.stages import evaluate, evaluation_table, train

@@ -47,7 +47,7 @@ NEUTRAL_SETTINGS = {
 }
 """Trainer settings that do not affect the result."""
 WATCHERS = (
-    *(f"callbacks.{name}." for name in ("completions", "cost", "credit", "critic_validation", "figures", "health")),
+    *(f"callbacks.{name}." for name in ("completions", "cost", "credit", "critic_validation", "health")),
     *(f"callbacks.{name}." for name in ("phases", "progress", "projections", "system_metrics")),
     "lightning_modules.zero.ZeroSharding",
 )

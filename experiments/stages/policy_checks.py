@@ -15,9 +15,7 @@ from safetensors import SafetensorError, safe_open
 
 from contrastive_reasoning.policies.load import read_model_config, resolve
 from contrastive_reasoning.policies.tiny import TinyArchitecture
-from contrastive_reasoning.rollout.vllm import VLLMEngine
-from contrastive_reasoning.rollout.vllm_client import ServerError, check_log_probs, on_first_rank
-from contrastive_reasoning.rollout.vllm_server.weight_sync import architecture
+from contrastive_reasoning.rollout.requests import ServerError
 from experiments.assemble import AssemblyError, build
 from experiments.config.composition import trains_warm_start
 from experiments.config.known_models import ORIGIN, fetch_command, model_folder
@@ -97,9 +95,11 @@ def check_server(config: DictConfig, stages: Iterable[str]) -> None:
             other log-probs, cannot be reached or cannot report its model.
     """
     engines = {stage: build(config, ENGINES[stage]) for stage in stages if stage in ENGINES}
-    served = {stage: engine for stage, engine in engines.items() if isinstance(engine, VLLMEngine)}
+    served = {stage: engine for stage, engine in engines.items() if hasattr(engine, "served")}
     if not served:
         return
+    from contrastive_reasoning.rollout.vllm_client import check_log_probs, on_first_rank
+
     ours = architecture_of(config)
     try:
         for stage, engine in served.items():
@@ -115,6 +115,8 @@ def architecture_of(config: DictConfig) -> dict[str, Any]:
 
     That of a fresh policy has no vocabulary size, as its tokenizer is trained later.
     """
+    from contrastive_reasoning.rollout.vllm_server.weight_sync import architecture
+
     policy = config.policy
     if policy.pretrained is not None:
         read = read_model_config(policy.pretrained, trust_remote_code=policy.trust_remote_code)

@@ -24,8 +24,7 @@ from typing import Any
 from omegaconf import DictConfig
 
 from contrastive_reasoning.distributed import from_first, this_rank
-from experiments.mlflow_sync.describe import flatten
-from experiments.run_folder.reader import MANIFEST, RESULT
+from experiments.run_folder.reader import MANIFEST, RESULT, flatten
 from experiments.stages.checkpoints import CHECKPOINTS, CheckpointError, kept_checkpoints
 from experiments.stages.code_hash import changed_modules
 from experiments.stages.plan import StagePlan, plan_stages
@@ -228,7 +227,7 @@ def _modules_changed(then: Any, now: Any, stages: Path, known: Mapping[str, Any]
 def _named_values(record: Any, stages: Path, known: Mapping[str, Any]) -> dict[str, str]:
     """Returns dotted key → value of settings and data, with those of the parents in place of their fingerprints."""
     parts = {"config": record["config"], "files": record["files"]}
-    named = flatten({name: part for name, part in parts.items() if part}, longest=None)
+    named = flatten({name: part for name, part in parts.items() if part})
     for stage, mark in record["parents"].items():
         parent = known.get(mark) or read_manifest(stages / stage / mark)
         of_parent = _named_values(parent, stages, known) if parent else {"parents": str(mark)}

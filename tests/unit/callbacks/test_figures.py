@@ -1,8 +1,7 @@
-"""Stage curves, projections of completions, system metrics, and checks of the settings of callbacks."""
+"""Projections of completions, system metrics, and checks of the settings of callbacks."""
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +9,11 @@ import psutil
 import pytest
 import torch
 from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
 
 from callbacks.completions import Completions, TrainingCompletions
 from callbacks.cost import Throughput
 from callbacks.credit import StepCredit
 from callbacks.critic_validation import Calibration, SimilarityHeatmap
-from callbacks.figures import StageCurves, draw_curves
 from callbacks.health import Alarms, Health
 from callbacks.phases import Watchdog
 from callbacks.projections import CompletionProjection, EmbeddingProjection, projections
@@ -25,50 +22,6 @@ from experiments.run_folder.logger import RunFolderLogger
 from tests.unit.callbacks.kit import Album, assert_only_watches
 from tests.unit.lightning_modules.grpo_kit import TASK, fit, module
 from tests.unit.lightning_modules.test_grpo_clipo import clipo
-
-PANELS = {
-    "mean_reward": {"outcome": "train/reward/outcome", "oracle": "train/reward/oracle"},
-    "of_others": {"loss": "train/critic/loss"},
-}
-
-
-def points(line: Any) -> list[tuple[float, float]]:
-    return list(zip(line.get_xdata(), line.get_ydata(), strict=True))
-
-
-class Keeping(RunFolderLogger):
-    """A run-folder logger that also keeps its figures in memory."""
-
-    figures: list[tuple[str, int, Figure]]
-
-    def log_figure(self, name: str, figure: Figure, step: int) -> None:
-        self.figures = [*getattr(self, "figures", []), (name, step, figure)]
-        super().log_figure(name, figure, step)
-
-
-def test_stage_curves_draws_all_steps_at_end_including_those_before_resume(tmp_path: Path) -> None:
-    logger = Keeping(folder=tmp_path)
-    logger.log_metrics({"train/reward/outcome": 0.25}, step=0)
-    fit(module(), 3, StageCurves(steps="rollout batches", panels=PANELS), logger=logger)
-    ((name, step, figure),) = logger.figures
-    assert (name, step) == ("curves", 3)
-    assert (tmp_path / "figures" / "curves" / "3.png").exists()
-    (panel,) = [axes for axes in figure.axes if axes.get_visible()]
-    (line,) = panel.lines
-    history = logger.history()["train/reward/outcome"]
-    assert list(history) == [0, 1, 2, 3]
-    assert history[0] == 0.25
-    assert points(line) == list(history.items())
-    assert (panel.get_title(), line.get_label(), panel.get_xlabel()) == ("mean reward", "outcome", "rollout batches")
-
-
-def test_draw_curves_skips_panels_and_points_without_finite_values() -> None:
-    assert draw_curves({"a": {1: 1.0}}, PANELS, steps="steps") is None
-    three = {title: {"l": "a"} for title in ("p", "q", "r")}
-    figure = draw_curves({"a": {2: 2.0, 0: math.nan, 1: 1.0, 3: math.inf}}, three, steps="steps")
-    assert figure is not None
-    assert [axes.get_visible() for axes in figure.axes] == [True, True, True, False]
-    assert points(figure.axes[0].lines[0]) == [(1, 1.0), (2, 2.0)]
 
 
 def projection(**changes: Any) -> CompletionProjection:
@@ -122,9 +75,6 @@ def test_system_metrics_are_logged_at_given_interval(
 @pytest.mark.parametrize(
     ("make", "sentence"),
     [
-        (lambda: StageCurves(steps="steps", panels={}), "at least one panel"),
-        (lambda: StageCurves(steps="steps", panels={"p": {}}), "1 to 5 lines, got 0"),
-        (lambda: StageCurves(steps="steps", panels={"p": {str(k): "a" for k in range(6)}}), "got 6"),
         (lambda: projection(points=3), "points must be at least 4, got 3"),
         (lambda: projection(every=0), "every must be at least 1, got 0"),
         (lambda: EmbeddingProjection(points=3, perplexity=5.0, seed=0), "points must be at least 4, got 3"),

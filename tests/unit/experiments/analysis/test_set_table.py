@@ -17,7 +17,7 @@ from experiments.analysis.evaluation_sets import columns_of, default_metric, pub
 from experiments.analysis.runs import Refused, arms_by
 from experiments.analysis.set_table import SetTable, set_table
 from experiments.mlflow_sync import TrackedRun
-from experiments.mlflow_sync.describe import flatten
+from experiments.mlflow_sync.describe import parameters
 from experiments.schema import register
 from experiments.table import escaped_latex
 from tests.unit.experiments.comparison_kit import GREEDY, SAMPLED, finished
@@ -113,7 +113,7 @@ def test_experiments_of_critics_paper_match_its_published_rows(
     with initialize_config_module("conf", version_base="1.3"):
         config = compose("config", [*f"experiment={experiment}".split(), "scale=paper"], return_hydra_config=True)
     tags = {group: str(option) for group, option in config.hydra.runtime.choices.items() if option and "/" not in group}
-    policy = flatten({"policy": OmegaConf.to_container(config.policy, resolve=True)})
+    policy = parameters({"policy": OmegaConf.to_container(config.policy, resolve=True)})
     run = replace(finished("x", seed=0, metrics={}, params=policy), tags={**tags, "experiment": "x", "seed": "0"})
     row = published_arm(arms_by([run], ["experiment"])[0], published_table(str(config.suite.published)))
     assert (row and (row.method, row.figures["training_problems"])) == expected

@@ -12,8 +12,8 @@ from experiments.mlflow_sync.describe import (
     DataSet,
     data_sets,
     describe,
-    flatten,
     mlflow_name,
+    parameters,
 )
 from experiments.stages.plan import relevant_config
 from experiments.system.files import write_json
@@ -81,8 +81,8 @@ def test_describe_names_study_run_by_arm_and_method_by_experiment(outputs: Any) 
         ({"empty": {}, "none": []}, {"empty": "{}", "none": "[]"}),
     ],
 )
-def test_flatten_returns_flat_and_short_parameters(config: dict[str, Any], flat: dict[str, str]) -> None:
-    assert flatten(config) == flat
+def test_parameters_are_flat_and_short(config: dict[str, Any], flat: dict[str, str]) -> None:
+    assert parameters(config) == flat
 
 
 @pytest.mark.parametrize(

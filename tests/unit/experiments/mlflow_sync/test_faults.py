@@ -17,16 +17,8 @@ import pytest
 from experiments.config.hints import python_command
 from experiments.mlflow_sync import Tracker, TrackerError
 from experiments.mlflow_sync.describe import describe
-from experiments.mlflow_sync.sync import (
-    LAST_PASSES,
-    LOG_FILE,
-    Passes,
-    missing_from_mlflow,
-    start_sync,
-    stop_sync,
-    sync,
-    sync_apart,
-)
+from experiments.mlflow_sync.sync import LAST_PASSES, Passes, sync
+from experiments.run_folder.mirror import LOG_FILE, missing_from_mlflow, start_sync, stop_sync, sync_apart
 from experiments.track import main
 from tests.ports import free_port
 from tests.unit.experiments.mlflow_sync.server_kit import Door, Server
@@ -284,7 +276,7 @@ def test_start_sync_does_not_wait_for_dead_server(outputs: Any, monkeypatch: pyt
 def test_sync_process_ends_with_its_parent_process(tracker: Tracker, outputs: Any) -> None:
     folder = outputs.run("orphan", seed=0, final=0.4)
     (folder / "summary.json").unlink()
-    start = f"from experiments.mlflow_sync.sync import start_sync; start_sync(pathlib.Path({str(folder)!r}))"
+    start = f"from experiments.run_folder.mirror import start_sync; start_sync(pathlib.Path({str(folder)!r}))"
     code = f"import os, pathlib; {start}; os._exit(9)"
     subprocess.run([sys.executable, "-c", code], check=False)
     wait_until(

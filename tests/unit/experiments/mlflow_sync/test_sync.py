@@ -19,7 +19,8 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from experiments.analysis.runs import finished_runs
 from experiments.mlflow_sync import TrackedRun, Tracker
 from experiments.mlflow_sync.describe import describe
-from experiments.mlflow_sync.sync import MEMORY_FILE, FolderSync, start_sync, stop_sync, sync
+from experiments.mlflow_sync.sync import MEMORY_FILE, FolderSync, sync
+from experiments.run_folder.mirror import start_sync, stop_sync
 from experiments.run_folder.reader import read_json
 from experiments.run_folder.record import write_failure
 from experiments.system.files import write_json, write_text

@@ -22,8 +22,8 @@ from experiments.mlflow_sync.sync import FolderSync, sync
 from experiments.report import main
 
 SWEEP = "2026-01-01T00-00-00"
-CRITIC = ("critic/similarity", "critic/goals", "critic/states", "critic/calibration", "curves")
-GRPO = ("curves", "train/step_credit", "clipo/completions")
+CRITIC = ("critic/similarity", "critic/goals", "critic/states", "critic/calibration")
+GRPO = ("train/step_credit", "clipo/completions")
 COMPARED = ("study_over_tokens", "study_over_seconds", "test-verifier-accuracy_sampled-gains")
 SWEPT = ("reward.temperature", "reward.temperature.positive_cosine", "rollout.group_size")
 CRITIC_CURVES = ("train/critic/loss", "val/oracle/auroc_depth1", "val/oracle/ece", "val/probe/positive_cosine")
