@@ -42,8 +42,9 @@ from contrastive_reasoning.advantages.trust_gate import TrustGate, refuse_stale_
 from contrastive_reasoning.critics import CriticBatch, rows_of
 from contrastive_reasoning.critics.base import Pairing
 from contrastive_reasoning.critics.replay_buffer import ReplayBuffer, replay_batch
-from contrastive_reasoning.distributed import SkippedSteps, average_gradients, finite_step, gather, keeping_batch, total
+from contrastive_reasoning.distributed import average_gradients, gather, total
 from contrastive_reasoning.losses import ContrastiveLoss
+from contrastive_reasoning.nonfinite import SkippedSteps, finite_step, keeping_batch
 from contrastive_reasoning.policies.seeded import seeded
 from contrastive_reasoning.rewards import CalibratedReward
 from contrastive_reasoning.rewards.critic import critic_within, verdict_auroc

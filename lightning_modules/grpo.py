@@ -23,15 +23,9 @@ from lightning.pytorch.utilities import rank_zero_warn
 from torch import Tensor, nn
 
 from contrastive_reasoning.advantages import Advantage, StatefulAdvantage
-from contrastive_reasoning.distributed import (
-    NotFinite,
-    SkippedSteps,
-    keeping_batch,
-    mean_over_ranks,
-    over_ranks,
-    require_finite,
-)
+from contrastive_reasoning.distributed import mean_over_ranks, over_ranks
 from contrastive_reasoning.evaluation.suite import prefix_names
+from contrastive_reasoning.nonfinite import NotFinite, SkippedSteps, keeping_batch, require_finite
 from contrastive_reasoning.objectives import Correction, Objective, needs_full_kl
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy, log_probs_and_full_kl
 from contrastive_reasoning.policies.pass_cost import NO_WORK

@@ -20,7 +20,8 @@ from lightning.pytorch.strategies import DDPStrategy
 from torch import Tensor, nn
 from torch.optim.lr_scheduler import LambdaLR
 
-from contrastive_reasoning.distributed import SkippedSteps, keeping_batch, ranks
+from contrastive_reasoning.distributed import ranks
+from contrastive_reasoning.nonfinite import SkippedSteps, keeping_batch
 from contrastive_reasoning.policies.seeded import seeded
 from contrastive_reasoning.progress import step_is_logged
 from contrastive_reasoning.rollout.sampling import derived_seed

@@ -14,17 +14,18 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
-from contrastive_reasoning.distributed import SkippedSteps, finite_step, gather_groups, own_groups
+from contrastive_reasoning.distributed import gather_groups, own_groups
 from contrastive_reasoning.geometry.spread import effective_rank, uniformity
 from contrastive_reasoning.losses.completions import LEVELS, Compared, draw_positive, epsilon_floor
 from contrastive_reasoning.losses.similarity import Similarity
+from contrastive_reasoning.nonfinite import SkippedSteps, finite_step
 from contrastive_reasoning.policies.seeded import seeded
 from contrastive_reasoning.rewards.base import Credit, Reward, refuse_learning
 from contrastive_reasoning.rollout.batch import RolloutBatch
@@ -103,9 +104,9 @@ class CLIPOReward:
         outcome: Reward,
         head: Callable[[int], nn.Module],
         similarity: Similarity,
-        level: Literal["group", "cross", "batch"],
+        level: str,
         formula: Formula,
-        positives: Literal["one", "all"],
+        positives: str,
         temperature: float,
         weight: float,
         floor: float,

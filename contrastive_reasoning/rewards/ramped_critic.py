@@ -26,8 +26,9 @@ from torch.utils._pytree import tree_map
 
 from contrastive_reasoning.critics.base import TraceCritic
 from contrastive_reasoning.critics.triple_buffer import TripleBuffer
-from contrastive_reasoning.distributed import SkippedSteps, finite_step, gather, share, unshare
+from contrastive_reasoning.distributed import gather, share, unshare
 from contrastive_reasoning.losses import ContrastiveLoss
+from contrastive_reasoning.nonfinite import SkippedSteps, finite_step
 from contrastive_reasoning.policies.seeded import seeded
 from contrastive_reasoning.rewards.base import Credit, Reward, refuse_learning
 from contrastive_reasoning.rollout.batch import RolloutBatch

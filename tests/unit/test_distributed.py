@@ -1,15 +1,13 @@
-"""Even shares compared with all possible divisions, and skipped steps."""
+"""Even shares compared with all possible divisions."""
 
 from __future__ import annotations
 
 import itertools
 import random
-from pathlib import Path
 
 import pytest
-import torch
 
-from contrastive_reasoning.distributed import SkippedSteps, even_shares, keeping_batch
+from contrastive_reasoning.distributed import even_shares
 
 
 def largest(costs: list[int], shares: list[list[int]]) -> int:
@@ -40,16 +38,3 @@ def test_even_shares_separates_large_costs() -> None:
     assert even_shares([9, 9, 1, 1], 2) == [[0, 2], [1, 3]]
     with pytest.raises(ValueError, match="5 costs cannot be divided evenly over 2"):
         even_shares([1, 2, 3, 4, 5], 2)
-
-
-def test_too_many_skipped_steps_raise_with_batch_file(tmp_path: Path) -> None:
-    skipped = SkippedSteps(1, of="a head")
-    skipped.add("loss is not finite")
-    path = tmp_path / "skipped" / "step=000007.rank0.pt"
-    message = "gradient is not finite, and 1 steps of a head were left out before: the run stops; "
-    with pytest.raises(FloatingPointError) as error, keeping_batch(lambda: {"a": torch.ones(2)}, run=tmp_path, step=7):
-        skipped.add("gradient is not finite")
-    assert str(error.value).startswith(f"{message}the batch of step 7 is in {path}")
-    assert torch.load(path, weights_only=True)["a"].equal(torch.ones(2))
-    with pytest.raises(ValueError, match="max_skipped_steps must not be negative, got -1"):
-        SkippedSteps(-1)

@@ -12,8 +12,9 @@ from torch.testing import assert_close
 from callbacks.online_critic import CriticUpdates
 from contrastive_reasoning.critics import CriticBatch
 from contrastive_reasoning.critics.replay_buffer import ReplayBuffer, replay_batch
-from contrastive_reasoning.distributed import TooManySkipped, ranks, this_rank
+from contrastive_reasoning.distributed import ranks, this_rank
 from contrastive_reasoning.losses import BinaryNCE
+from contrastive_reasoning.nonfinite import TooManySkipped
 from contrastive_reasoning.policies.seeded import seeded
 from contrastive_reasoning.rollout.sampling import derived_seed
 from contrastive_reasoning.tasks.countdown.states import Known

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 from torch.testing import assert_close
 
-from contrastive_reasoning.distributed import TooManySkipped
 from contrastive_reasoning.losses import cosine, dot, info_nce, neg_unit_l2, supcon
+from contrastive_reasoning.nonfinite import TooManySkipped
 from contrastive_reasoning.rewards import Credit, VerifierReward, WeightedSum
 from contrastive_reasoning.rewards.clipo import CLIPOReward, LinearHead, MLPHead
 from contrastive_reasoning.rollout import RolloutBatch

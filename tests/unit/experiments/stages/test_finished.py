@@ -17,7 +17,7 @@ from lightning.pytorch.callbacks import Timer
 from torch.utils.data import DataLoader
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from contrastive_reasoning.distributed import SkippedSteps
+from contrastive_reasoning.nonfinite import SkippedSteps
 from contrastive_reasoning.policies import load
 from contrastive_reasoning.policies.load import resolve
 from experiments.run_folder.reader import RESULT
