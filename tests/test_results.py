@@ -1,18 +1,20 @@
-"""The differences that the pages print are those of the CSVs in docs/results."""
+"""Records of studies have all sections, and the differences that the pages print are those of the CSVs beside them."""
 
 from __future__ import annotations
 
 import importlib.util
 import math
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 from scipy.stats import ttest_ind
 
-from tests.page_language import ROOT
-
-SCRIPT = ROOT / "docs" / "results" / "recompute.py"
+RESULTS = Path(__file__).resolve().parent.parent / "docs" / "results"
+SCRIPT = RESULTS / "recompute.py"
+RECORD = ["Question", "Set-up", "Table", "Verdict", "What went wrong or is limited", "Commands", "Commit"]
+RECORDS = sorted({*RESULTS.glob("*.md")} - {RESULTS / "conventions.md", RESULTS / "overview.md"})
 
 
 @pytest.fixture(scope="module")
@@ -27,6 +29,11 @@ def loaded(file: Path) -> Any:
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+@pytest.mark.parametrize("record", RECORDS, ids=lambda path: path.stem)
+def test_record_of_a_study_has_its_sections_in_order(record: Path) -> None:
+    assert re.findall(r"^## (.+)$", record.read_text(encoding="utf-8"), re.M) == RECORD
 
 
 def test_printed_differences_equal_recomputed_ones(script: Any, capsys: pytest.CaptureFixture[str]) -> None:
