@@ -9,10 +9,12 @@ from __future__ import annotations
 import errno
 import json
 import os
+import signal
 import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from types import FrameType
 from typing import NoReturn
 
 import hydra
@@ -57,6 +59,7 @@ def run(config: DictConfig) -> float | None:
     if HydraConfig.get().mode == RunMode.MULTIRUN and not is_launched():
         from experiments.jobs.runner import supervise
 
+        _raise_on_ctrl_c()
         return supervise(HydraConfig.get())
     if not is_launched():
         from experiments.system.devices import missing_gpu
@@ -77,6 +80,7 @@ def run(config: DictConfig) -> float | None:
     from experiments.stages.experiment import Interrupted, run_experiment
     from experiments.stages.train import StageFailed
 
+    _raise_on_ctrl_c()
     try:
         with process_group():
             run_experiment(config)
@@ -98,6 +102,8 @@ def run(config: DictConfig) -> float | None:
         _end(sentence, FAILED, alone=True)
     except Interrupted as stop:
         _end(f"{stop}; run the same command again to resume", INTERRUPTED)
+    except KeyboardInterrupt:
+        _end("stopped outside a stage; run the same command again to go on", INTERRUPTED)
     except SystemExit as error:  # of the user's code, while it is imported or built
         _end(f"ended by {describe(error)}", FAILED)
     return None
@@ -120,6 +126,8 @@ def main() -> None:
     """Checks the overrides, then starts Hydra."""
     protect_output()
     be_quiet()
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # else Ctrl-C is ignored or handled
+        signal.signal(signal.SIGINT, _leave)
     try:
         sys.argv[1:] = take_config_dir(sys.argv[1:])
     except ConfigDirError as error:
@@ -136,6 +144,17 @@ def main() -> None:
         if error is not None:
             _end(error, USAGE_ERROR)
     watch(run)
+
+
+def _leave(number: int, frame: FrameType | None) -> NoReturn:
+    """Ends the process on Ctrl-C while it has only imported modules and checked its arguments."""
+    sys.exit(INTERRUPTED)
+
+
+def _raise_on_ctrl_c() -> None:
+    """Makes Ctrl-C raise KeyboardInterrupt again, which sweeps and stages handle."""
+    if signal.getsignal(signal.SIGINT) is _leave:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def _disk_error(error: OSError, output_dir: str) -> str | None:

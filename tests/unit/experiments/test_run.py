@@ -106,3 +106,33 @@ def test_user_modules_with_package_names_are_not_imported(
         check=False,
     )
     assert (done.returncode, done.stdout, done.stderr) == expected
+
+
+STOPPED = """
+import os, signal, sys
+from experiments import {module}
+original = {module}.{function}
+def stopped(*given, **named):
+    os.kill(os.getpid(), signal.SIGINT)
+    return original(*given, **named)
+{module}.{function} = stopped
+from experiments.run import main
+sys.argv = ["run", "experiment=llama_baseline", "output_dir={folder}"]
+main()
+"""
+
+
+@pytest.mark.usefixtures("ctrl_c")
+@pytest.mark.parametrize(
+    ("module", "function", "line"),
+    [
+        ("run", "override_error", ""),
+        ("assemble", "build", "stopped outside a stage; run the same command again to go on\n"),
+    ],
+)
+def test_ctrl_c_before_the_first_stage_ends_the_run_without_traceback(
+    module: str, function: str, line: str, tmp_path: Path
+) -> None:
+    script = STOPPED.format(module=module, function=function, folder=tmp_path)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (130, line)
