@@ -29,6 +29,10 @@ class TooManySkipped(FloatingPointError):
         self.batch = batch
 
 
+class Diverged(FloatingPointError):
+    """Ends a run in which too many steps were skipped; the message names the file with the last step's batch."""
+
+
 class SkippedSteps:
     """Counts the steps that are skipped because a number is not finite; the count is the same on every rank.
 
@@ -71,7 +75,7 @@ def keeping_batch(batch: Callable[[], Mapping[str, object]], *, run: str | Path,
         step: the number of the step, for the file name.
 
     Raises:
-        FloatingPointError: in place of ``TooManySkipped``, naming the file.
+        Diverged: in place of ``TooManySkipped``, naming the file.
     """
     try:
         yield
@@ -79,7 +83,7 @@ def keeping_batch(batch: Callable[[], Mapping[str, object]], *, run: str | Path,
         path = Path(run) / "skipped" / f"step={step:06d}.rank{this_rank()}.pt"
         path.parent.mkdir(parents=True, exist_ok=True)
         torch.save(dict(reason.batch or batch()), path)
-        raise FloatingPointError(
+        raise Diverged(
             f"{reason}; the batch of step {step} is in {path}, and the weights are as they were before it"
         ) from None
 

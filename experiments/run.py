@@ -72,6 +72,7 @@ def run(config: DictConfig) -> float | None:
         return None
     import torch
 
+    from contrastive_reasoning.nonfinite import Diverged
     from contrastive_reasoning.rewards.base import RewardFailed, VerifierFailed
     from contrastive_reasoning.rollout.requests import ServerError
     from contrastive_reasoning.tasks.function_worker import describe
@@ -90,7 +91,7 @@ def run(config: DictConfig) -> float | None:
         _end(str(error), FAILED, alone=True)
     except NotWritten as error:
         _end(str(error), FAILED, alone=True)
-    except (CheckpointError, RewardFailed, StageFailed) as error:
+    except (CheckpointError, Diverged, RewardFailed, StageFailed) as error:
         _end(str(error), FAILED)
     except ServerError as error:
         _end(f"{error}; run the same command again to resume", FAILED)

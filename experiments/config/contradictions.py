@@ -44,7 +44,8 @@ def contradiction(config: DictConfig) -> str | None:
 def _contradictions(config: DictConfig) -> Iterator[str]:
     if OmegaConf.is_missing(config, "name"):
         yield f"choose an experiment: experiment=NAME; there are {', '.join(experiment_names())}"
-    if isinstance(lora := OmegaConf.select(config, "policy.lora", throw_on_missing=False), str):
+    lora = OmegaConf.select(config, "policy.lora", throw_on_missing=False)
+    if isinstance(lora, str) or (isinstance(lora, DictConfig) and "_target_" not in lora):
         yield f"policy.lora={lora}: it takes null or the keys of a LoRA; choose adapter=lora, and set policy.lora.rank"
     if (found := dangling_reference(config)) is not None:
         yield f"{found[0]}: {found[1]}"
@@ -87,6 +88,9 @@ def _contradictions(config: DictConfig) -> Iterator[str]:
         yield flaw
     if config.module.get("shard_reference") and config.module.get("offload_reference"):
         yield "module.shard_reference and module.offload_reference: a reference is kept by one of them, got both"
+    strategy = config.trainer.get("strategy")
+    if isinstance(strategy, str) and strategy.endswith(("_spawn", "_fork", "_notebook")):
+        yield f"trainer.strategy={strategy}: ranks are processes of their own here: choose trainer=ddp"
     yield from _impossible_devices(config)
 
 

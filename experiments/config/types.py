@@ -37,6 +37,7 @@ KINDS: Mapping[Any, tuple[str, tuple[type, ...]]] = {
 """Type in an annotation → its name in a message, and its types in a configuration."""
 TRAINER = "lightning.Trainer"
 SET_BY_STAGES: Mapping[str, str] = {
+    "fast_dev_run": "debug=fast",
     "max_steps": "budget.<stage>.steps",
     "max_epochs": "budget.<stage>.steps",
     "min_steps": "budget.<stage>.steps",

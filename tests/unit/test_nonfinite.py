@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from contrastive_reasoning.nonfinite import SkippedSteps, keeping_batch
+from contrastive_reasoning.nonfinite import Diverged, SkippedSteps, keeping_batch
 
 
 def test_too_many_skipped_steps_raise_with_batch_file(tmp_path: Path) -> None:
@@ -13,7 +13,7 @@ def test_too_many_skipped_steps_raise_with_batch_file(tmp_path: Path) -> None:
     skipped.add("loss is not finite")
     path = tmp_path / "skipped" / "step=000007.rank0.pt"
     message = "gradient is not finite, and 1 steps of a head were left out before: the run stops; "
-    with pytest.raises(FloatingPointError) as error, keeping_batch(lambda: {"a": torch.ones(2)}, run=tmp_path, step=7):
+    with pytest.raises(Diverged) as error, keeping_batch(lambda: {"a": torch.ones(2)}, run=tmp_path, step=7):
         skipped.add("gradient is not finite")
     assert str(error.value).startswith(f"{message}the batch of step 7 is in {path}")
     assert torch.load(path, weights_only=True)["a"].equal(torch.ones(2))

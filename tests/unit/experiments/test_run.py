@@ -136,3 +136,12 @@ def test_ctrl_c_before_the_first_stage_ends_the_run_without_traceback(
     script = STOPPED.format(module=module, function=function, folder=tmp_path)
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (130, line)
+
+
+def test_diverged_run_ends_with_one_sentence(tmp_path: Path) -> None:
+    raising = "raise Diverged('loss is not finite; the batch is in FILE')"
+    script = STOPPED.format(module="assemble", function="build", folder=tmp_path)
+    script = script.replace("os.kill(os.getpid(), signal.SIGINT)", raising)
+    script = "from contrastive_reasoning.nonfinite import Diverged" + script
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (1, "loss is not finite; the batch is in FILE\n")

@@ -26,9 +26,16 @@ def contradiction_of(*overrides: str) -> str | None:
 
 def test_adapter_name_in_policy_lora_is_rejected() -> None:
     assert contradiction_of("adapter=lora", "policy.lora.rank=4") is None
-    assert contradiction_of("policy.lora=lora") == (
-        "policy.lora=lora: it takes null or the keys of a LoRA; choose adapter=lora, and set policy.lora.rank"
-    )
+    for value in ("lora", "{rank:4}"):
+        message = contradiction_of(f"policy.lora={value}") or ""
+        assert message.startswith("policy.lora=")
+        assert "choose adapter=lora, and set policy.lora.rank" in message
+
+
+@pytest.mark.parametrize("strategy", ["ddp_spawn", "ddp_fork", "ddp_notebook"])
+def test_strategy_that_starts_ranks_from_this_process_is_rejected(strategy: str) -> None:
+    assert (contradiction_of(f"trainer.strategy={strategy}") or "").startswith(f"trainer.strategy={strategy}: ")
+    assert contradiction_of("trainer.strategy=ddp") is None
 
 
 @pytest.mark.parametrize(
