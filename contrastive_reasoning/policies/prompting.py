@@ -49,7 +49,11 @@ def render(
 def prompt_ids(
     tokenizer: PreTrainedTokenizerBase, prompt: str, *, chat_template: bool | None, system: str = NO_SYSTEM
 ) -> list[int]:
-    """Token ids of one prompt, with the beginning-of-text token if the tokenizer itself adds it."""
+    """Token ids of one prompt.
+
+    A chat template writes all special tokens itself, as for ``apply_chat_template`` and servers. A prompt without one
+    begins with the beginning-of-text token if the tokenizer adds it.
+    """
     quoted = _quote_special_tokens(tokenizer, _turns(prompt, system))
     text = _render(tokenizer, prompt, quoted, chat_template=chat_template, system=system)
     ids: list[int] = []
@@ -57,6 +61,8 @@ def prompt_ids(
         encoded: Any = tokenizer(piece, add_special_tokens=False, split_special_tokens=literal)
         ids += encoded["input_ids"]
     start: Any = tokenizer.bos_token_id
+    if chat_template is not False and tokenizer.chat_template:
+        return ids
     return ids if start is None or ids[:1] == [start] or not _adds(tokenizer, start) else [int(start), *ids]
 
 

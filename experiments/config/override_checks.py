@@ -179,6 +179,8 @@ def _hydra_error(overrides: Sequence[Override], loads: bool) -> str | None:
         hydras = compose("config", given, return_hydra_config=True).hydra
     except (HydraException, OmegaConfBaseException) as error:
         return _composition_error(error)
+    if hydras.launcher.get("n_jobs") == 0:
+        return "hydra.launcher.n_jobs=0: must be a number of jobs at a time, or -1 for one per core"
     params = (hydras.sweeper.get("params") or {}) if preset else {}
     varied = parse([f"{key}={values}" for key, values in params.items()])
     for override in varied:

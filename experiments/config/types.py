@@ -67,6 +67,8 @@ def flaws(config: DictConfig) -> Iterator[str]:
         if best is not None and len(best) != 1:
             yield f"checkpoints.best.{stage} must name one metric with min or max, got {best}"
     if config.trainer.get("_target_") == TRAINER:
+        if config.trainer.get("enable_progress_bar") is False:
+            yield "trainer.enable_progress_bar=False: the bar is a callback of the stages; progress=quiet shows none"
         for key, instead in SET_BY_STAGES.items():
             if (value := config.trainer.get(key)) is not None:
                 yield f"trainer.{key}={value}: the stages set it; instead of it set {instead}"

@@ -229,8 +229,11 @@ class StageCheckpoint(L.Callback):
             with suppress(OSError):
                 remove(fresh)
             before = kept_checkpoints(self.folder)
+            why = first_line(error)
+            if isinstance(error, RuntimeError):
+                why += "; the likely cause is a full disk or a limit on the size of files"
             intact = f"the one before, {before[-1].path}, is intact" if before else "there is none before it"
-            raise NotWritten(f"checkpoint {path} cannot be written ({first_line(error)}); {intact}") from error
+            raise NotWritten(f"checkpoint {path} cannot be written ({why}); {intact}") from error
         if trainer.is_global_zero:
             self._remove_older()
         trainer.strategy.barrier()

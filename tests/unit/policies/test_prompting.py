@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import copy
+from typing import Any
 
 import pytest
 import torch
@@ -46,6 +47,18 @@ def test_prompt_ids_contain_beginning_token_once(tokenizer: PreTrainedTokenizerF
     assert prompt_ids(tokenizer, "3 4", chat_template=False)[0] == start
     twice = with_template(tokenizer, "<bos>{{ messages[0].content }}")
     assert prompt_ids(twice, "3 4", chat_template=True).count(start) == 1
+
+
+@pytest.mark.parametrize("written", ["", "{{ bos_token }}"])
+def test_prompt_ids_of_a_template_are_those_of_apply_chat_template(
+    tokenizer: PreTrainedTokenizerFast, written: str
+) -> None:
+    """A template without a beginning token, as TinyLlama's, gets none, though the tokenizer adds one to plain texts."""
+    made = with_template(tokenizer, written + PLAIN)
+    turns = [{"role": "user", "content": "3 4"}]
+    expected: Any = made.apply_chat_template(turns, add_generation_prompt=True, tokenize=True, return_dict=False)
+    assert prompt_ids(made, "3 4", chat_template=True) == expected
+    assert (expected[0] == made.bos_token_id) == bool(written)
 
 
 def test_render_keeps_all_messages_of_conversation(tokenizer: PreTrainedTokenizerFast) -> None:

@@ -286,6 +286,13 @@ def test_invalid_choices_and_hydra_values_are_rejected() -> None:
         assert (message or "").startswith(sentence)
 
 
+@pytest.mark.skipif(find_spec(JOBLIB) is None, reason="the extra joblib is not installed")
+def test_launcher_without_jobs_is_rejected() -> None:
+    overrides = ["experiment=clipo_laptop", "seed=0,1", "hydra/launcher=joblib"]
+    assert (override_error([*overrides, "hydra.launcher.n_jobs=0"]) or "").startswith("hydra.launcher.n_jobs=0: ")
+    assert override_error([*overrides, "hydra.launcher.n_jobs=-1"]) is None
+
+
 def test_launchers_that_can_be_installed_are_named_with_those_that_are() -> None:
     sentence = override_error(["experiment=clipo_laptop", "hydra.launcher.n_jobs=2"]) or ""
     names = sentence.rpartition("hydra/launcher=")[2].split("|")
