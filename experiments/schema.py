@@ -1,6 +1,6 @@
 """The typed root of the configuration, and the keys of its parts without ``_target_``.
 
-The keys of a part with a ``_target_`` are the arguments of its constructor. ``experiments/config/whole.py`` checks both
+The keys of a part with a ``_target_`` are the arguments of its constructor. ``experiments/config/types.py`` checks both
 on the composed configuration, so it covers the command line, experiments and the user's own YAML files.
 """
 

@@ -35,9 +35,9 @@ KINDS: Mapping[Any, tuple[str, tuple[type, ...]]] = {
     **dict.fromkeys((dict, Mapping), ("a mapping", (DictConfig,))),
 }
 """Type in an annotation → its name in a message, and its types in a configuration."""
+VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 TRAINER = "lightning.Trainer"
 SET_BY_STAGES: Mapping[str, str] = {
-    "fast_dev_run": "debug=fast",
     "max_steps": "budget.<stage>.steps",
     "max_epochs": "budget.<stage>.steps",
     "min_steps": "budget.<stage>.steps",
@@ -69,6 +69,8 @@ def flaws(config: DictConfig) -> Iterator[str]:
     if config.trainer.get("_target_") == TRAINER:
         if config.trainer.get("enable_progress_bar") is False:
             yield "trainer.enable_progress_bar=False: the bar is a callback of the stages; progress=quiet shows none"
+        if config.trainer.get("fast_dev_run"):
+            yield "trainer.fast_dev_run: stages count their own steps; debug=fast makes a short run of all stages"
         for key, instead in SET_BY_STAGES.items():
             if (value := config.trainer.get(key)) is not None:
                 yield f"trainer.{key}={value}: the stages set it; instead of it set {instead}"
@@ -121,13 +123,11 @@ def argument_flaws(config: DictConfig) -> Iterator[str]:
                 yield from _of_value(f"{path}.{name}", value, hints[name])
 
 
-VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-
-
 def _hints(taken: Any) -> dict[str, Any]:
     """Returns the types of the arguments; none if an annotation names something that is imported for type checkers."""
     try:
-        constructed = isinstance(taken, type) and not is_dataclass(taken)  # that of a dataclass has no inherited module
+        # a dataclass itself: its __init__ would look up the types of inherited fields in its own module
+        constructed = isinstance(taken, type) and not is_dataclass(taken)
         return get_type_hints(taken.__init__ if constructed else taken)
     except (NameError, TypeError, AttributeError):
         return {}
