@@ -48,7 +48,7 @@ from contrastive_reasoning.nonfinite import SkippedSteps, finite_step, keeping_b
 from contrastive_reasoning.policies.seeded import seeded
 from contrastive_reasoning.rewards import CalibratedReward
 from contrastive_reasoning.rewards.critic import critic_within, verdict_auroc
-from contrastive_reasoning.rewards.shaping import legal_steps
+from contrastive_reasoning.rewards.step_values import legal_steps
 from contrastive_reasoning.rollout.batch import RolloutBatch
 from contrastive_reasoning.rollout.sampling import derived_seed
 from contrastive_reasoning.tasks.base import Task

@@ -32,7 +32,7 @@ from contrastive_reasoning.critics.calibration import cross_entropy
 from contrastive_reasoning.critics.outcome_buffer import OutcomeBuffer, Outcomes, join_outcomes
 from contrastive_reasoning.distributed import gather
 from contrastive_reasoning.rewards.calibrated import success_share, visits_by_state
-from contrastive_reasoning.rewards.shaping import legal_steps
+from contrastive_reasoning.rewards.step_values import legal_steps
 from contrastive_reasoning.rollout.batch import RolloutBatch, verdicts_of
 from contrastive_reasoning.tasks.base import Task
 

@@ -19,7 +19,7 @@ from contrastive_reasoning.critics import CriticOracleBatch
 from contrastive_reasoning.losses import categorical_accuracy, mean_over
 from contrastive_reasoning.losses.masked import masked_logsumexp
 from contrastive_reasoning.rewards import Credit
-from contrastive_reasoning.rewards.shaping import auroc
+from contrastive_reasoning.rewards.step_metrics import auroc
 from contrastive_reasoning.rollout.batch import RolloutBatch, verdicts_of
 from contrastive_reasoning.tasks.base import Status, Task, Verdict, correct_in_forms
 

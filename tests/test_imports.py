@@ -29,6 +29,7 @@ MAY_IMPORT: dict[str, tuple[set[str], set[str]]] = {
         for package in MATHEMATICS
     },
     f"{PURE}.distributed": (set(), {"transformers", "lightning", "hydra", "mlflow"}),
+    f"{PURE}.nonfinite": ({f"{PURE}.distributed"}, {"transformers", "lightning", "hydra", "mlflow"}),
     f"{PURE}.lazy": (set(), {"torch", "transformers", "lightning", "hydra", "mlflow"}),
     f"{PURE}.published": (set(), {"torch", "transformers", "lightning", "hydra", "mlflow"}),
     f"{PURE}.progress": (set(), {"torch", "transformers", "lightning", "hydra", "mlflow"}),
@@ -38,7 +39,7 @@ MAY_IMPORT: dict[str, tuple[set[str], set[str]]] = {
     f"{PURE}.rewards": (
         {
             f"{PURE}.{package}"
-            for package in ("rollout", "tasks", "critics", "losses", "policies", "geometry", "distributed")
+            for package in ("rollout", "tasks", "critics", "losses", "policies", "geometry", "distributed", "nonfinite")
         },
         {"lightning", "hydra", "mlflow"},
     ),

@@ -45,7 +45,7 @@ from torch import Tensor
 
 from contrastive_reasoning.advantages.base import Advantage, refuse_memory, with_illegal
 from contrastive_reasoning.rewards.base import Credit, StepCredit
-from contrastive_reasoning.rewards.shaping import FINISHED
+from contrastive_reasoning.rewards.step_values import FINISHED
 
 
 class Segment(NamedTuple):

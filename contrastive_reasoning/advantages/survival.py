@@ -37,7 +37,7 @@ from torch import Tensor
 from contrastive_reasoning.advantages.base import Advantage, by_group, on_step_tokens, refuse_memory, with_illegal
 from contrastive_reasoning.advantages.process import peers
 from contrastive_reasoning.rewards.base import Credit, StepCredit
-from contrastive_reasoning.rewards.shaping import FINISHED
+from contrastive_reasoning.rewards.step_values import FINISHED
 
 
 @dataclass(frozen=True, kw_only=True)

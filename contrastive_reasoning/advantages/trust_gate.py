@@ -133,7 +133,7 @@ class TrustGate:
             if not self.aurocs and not any(name.startswith(OF_STEPS) for name in metrics):
                 raise ValueError(
                     f"a trust gate reads {AUROC}, and this reward ({credit.named}) has no metrics of its steps: "
-                    "make its credit with rewards.shaping.add_step_credit, which adds them"
+                    "make its credit with rewards.step_values.add_step_credit, which adds them"
                 )
             self.trust = self._estimate()
             self.aurocs, self.disagreements = [], []

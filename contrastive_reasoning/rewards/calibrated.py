@@ -28,7 +28,7 @@ from contrastive_reasoning.critics.calibration import (
 from contrastive_reasoning.distributed import gather
 from contrastive_reasoning.rewards.base import Credit, Reward, refuse_adding
 from contrastive_reasoning.rewards.critic import on_steps
-from contrastive_reasoning.rewards.shaping import (
+from contrastive_reasoning.rewards.step_values import (
     FINISHED,
     Steps,
     StepValue,

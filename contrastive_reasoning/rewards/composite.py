@@ -14,7 +14,7 @@ from contrastive_reasoning.rewards.base import (
     refuse_adding,
     refuse_learning,
 )
-from contrastive_reasoning.rewards.shaping import start_of
+from contrastive_reasoning.rewards.step_values import start_of
 from contrastive_reasoning.rollout.batch import RolloutBatch
 from contrastive_reasoning.tasks.base import Problem
 

@@ -18,7 +18,8 @@ from contrastive_reasoning.distributed import gather, share, unshare
 from contrastive_reasoning.rewards.base import Credit, Reward, refuse_adding, refuse_learning
 from contrastive_reasoning.rewards.calibrated import CalibratedReward, LogitSource, depths_of
 from contrastive_reasoning.rewards.oracle import OracleReward, target_of
-from contrastive_reasoning.rewards.shaping import FINISHED, Judged, StateReward, mean, start_steps, with_step_metrics
+from contrastive_reasoning.rewards.step_metrics import Judged, with_step_metrics
+from contrastive_reasoning.rewards.step_values import FINISHED, StateReward, mean, start_steps
 from contrastive_reasoning.rollout.batch import RolloutBatch
 from contrastive_reasoning.tasks.base import Problem, Step, Task
 

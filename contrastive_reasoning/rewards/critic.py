@@ -20,9 +20,9 @@ from contrastive_reasoning.critics.checkpoint import load_critic_weights
 from contrastive_reasoning.critics.ensemble import EnsembleCritic, disagreement
 from contrastive_reasoning.distributed import gather
 from contrastive_reasoning.rewards.base import Credit, Reward, refuse_learning
-from contrastive_reasoning.rewards.shaping import (
+from contrastive_reasoning.rewards.step_metrics import Judged, step_metrics
+from contrastive_reasoning.rewards.step_values import (
     FINISHED,
-    Judged,
     Steps,
     StepValue,
     add_step_credit,
@@ -31,7 +31,6 @@ from contrastive_reasoning.rewards.shaping import (
     read_steps,
     start_of,
     start_steps,
-    step_metrics,
 )
 from contrastive_reasoning.rollout.batch import RolloutBatch, verdicts_of
 from contrastive_reasoning.tasks.base import Problem, Step, Task

@@ -9,7 +9,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from contrastive_reasoning.rewards.base import Credit, Reward, refuse_learning
-from contrastive_reasoning.rewards.shaping import StateReward, Steps, StepValue, add_step_credit, read_steps
+from contrastive_reasoning.rewards.step_values import StateReward, Steps, StepValue, add_step_credit, read_steps
 from contrastive_reasoning.rollout.batch import RolloutBatch
 from contrastive_reasoning.tasks.base import Problem, Step, Task
 from contrastive_reasoning.tasks.countdown import CountdownProblem, best_moves, reachable

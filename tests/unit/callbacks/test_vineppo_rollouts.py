@@ -15,7 +15,7 @@ from lightning.pytorch.callbacks import ModelCheckpoint
 from callbacks.rollout_generation import VinePPORollouts
 from contrastive_reasoning.advantages import MeanCentred, VinePPO
 from contrastive_reasoning.rewards import MonteCarloReward, VerifierReward
-from contrastive_reasoning.rewards.shaping import legal_steps
+from contrastive_reasoning.rewards.step_values import legal_steps
 from contrastive_reasoning.rollout import Engine, RolloutBatch, Sampling
 from contrastive_reasoning.rollout.requests import spelling
 from contrastive_reasoning.rollout.spans import text_of

@@ -31,7 +31,7 @@ from contrastive_reasoning.rewards import (
     WeightedSum,
 )
 from contrastive_reasoning.rewards.controls import fixed_draw
-from contrastive_reasoning.rewards.shaping import Judged, step_metrics
+from contrastive_reasoning.rewards.step_metrics import Judged, step_metrics
 from contrastive_reasoning.rollout import RolloutBatch
 from contrastive_reasoning.tasks.base import Task
 from contrastive_reasoning.tasks.countdown import CountdownProblem, legal_moves

@@ -14,7 +14,7 @@ from transformers import PreTrainedTokenizerFast
 from contrastive_reasoning.advantages import MeanCentred, Potential
 from contrastive_reasoning.rewards import Credit, OracleReward, VerifierReward
 from contrastive_reasoning.rewards.controls import fixed_draw
-from contrastive_reasoning.rewards.shaping import add_step_credit
+from contrastive_reasoning.rewards.step_values import add_step_credit
 from contrastive_reasoning.rollout import RolloutBatch, token_bytes
 from contrastive_reasoning.tasks.arithmetic.equations import parse_steps as equations
 from contrastive_reasoning.tasks.base import Problem, Step, Task, Verdict

@@ -22,7 +22,7 @@ from contrastive_reasoning.critics.checkpoint import DESCRIPTION, WEIGHTS, save_
 from contrastive_reasoning.losses import dot
 from contrastive_reasoning.rewards import CriticReward
 from contrastive_reasoning.rewards.oracle import in_reach
-from contrastive_reasoning.rewards.shaping import StepValue
+from contrastive_reasoning.rewards.step_values import StepValue
 from contrastive_reasoning.rollout import RolloutBatch
 from contrastive_reasoning.tasks.base import Problem, Step, Verdict
 from contrastive_reasoning.tasks.countdown import CountdownProblem, parse_steps, verify

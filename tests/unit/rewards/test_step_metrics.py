@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from contrastive_reasoning.rewards import StepCredit
-from contrastive_reasoning.rewards.shaping import Judged, auroc, step_metrics, within_group_correlation
+from contrastive_reasoning.rewards.step_metrics import Judged, auroc, step_metrics, within_group_correlation
 from contrastive_reasoning.tasks.base import Verdict
 
 GROUP = 4
