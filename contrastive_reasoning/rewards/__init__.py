@@ -17,6 +17,7 @@ if TYPE_CHECKING:
         ShuffledCalibratedReward,
         ShuffledReward,
     )
+    from contrastive_reasoning.rewards.correct_bonus import CorrectBonus, RandomScore, VerdictField
     from contrastive_reasoning.rewards.critic import CriticReward
     from contrastive_reasoning.rewards.function import FunctionReward, FunctionVerifier
     from contrastive_reasoning.rewards.monte_carlo import MonteCarloReward

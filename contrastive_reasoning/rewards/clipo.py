@@ -28,6 +28,8 @@ from contrastive_reasoning.losses.similarity import Similarity
 from contrastive_reasoning.nonfinite import SkippedSteps, finite_step
 from contrastive_reasoning.policies.seeded import seeded
 from contrastive_reasoning.rewards.base import Credit, Reward, refuse_learning
+from contrastive_reasoning.rewards.correct_bonus import scaled_in_groups, spread_in_groups
+from contrastive_reasoning.rewards.step_metrics import auroc
 from contrastive_reasoning.rollout.batch import RolloutBatch
 
 
@@ -68,6 +70,8 @@ class MLPHead(_Head):
 Formula = Callable[[Tensor, Tensor, Tensor, Tensor | None], Tensor]
 """(logits, positive, candidate, floor) → ℓ per anchor, like ``losses.info_nce``."""
 POSITIVES = ("one", "all")
+PLAN = "right_plan"
+"""Field of a verdict, true if the steps of a correct answer are right too; the arithmetic stories have it."""
 
 
 class CLIPOReward:
@@ -92,6 +96,8 @@ class CLIPOReward:
         reference_epsilon: ε inside the logarithm, as in the released code; None for exact sums.
         trainable: False freezes the head at its initial weights (the paper's ablation).
         max_skipped_steps: how many of the head's steps may be skipped because a number is not finite.
+        spread: if given, −L is centred and scaled within each group to this standard deviation, in place of λ and
+            floor (``correct_bonus``); not in the paper.
 
     Raises ValueError for a setting outside its range, with the allowed choices, and for an ``outcome`` that learns.
     """
@@ -118,6 +124,7 @@ class CLIPOReward:
         warmup_steps: int,
         max_skipped_steps: int,
         seed: int,
+        spread: float | None = None,
     ) -> None:
         for name, value, choices in (("level", level, tuple(LEVELS)), ("positives", positives, POSITIVES)):
             if value not in choices:
@@ -130,6 +137,8 @@ class CLIPOReward:
                 raise ValueError(f"{name} must not be negative, got {value}")
         if floor > 0:
             raise ValueError(f"floor must be at most 0, got {floor}")
+        if spread is not None and not spread > 0:
+            raise ValueError(f"spread must be positive (or null), got {spread}")
         if reference_epsilon is not None and not reference_epsilon > 0:
             raise ValueError(f"reference_epsilon must be above 0 (or null), got {reference_epsilon}")
         refuse_learning("CLIPOReward", outcome)
@@ -142,6 +151,7 @@ class CLIPOReward:
         self.temperature = temperature
         self.weight = weight
         self.floor = floor
+        self.spread = spread
         self.self_in_denominator = self_in_denominator
         self.reference_epsilon = reference_epsilon
         self.learning_rate = learning_rate
@@ -160,16 +170,28 @@ class CLIPOReward:
         if credit.verdicts is None:
             raise ValueError(f"reward.outcome must verify completions; this one has {credit.named} only")
         # a completion on which the outcome's reward failed is neither correct nor wrong
-        judged = [[verdict.correct, row in credit.failures] for row, verdict in enumerate(credit.verdicts)]
-        correct, unjudged = gather_groups(torch.tensor(judged, device=rollouts.mask.device), size).unbind(dim=1)
+        judged = [
+            [verdict.correct, row in credit.failures, bool(verdict.fields.get(PLAN))]
+            for row, verdict in enumerate(credit.verdicts)
+        ]
+        marks = gather_groups(torch.tensor(judged, device=rollouts.mask.device), size)
+        correct, unjudged, planned = marks.unbind(dim=1)
         with torch.enable_grad():
             embeddings = self.project(gather_groups(states_of(rollouts), size))
             compared = LEVELS[self.level](embeddings, correct, size, self.similarity).without(unjudged)
             anchors = correct & compared.contrasted
             losses = self.losses(compared).where(anchors, 0.0)
-        reward = contrastive_reward(losses.detach(), weight=self.weight, floor=self.floor).where(anchors, 0.0)
+        if self.spread is None:
+            reward = contrastive_reward(losses.detach(), weight=self.weight, floor=self.floor).where(anchors, 0.0)
+        else:
+            reward = scaled_in_groups(-losses.detach(), anchors, size, self.spread)
         reward = reward.to(credit.outcome.dtype)
         metrics = contrast_metrics(embeddings.detach(), compared, anchors, losses.detach(), size)
+        if bool(anchors.any()):
+            metrics["clipo/bonus_spread"] = spread_in_groups(reward, anchors, size).mean().item()
+            group = torch.arange(len(reward), device=reward.device)[anchors] // size
+            ranked = auroc(reward[anchors].cpu(), planned[anchors].cpu(), group.cpu())
+            metrics |= {} if ranked is None else {"clipo/right_plan_auroc": ranked}
         if bool(correct.any()):
             metrics["clipo/reward_of_correct"] = reward[correct].mean().item()
         loss = losses[anchors].mean()

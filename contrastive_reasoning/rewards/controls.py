@@ -239,7 +239,7 @@ def _rng_of(seed: int, rollouts: RolloutBatch) -> random.Random:
     return random.Random(fixed_integer("shuffled", seed, _of_all_ranks(rollouts.texts, rollouts.group_size)))
 
 
-def fixed_draw(*key: str | int | list[int]) -> float:
+def fixed_draw(*key: str | int | list[int] | list[str]) -> float:
     """Returns a number uniform in [0, 1), a function of the key alone."""
     return fixed_integer(*key) / 2**BITS
 

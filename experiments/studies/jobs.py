@@ -13,7 +13,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from experiments.config.composition import compose_lines as composed_lines
 from experiments.config.override_checks import override_errors
-from experiments.studies.plan import BEGUN_FROM, CURVES, EACH, METRICS, SETTING, START, Study, StudyError
+from experiments.studies.plan import BEGUN_FROM, CURVES, EACH, METRICS, RIGHT_PLAN, SETTING, START, Study, StudyError
 
 COMPARED = ("grpo", "evaluate")
 
@@ -111,5 +111,7 @@ def _lacking(study: Study, config: DictConfig) -> Iterator[str]:
         yield f"budget.grpo.validation_problems is 0, but the curve is {study.curve}"
     samples = config.rollout.validation_samples
     drawn = [CURVES[0], *([CURVES[1], f"val/verifier/pass_at_{samples}"] if samples else [])]
+    if str(config.task.get("_target_")).endswith(".ArithmeticTask"):
+        drawn.append(RIGHT_PLAN)
     if study.curve not in drawn:
         yield f"with rollout.validation_samples={samples} the curve may be {' or '.join(drawn)}, got {study.curve}"

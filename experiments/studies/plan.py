@@ -47,7 +47,9 @@ SETTING = "main"
 """The setting of the suite that decides: the task as the policy was trained on it."""
 CURVES = ("val/verifier/accuracy", "val/verifier/accuracy_sampled")
 PASS_AT = r"val/verifier/pass_at_[1-9]\d*"
-"""Validation curves that can be compared; ``PASS_AT`` matches pass@k with all samples of each problem."""
+RIGHT_PLAN = "val/arithmetic/right_plan"
+"""Validation curves that can be compared; ``PASS_AT`` matches pass@k with all samples of each problem, and
+``RIGHT_PLAN`` is the share of stories whose steps are right, whatever the answer."""
 START, EACH = "start", "each"
 SET_BY_THE_STUDY = ("seed", "name", "arm")
 BEGUN_FROM = "policy.pretrained"
@@ -280,8 +282,8 @@ def _flaws(name: str, content: Any) -> Iterator[str]:
         yield from _flaws_of_pairs(f"{name}.{where}", pairs, arms)
     if primary["metric"] not in METRICS:
         yield f"{name}.primary.metric must be {' or '.join(METRICS)}, got {primary['metric']!r}"
-    if curve not in CURVES and not re.fullmatch(PASS_AT, curve):
-        nearest = did_you_mean(curve, (*CURVES, "val/verifier/pass_at_4"))
+    if curve not in (*CURVES, RIGHT_PLAN) and not re.fullmatch(PASS_AT, curve):
+        nearest = did_you_mean(curve, (*CURVES, RIGHT_PLAN, "val/verifier/pass_at_4"))
         yield f"{name}.curve: no success over training is called {curve!r}; {nearest}"
 
 

@@ -184,6 +184,41 @@ def test_logged_metrics_match_definitions(rollouts_of: Any) -> None:
     assert metrics["clipo/reward_of_correct"] < 0
 
 
+def test_spread_replaces_weight_and_floor_by_a_centred_bonus(rollouts_of: Any) -> None:
+    batch = rollouts(rollouts_of)
+    settings: dict[str, Any] = {"trainable": False, "positives": "all", "formula": supcon}
+    plain = reward(floor=-1000.0, weight=1.0, **settings)(batch).parts["clipo"]
+    credit = reward(spread=0.3, **settings)(batch)
+    anchors = plain != 0
+    assert (credit.parts["clipo"] != 0).equal(anchors)
+    for first in (0, 16):  # the valid groups
+        rows = torch.arange(first, first + 4)[anchors[first : first + 4]]
+        apart = plain[rows] - plain[rows].mean()
+        assert_close(credit.parts["clipo"][rows], 0.3 * apart / apart.square().mean().sqrt())
+    assert credit.metrics["clipo/bonus_spread"] == pytest.approx(0.3)
+    unscaled = reward(**settings)(batch)
+    spreads = [unscaled.parts["clipo"][rows].std(correction=0).item() for rows in (slice(0, 2), slice(17, 20))]
+    assert unscaled.metrics["clipo/bonus_spread"] == pytest.approx(sum(spreads) / 2)
+
+
+def test_auroc_of_right_plans_counts_pairs_of_correct_completions_in_a_group(rollouts_of: Any) -> None:
+    class Planned(Marked):
+        def __call__(self, rollouts: RolloutBatch) -> Credit:
+            credit = super().__call__(rollouts)
+            right = [row in (0, 17, 19) for row in range(20)]
+            verdicts = [
+                replace(one, fields={"right_plan": right[row]}) for row, one in enumerate(credit.verdicts or [])
+            ]
+            return replace(credit, verdicts=verdicts)
+
+    credit = reward(outcome=Planned(), floor=-1000.0, trainable=False)(rollouts(rollouts_of))
+    bonus = credit.parts["clipo"]
+    pairs = [(0, 1), (17, 18), (19, 18)]
+    won = [float(bonus[right] > bonus[wrong]) + 0.5 * float(bonus[right] == bonus[wrong]) for right, wrong in pairs]
+    assert credit.metrics["clipo/right_plan_auroc"] == pytest.approx(sum(won) / 3)
+    assert "clipo/right_plan_auroc" not in reward()(rollouts(rollouts_of)).metrics
+
+
 def test_mlp_head_with_neg_unit_l2_learns_and_reloads(rollouts_of: Any) -> None:
     made = reward(head=MLPHead(dimension=3, seed=1), similarity=partial(neg_unit_l2, epsilon=1e-8))
     batch = rollouts(rollouts_of)

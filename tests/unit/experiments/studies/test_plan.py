@@ -18,7 +18,7 @@ from experiments.schema import register
 from experiments.stages.plan import plan_stages
 from experiments.studies.finished import mark_of, start_policies
 from experiments.studies.jobs import ArmJob, check, compose_job, jobs_of, start_jobs
-from experiments.studies.plan import Start, Study, StudyError, find_study, read_study
+from experiments.studies.plan import RIGHT_PLAN, Start, Study, StudyError, find_study, read_study
 from experiments.study import chosen_study, close, options
 from experiments.validation import check_credit_fits
 
@@ -237,6 +237,15 @@ def test_check_accepts_comparable_arms(curve: str) -> None:
     drawn = ("rollout.validation_samples=4", "budget.evaluate.samples=4", "policy.pretrained=null")
     study = comparable(*drawn, metric=SAMPLED, curve=curve)
     check(replace(study, start=Start(overrides=["experiment=llama_baseline"], seed=0)))
+
+
+def test_curve_of_right_plans_needs_the_stories() -> None:
+    drawn = ("rollout.validation_samples=4", "budget.evaluate.samples=4", "policy.pretrained=null")
+    study = replace(comparable(*drawn, metric=SAMPLED), curve=RIGHT_PLAN)
+    study = replace(study, start=Start(overrides=["experiment=llama_baseline"], seed=0))
+    with pytest.raises(StudyError, match=RIGHT_PLAN):
+        check(study)
+    check(replace(study, common=[*study.common, "task=arithmetic"]))
 
 
 @pytest.mark.parametrize("address", [None, "nowhere://at-all"])
