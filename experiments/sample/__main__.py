@@ -29,6 +29,7 @@ from experiments.cli.arguments import USAGE_ERROR, split_own_keys
 from experiments.config.composition import compose_lines
 from experiments.config.folders import take_config_dir
 from experiments.config.override_checks import override_error
+from experiments.config.types import argument_flaws
 from experiments.schema import Root, register
 from experiments.system.terminal import be_quiet, protect_output
 
@@ -157,7 +158,9 @@ def main(arguments: Sequence[str]) -> int:
         with initialize_config_module("conf", version_base="1.3"):
             config = compose_lines(*BASE, *overrides)
         to_show = question(build(config, "task"), prompt=options.prompt, answer=options.answer, seed=config.seed)
-        from experiments.sample.completions import draw_and_show  # slow import, after the checks
+        if (flaw := next(argument_flaws(config), None)) is not None:  # imports the parts, which is slow
+            raise ValueError(flaw)
+        from experiments.sample.completions import draw_and_show  # likewise
 
         draw_and_show(config, to_show, critic=options.critic, count=int(options.n))
     except ValueError as error:

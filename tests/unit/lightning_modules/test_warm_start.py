@@ -91,10 +91,7 @@ def test_loss_with_chat_template_covers_completion_and_turn_end() -> None:
     prompt, completion = "9 3 2 = 10\n", "9+3=12;12-2=10"
     end = tokenizer.convert_tokens_to_ids("<|end|>")
     start = tokenizer(f"<system>Play.<|end|><user>{prompt}<|end|>", add_special_tokens=False)["input_ids"]
-    start, completion_ids = (
-        [tokenizer.bos_token_id, *start],
-        tokenizer(completion, add_special_tokens=False)["input_ids"],
-    )
+    completion_ids = tokenizer(completion, add_special_tokens=False)["input_ids"]
     ids = [*completion_ids, end]
     assert end in chat_policy.eos_token_ids
     logits = chat_policy.model(torch.tensor([[*start, *ids]])).logits[0].log_softmax(-1)

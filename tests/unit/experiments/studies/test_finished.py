@@ -59,7 +59,7 @@ def leave_start(study: Study) -> Path:
     (folder / POLICY).mkdir(parents=True)
     (folder / POLICY / "model.safetensors").write_bytes(b"weights")
     (folder / "config.yaml").write_text("seed: 0\n")
-    write_manifest(plan, overrides=None)
+    write_manifest(plan)
     write_result(folder, {"stage": "warm_start"})
     return folder
 

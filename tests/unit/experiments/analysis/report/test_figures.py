@@ -22,8 +22,8 @@ from experiments.mlflow_sync.sync import FolderSync, sync
 from experiments.report import main
 
 SWEEP = "2026-01-01T00-00-00"
-CRITIC = ("critic/similarity", "critic/goals", "critic/states", "critic/calibration")
-GRPO = ("train/step_credit", "clipo/completions")
+CRITIC = ("critic/similarity", "critic/goals", "critic/states", "critic/calibration", "further")
+GRPO = ("further", "train/step_credit", "clipo/completions")
 COMPARED = ("study_over_tokens", "study_over_seconds", "test-verifier-accuracy_sampled-gains")
 SWEPT = ("reward.temperature", "reward.temperature.positive_cosine", "rollout.group_size")
 CRITIC_CURVES = ("train/critic/loss", "val/oracle/auroc_depth1", "val/oracle/ece", "val/probe/positive_cosine")
@@ -123,7 +123,7 @@ def test_page_lists_omitted_pictures_of_shown_kinds(page: str) -> None:
     """The turns take nine, nine and two pictures. Then two kinds still have a picture of the third arm."""
     assert len([alt for alt in alts(page) if " at step " in alt]) == 20
     assert "<summary>2 left out here, in MLflow under figures/ of the stage&#39;s run</summary>" in page
-    assert "<li>grpo curves: reward=c</li><li>grpo train/step_credit: reward=c</li>" in page
+    assert "<li>grpo further: reward=c</li><li>grpo train/step_credit: reward=c</li>" in page
 
 
 def test_page_draws_every_metric_over_training_steps(page: str) -> None:
