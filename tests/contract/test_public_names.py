@@ -27,6 +27,8 @@ RUNS = {
     "critic_calibrated": f"experiment=llama_critic_calibrated {SMALL} budget.grpo.steps=5 budget.grpo.updates=2",
     "clipo": f"experiment=clipo_laptop {SMALL} budget.grpo.max_completion_tokens=96 budget.grpo.steps=3 "
     "budget.grpo.updates=2 budget.clipo.warmup_steps=1",
+    "plan_bonus": f"experiment=grpo_laptop reward=plan_bonus {SMALL} budget.grpo.max_completion_tokens=96 "
+    "budget.grpo.steps=3",
 }
 
 
