@@ -54,7 +54,8 @@ def leave_signals_to_parent(worker: int) -> None:
     """Lets only the parent process end this loader worker; for ``DataLoader(worker_init_fn=…)``.
 
     torchrun sends SIGTERM to the whole process group of a rank. The rank finishes its step and needs this worker for
-    it; without the worker torch raises a RuntimeError there. Does nothing where the sender is unknown, as on macOS.
+    it; without the worker torch raises a RuntimeError there. Where the sender of a signal is unknown, as on macOS, any
+    SIGTERM ends the worker.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if hasattr(signal, "sigwaitinfo"):

@@ -1,4 +1,4 @@
-"""Stories with solutions for a warm start, which teaches arithmetic, the form, and the meaning of only some words.
+"""Stories with solutions for a warm start on arithmetic, the form, and the meaning of only some words.
 
 A taught word is shown with its meaning. A learnt word is shown with a random meaning, drawn anew for every story. The
 policy sees the possible effects of such words but never the true effect of this one. A completion is thus correct

@@ -1,4 +1,4 @@
-"""Bonuses that tell the correct completions of a group apart, at a chosen spread; oracles and controls for CLIPO's.
+"""Bonuses that differ among the correct completions of a group, with a chosen spread: an oracle and a control of CLIPO.
 
         b′ᵢ = spread · (bᵢ − mean) / σ          over the correct i of a group with 1 < |P| < G; 0 for all others
 
@@ -91,12 +91,12 @@ class CorrectBonus:
         scores = torch.tensor(self.score(rollouts, credit.verdicts), dtype=torch.float64)
         bonus = scaled_in_groups(scores, anchors, rollouts.group_size, self.spread)
         own = bonus.to(credit.outcome)
-        metrics = {"bonus/spread": spread_of_ranks(bonus, anchors, rollouts.group_size)}
+        spread = spread_of_ranks(bonus, anchors, rollouts.group_size)
         return replace(
             credit,
             outcome=credit.outcome + own,
             parts={**credit.parts, "bonus": own},
-            metrics={**credit.metrics, **{name: value for name, value in metrics.items() if value is not None}},
+            metrics={**credit.metrics, **({} if spread is None else {"bonus/spread": spread})},
         )
 
 
@@ -138,6 +138,6 @@ def _deviations(
     count = mask.sum(dim=1).clamp(min=1)
     low, high = rows.where(mask, math.inf).amin(dim=1), rows.where(mask, -math.inf).amax(dim=1)
     mean = rows.where(mask, 0.0).sum(dim=1) / count
-    # exactly 0 where all are equal, despite rounding of the mean
-    apart = (rows - mean[:, None]).where(mask & (low < high)[:, None], 0.0)
+    # exactly 0 where all are equal, despite rounding of the mean; NaN stays, as it equals nothing
+    apart = (rows - mean[:, None]).where(mask & (low != high)[:, None], 0.0)
     return apart, (apart.square().sum(dim=1) / count).sqrt()

@@ -11,7 +11,7 @@
 
 Finished states count only in the last metric: their value is the verdict and would hide the quality of the values of
 open states. A metric that is undefined, for example because all rollouts are correct or none is, is absent. Of these
-``advantages.TrustGate`` alone reads one, ``steps/auroc_siblings``; the others are for people.
+``advantages.TrustGate`` alone reads one, ``steps/auroc_siblings``; the others are only logged.
 """
 
 from __future__ import annotations

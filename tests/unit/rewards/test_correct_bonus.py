@@ -39,6 +39,8 @@ def test_bonus_is_centred_and_scaled_over_the_anchors_of_a_group() -> None:
     assert not bonus[4:].any()
     assert spread_in_groups(values, anchors, 4).tolist() == pytest.approx([sigma, 0.0])
     assert spread_in_groups(bonus, anchors, 4).tolist() == pytest.approx([0.2, 0.0])
+    broken = scaled_in_groups(values.where(values != 2.0, math.nan), anchors, 4, spread=0.2)
+    assert broken[:4][anchors[:4]].isnan().all(), "a value that is not finite is not hidden"
 
 
 class Planned(Marked):
