@@ -61,12 +61,14 @@ FOR_BOTH_FAMILIES = (
 )
 TRACKS = {"gsm8k": "Track I of CLIPO", "math": "Track II of CLIPO"}
 OBJECTIVES = ("grpo", "dapo", "gmpo", "gspo")
+TASK = "${oc.select:task.real.name,gsm8k}"
+"""The name of the real problem set, so that ``clipo_l2 task=math`` follows ``clipo_math``."""
 REFERENCE = {
-    "gsm8k": {"module": {"offload_reference": True}},  # as in CLIPO's Track I
+    "offload_reference": f"${{equal:{TASK},gsm8k}}",  # as in CLIPO's Track I
     # Track II does not offload it, but whole it does not fit; the paper's sharding is unknown.
-    "math": {"module": {"shard_reference": True}},
+    "shard_reference": f"${{equal:{TASK},math}}",
 }
-"""Task → what GRPO's reference model needs. The other objectives have none."""
+"""Where GRPO's reference model is kept. The other objectives have none."""
 
 
 def _families() -> dict[str, Variant]:
@@ -82,11 +84,11 @@ def _tracks() -> dict[str, Variant]:
     found: dict[str, Variant] = {}
     for task, label in TRACKS.items():
         for objective in OBJECTIVES:
-            values = REFERENCE[task] if objective == "grpo" else {}
+            values = {"module": REFERENCE} if objective == "grpo" else {}
             clipo = "clipo" if objective == "grpo" else f"clipo_{objective}"
-            baseline = f"{objective}_{task}"
-            found[baseline] = Variant(objective, {"task": task}, values, label=label)
-            found[f"{clipo}_{task}"] = Variant(clipo, {"task": task}, {"baseline": baseline, **values}, label=label)
+            compared = {"baseline": f"{objective}_{TASK}", **values}
+            found[f"{objective}_{task}"] = Variant(objective, {"task": task}, values, label=label)
+            found[f"{clipo}_{task}"] = Variant(clipo, {"task": task}, compared, label=label)
     return found
 
 
@@ -123,8 +125,7 @@ ABLATIONS = {
 def _ablations() -> dict[str, Variant]:
     found: dict[str, Variant] = {}
     for name, (question, override, source) in ABLATIONS.items():
-        of_math = f"for that of clipo_math use clipo_math with over='{override}'"
-        question = f"{question} Ablation of clipo_gsm8k; {of_math} ({source})."
+        question = f"{question} Ablation of clipo_gsm8k, and with task=math of clipo_math ({source})."
         key, _, option = override.partition("=")
         group, *path = key.split(".")
         if path:

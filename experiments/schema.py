@@ -222,5 +222,6 @@ def register() -> None:
     for name, variant in VARIANTS.items():
         store.store(group="experiment", name=name, package="_global_", node=variant.node(name))
     OmegaConf.register_new_resolver("merge", OmegaConf.merge, replace=True)
+    OmegaConf.register_new_resolver("equal", lambda one, other: one == other, replace=True)
     # Hydra makes the folder of a sweep before any of our code runs
     OmegaConf.register_new_resolver("expanduser", os.path.expanduser, replace=True)
