@@ -28,10 +28,9 @@ from experiments.analysis.comparison import (
     preregistration,
 )
 from experiments.analysis.evaluation_sets import SAMPLED
-from experiments.analysis.pictures import Curve, draw_curves, draw_gains
+from experiments.analysis.figures import Curve, draw_curves, draw_gains, draw_heat_map
 from experiments.analysis.points import Point
 from experiments.analysis.runs import Refused, log_comparison, stages_below, stages_with
-from experiments.analysis.sweep_pictures import draw_heat_map
 from experiments.cli.arguments import KeyValueParser
 from experiments.config.folders import ConfigDirError, take_config_dir
 from experiments.mlflow_sync import Tracker, TrackerError, connect

@@ -122,7 +122,7 @@ def run_study(study: Study, *, only: Sequence[str], seeds: range, launcher: str 
         StudyError: if another process runs this study.
         TrackerError: if MLflow cannot be used.
     """
-    from experiments.analysis.power import power_sentence
+    from experiments.analysis.study_tests import power_sentence
     from experiments.run_folder.record import git_sha
     from experiments.stages.stage_manifest import is_finished
     from experiments.studies.finished import plan_job, still_to_do, todays_jobs

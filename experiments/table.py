@@ -13,6 +13,8 @@ from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text
 
+ABSENT = "–"
+"""A cell without a value."""
 WIDE = 200
 """Width in columns if the output is not a terminal, so that nothing is folded in a file."""
 LATEX = {

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from statistics import mean
@@ -38,7 +38,7 @@ class CostCurve:
         if not self.costs or len(self.costs) != len(self.values):
             raise ValueError(f"a curve needs a value for each cost, got {len(self.values)} for {len(self.costs)}")
         if any(after < before for before, after in pairwise(self.costs)):
-            raise ValueError("what has been spent cannot become less")
+            raise ValueError(f"costs must not decrease, got {list(self.costs)}")
 
     def at(self, cost: float) -> float:
         """The value at ``cost``; raises ValueError for a cost that the run did not reach."""
@@ -70,16 +70,10 @@ class CostCurve:
         return math.inf
 
 
-def curve_of(values: Mapping[int, float], spent: Mapping[int, float], *, before: float) -> CostCurve | None:
-    """The curve of ``values`` over ``before`` + ``spent``, both by step, where ``before`` is the cost before step 0.
-
-    None if no costs are recorded, or none at a step that has a value.
-    """
-    costs = {0: 0.0, **spent}
+def curve_of(values: Mapping[int, float], costs: Mapping[int, float]) -> CostCurve | None:
+    """The curve of ``values`` over ``costs``, both by step; None if no step has both."""
     steps = [step for step in sorted(values) if step in costs]
-    if not spent or not steps:
-        return None
-    return CostCurve(costs=[before + costs[step] for step in steps], values=[values[step] for step in steps])
+    return CostCurve(costs=[costs[step] for step in steps], values=[values[step] for step in steps]) if steps else None
 
 
 class MeanCurves:
@@ -114,7 +108,12 @@ class TimeToTarget:
 
 
 def time_to_target(
-    ours: Sequence[CostCurve], baseline: Sequence[CostCurve], *, same_seeds: bool, resamples: int, seed: int
+    ours: Sequence[CostCurve],
+    baseline: Sequence[CostCurve],
+    *,
+    same_seeds: bool,
+    resamples: int = RESAMPLES,
+    seed: int = SEED,
 ) -> TimeToTarget:
     """The bootstrap interval of the cost at which ``mean_curve(ours)`` reaches the end of ``mean_curve(baseline)``.
 
@@ -158,24 +157,22 @@ def at_cost(ours: Mapping[str, CostCurve], baseline: Mapping[str, CostCurve], *,
     """Compares curves by seed; None if a side has no curves. ``own``: both sides are the baseline's."""
     if not ours or not baseline:
         return None
-    cost = shared_cost([*ours.values(), *baseline.values()])
-    ends, their_ends = ({seed: curve.at(cost) for seed, curve in side.items()} for side in (ours, baseline))
-    heights, their_heights = (
-        {seed: curve.mean_height(cost) for seed, curve in side.items()} for side in (ours, baseline)
-    )
-    curves, their_curves = list(ours.values()), list(baseline.values())
-    interval = None
-    if not own and min(len(curves), len(their_curves)) > 1:
-        same = list(ours) == list(baseline)
-        interval = time_to_target(curves, their_curves, same_seeds=same, resamples=RESAMPLES, seed=SEED)
+    curves, others = list(ours.values()), list(baseline.values())
+    cost, target = shared_cost([*curves, *others]), mean_curve(others).values[-1]
+    several, same = min(len(curves), len(others)) > 1, list(ours) == list(baseline)
+
+    def gain(value: Callable[[CostCurve], float]) -> Difference | None:
+        sides = [{seed: value(curve) for seed, curve in side.items()} for side in (ours, baseline)]
+        return None if own else difference(*sides)
+
     return AtCost(
         cost=cost,
         values=[mean(curve.at(share * cost) for curve in curves) for share in SHARES],
-        gain=None if own else difference(ends, their_ends),
-        mean_height=mean(heights.values()),
-        height_gain=None if own else difference(heights, their_heights),
-        to_baseline=mean_curve(curves).cost_of(mean_curve(their_curves).values[-1]),
-        time_to_target=interval,
+        gain=gain(lambda curve: curve.at(cost)),
+        mean_height=mean(curve.mean_height(cost) for curve in curves),
+        height_gain=gain(lambda curve: curve.mean_height(cost)),
+        to_baseline=mean_curve(curves).cost_of(target),
+        time_to_target=time_to_target(curves, others, same_seeds=same) if several and not own else None,
     )
 
 

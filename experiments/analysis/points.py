@@ -40,6 +40,11 @@ def points_of(values: Mapping[int, Values], metrics: Mapping[int, Mapping[str, f
     return sorted(points, key=lambda one: -one.estimate.value if math.isfinite(one.estimate.value) else math.inf)
 
 
+def finite_values(points: Sequence[Point]) -> list[float]:
+    """The finite values of all seeds."""
+    return [value for point in points for value in point.seeds if math.isfinite(value)]
+
+
 def numeric_keys(points: Sequence[Values]) -> list[str]:
     """The keys that are a number at every point and have at least three values; for two a table is enough."""
     keys = dict.fromkeys(key for point in points for key in point)

@@ -9,8 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from experiments.analysis.equal_cost import shared_cost
-from experiments.analysis.pictures import Curve, draw_curves
-from experiments.analysis.power import power_sentence
+from experiments.analysis.figures import Curve, draw_curves
 from experiments.analysis.runs import log_comparison
 from experiments.analysis.study_notes import notes_on
 from experiments.analysis.study_results import ArmResult, Cost, read_results
@@ -23,7 +22,7 @@ from experiments.analysis.study_table import (
     runs_as_csv,
     study_table,
 )
-from experiments.analysis.study_tests import equivalence_table, family_table
+from experiments.analysis.study_tests import equivalence_table, family_table, power_sentence
 from experiments.mlflow_sync import Tracker
 from experiments.schema import register
 from experiments.studies.finished import Mark, by_configuration, today

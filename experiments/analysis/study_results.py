@@ -6,7 +6,7 @@ import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import torch
 from jaxtyping import Float
@@ -169,20 +169,20 @@ def _read(tracker: Tracker, study: Study, run: TrackedRun, stages: Stages) -> Se
     if not values:
         validated = [name for name in grpo.metrics if name.startswith("val/")]
         raise StudyError(f"{study.name}.curve: no run has {study.curve!r}; {did_you_mean(study.curve, validated)}")
-    curves: dict[Cost, CostCurve | None] = {}
+    before: dict[Cost, float | None] = {"tokens": 0.0, "seconds": critic_seconds}
+    costs: dict[Cost, dict[int, float]] = {}
     spent: dict[Cost, float | None] = {}
-    costs: dict[str, dict[int, float]] = {}
-    before: float | None
-    for cost, before in zip(get_args(Cost), (0.0, critic_seconds), strict=True):
-        steps = history(SPENT + cost)
-        curves[cost] = None if before is None else curve_of(values, steps, before=before)
-        costs[cost] = {}
-        if before is not None and steps:
-            costs[cost] = {step: before + value for step, value in {0: 0.0, **steps}.items()}
-        last = grpo.metrics.get(SPENT + cost)
-        spent[cost] = None if before is None or last is None else before + last
+    for cost, first in before.items():
+        steps, last = history(SPENT + cost), grpo.metrics.get(SPENT + cost)
+        costs[cost], spent[cost] = {}, None
+        if first is not None and steps:
+            costs[cost] = {step: first + value for step, value in {0: 0.0, **steps}.items()}
+        if first is not None and last is not None:
+            spent[cost] = first + last
     trained = [stages[name] for name in ("critic", "grpo") if name in stages]
     shown = VALIDATED if study.curve in VALIDATED.values() else {**VALIDATED, "curve": study.curve}
+    by_step = {**costs, **{name: history(metric) for name, metric in shown.items()}}
+    validated_at = sorted({step for name in shown for step in by_step[name]})
     return SeedResult(
         run=run,
         threads=_recorded_values(trained, "threads"),
@@ -191,23 +191,14 @@ def _read(tracker: Tracker, study: Study, run: TrackedRun, stages: Stages) -> Se
         problems=[row["problem"] for row in rows],
         greedy=[float(row["status"] == "ok") for row in rows],
         drawn=_sample_counts(rows),
-        curves=curves,
-        validations=_validations(costs, {name: history(metric) for name, metric in shown.items()}),
+        curves={cost: curve_of(values, by) for cost, by in costs.items()},
+        validations={step: {name: found.get(step) for name, found in by_step.items()} for step in validated_at},
         spent=spent,
         critic_seconds=critic_seconds,
         critic=stages["critic"].tags.get("fingerprint") if "critic" in stages else None,
         auc=fmean(later) if (later := [value for step, value in values.items() if step > 0]) else math.nan,
         auroc_siblings=mean_defined(history("train/steps/auroc_siblings").values()),
     )
-
-
-def _validations(
-    costs: Mapping[str, Mapping[int, float]], success: Mapping[str, Mapping[int, float]]
-) -> dict[int, Mapping[str, float | None]]:
-    """The values at each step at which success was measured; both arguments are name → step → value."""
-    steps = sorted({step for values in success.values() for step in values})
-    by_step = {**costs, **success}
-    return {step: {name: values.get(step) for name, values in by_step.items()} for step in steps}
 
 
 def _recorded_values(stages: Iterable[TrackedRun], name: str) -> list[str]:

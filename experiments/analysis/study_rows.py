@@ -149,7 +149,7 @@ def verdict(study: Study, rows: Sequence[ArmRow]) -> str:
     (``datamodules/reasoning_prompts.py``).
     """
     arm, baseline = study.primary.arm, study.primary.baseline
-    what = f"Primary: {study.measure} of {arm} minus that of {baseline}, after as many batches that teach the policy"
+    what = f"Primary: {study.measure} of {arm} minus that of {baseline}, after equally many batches with a gradient"
     row = next((row for row in rows if row.name == arm), None)
     if row is None:
         return f"{what}: no seed of {arm} has finished yet."

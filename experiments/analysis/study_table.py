@@ -10,13 +10,12 @@ from statistics import fmean
 from contrastive_reasoning.evaluation import Estimate
 from experiments.analysis.equal_cost import SHARES, AtCost
 from experiments.analysis.evaluation_sets import GREEDY, SAMPLED
-from experiments.analysis.statistics import difference_in_a_study
+from experiments.analysis.statistics import BySeed, difference_in_a_study
 from experiments.analysis.study_results import ArmResult
 from experiments.analysis.study_rows import PASS_AT, ArmRow, with_interval
 from experiments.studies.plan import AUC, Study
-from experiments.table import Table, as_csv, with_sign
+from experiments.table import ABSENT, Table, as_csv, with_sign
 
-ABSENT = "–"
 ENDS = ("", "_low", "_high")
 """Suffixes of the columns of an estimate."""
 
@@ -117,38 +116,33 @@ def other_settings_table(study: Study, rows: Sequence[ArmRow]) -> Table | None:
 
     It is not part of the verdict: the primary metric is of ``main``.
     """
-    baseline = study.primary.baseline
-    reference = next(row.other_settings for row in rows if row.name == baseline)
-    lines = []
-    for row in rows:
-        line = [row.name]
-        for name, theirs in reference.items():
-            ours, delta = row.other_settings.get(name, {}), None
-            if ours and row.name != baseline:
-                delta = difference_in_a_study(ours, theirs, start_per_seed=study.start_per_seed)
-            line.append(f"{100 * fmean(ours.values()):.1f}" if ours else ABSENT)
-            line.append(delta.points() if delta else ABSENT)
-        lines.append(line)
-    head = ["arm", *(heading for name in reference for heading in (name, f"Δ to {baseline} over seeds"))]
-    caption = "Greedy success in percent, the mean over seeds."
-    return Table(head=head, rows=lines, caption=caption) if reference else None
+    found = {row.name: row.other_settings for row in rows}
+    return _beside_baseline(study, found, caption="Greedy success in percent, the mean over seeds.")
 
 
 def final_table(study: Study, arms: Sequence[ArmResult]) -> Table | None:
     """Success of the trained policies, sampled and greedy, beside a primary metric over all of training; else None."""
     if study.primary.metric != AUC:
         return None
-    baseline, lines = arms[0], []
-    for arm in arms:
-        line = [arm.name]
-        for metric in (SAMPLED, GREEDY):
-            ours, theirs = arm.by_seed(metric), baseline.by_seed(metric)
-            delta = difference_in_a_study(ours, theirs, start_per_seed=study.start_per_seed)
-            line.append(f"{100 * fmean(ours.values()):.1f}")
-            line.append(delta.points() if delta and arm is not baseline else ABSENT)
+    found = {arm.name: {"sampled": arm.by_seed(SAMPLED), "greedy": arm.by_seed(GREEDY)} for arm in arms}
+    caption = "Success on the test problems in percent, the mean over seeds."
+    return _beside_baseline(study, found, caption=caption)
+
+
+def _beside_baseline(study: Study, found: Mapping[str, Mapping[str, BySeed]], *, caption: str) -> Table | None:
+    """The mean of each quantity that the baseline has, with the Δ to it; None if it has none. ``found``: arm → name."""
+    baseline = study.primary.baseline
+    lines = []
+    for arm, by_name in found.items():
+        line = [arm]
+        for name, theirs in found[baseline].items():
+            ours, delta = by_name.get(name, {}), None
+            if ours and arm != baseline:
+                delta = difference_in_a_study(ours, theirs, start_per_seed=study.start_per_seed)
+            line += [f"{100 * fmean(ours.values()):.1f}" if ours else ABSENT, delta.points() if delta else ABSENT]
         lines.append(line)
-    head = ["arm", *(cell for name in ("sampled", "greedy") for cell in (name, f"Δ to {baseline.name} over seeds"))]
-    return Table(head=head, rows=lines, caption="Success on the test problems in percent, the mean over seeds.")
+    head = ["arm", *(cell for name in found[baseline] for cell in (name, f"Δ to {baseline} over seeds"))]
+    return Table(head=head, rows=lines, caption=caption) if found[baseline] else None
 
 
 def rows_as_csv(study: Study, rows: Sequence[ArmRow]) -> str:

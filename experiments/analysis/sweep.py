@@ -11,15 +11,15 @@ The metrics come from the run folders, not from MLflow. Everything is written in
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from experiments.analysis.points import SEED, Point, Values, numeric_keys, points_of
+from matplotlib.figure import Figure
+
+from experiments.analysis.figures import draw_heat_map, draw_points
+from experiments.analysis.points import SEED, Point, Values, finite_values, numeric_keys, points_of
 from experiments.analysis.set_table import three_decimals
-from experiments.analysis.statistics import over_seeds
-from experiments.analysis.sweep_pictures import draw, draw_heat_map, draw_metrics
 from experiments.system.files import write_text
 from experiments.table import Table, as_csv
 
@@ -54,29 +54,27 @@ def summarise_points(
     points = points_of(values, metrics, metric)
     charted = _points_by_metric(values, metrics)
     keys = list(dict.fromkeys(key for swept in values.values() for key in swept if key != SEED))
-    write_text(folder / CSV, as_csv(_records(keys, metric, points)))
     table = _table(keys, metric, points, charted.get(TOKENS, ()))
-    write_text(folder / MARKDOWN, f"**{metric}**\n\n{table.as_markdown()}")
-    table.show(wide=160)
-    written = [folder / CSV, folder / MARKDOWN]
+    texts = {CSV: as_csv(_records(keys, metric, points)), MARKDOWN: f"**{metric}**\n\n{table.as_markdown()}"}
     if charted:
-        written.append(folder / METRICS_CSV)
-        write_text(written[-1], as_csv([row for name, found in charted.items() for row in _records(keys, name, found)]))
-    return [f"Written: {path}" for path in (*written, *_draw_all(folder, points, metric, charted))]
+        texts[METRICS_CSV] = as_csv([row for name, found in charted.items() for row in _records(keys, name, found)])
+    for name, text in texts.items():
+        write_text(folder / name, text)
+    pictures = dict(_pictures(points, metric, charted))
+    for name, figure in pictures.items():
+        figure.savefig(folder / name, dpi=100 if name == HEAT_MAP else 140)  # 100: the width of MLflow's page
+    table.show(wide=160)
+    return [f"Written: {folder / name}" for name in (*texts, *pictures)]
 
 
 def _points_by_metric(
     values: Mapping[int, Values], metrics: Mapping[int, Mapping[str, float]]
 ) -> dict[str, list[Point]]:
     """The points of each metric of ``CHARTED``, in its order, if it has at least two distinct finite values."""
-    logged = dict.fromkeys(name for found in metrics.values() for name in found)
-    names = dict.fromkeys(name for pattern in CHARTED for name in sorted(logged) if fnmatchcase(name, pattern))
+    logged = sorted({name for found in metrics.values() for name in found})
+    names = dict.fromkeys(name for pattern in CHARTED for name in logged if fnmatchcase(name, pattern))
     found = {name: points_of(values, metrics, name) for name in names}
-    return {name: points for name, points in found.items() if len(set(_finite(points))) > 1}
-
-
-def _finite(points: Sequence[Point]) -> list[float]:
-    return [value for point in points for value in point.seeds if math.isfinite(value)]
+    return {name: points for name, points in found.items() if len({*finite_values(points)}) > 1}
 
 
 def _records(keys: Sequence[str], metric: str, points: Sequence[Point]) -> list[dict[str, object]]:
@@ -88,12 +86,11 @@ def _records(keys: Sequence[str], metric: str, points: Sequence[Point]) -> list[
 
 
 def _table(keys: Sequence[str], metric: str, points: Sequence[Point], cost: Sequence[Point]) -> Table:
-    tokens = {tuple(point.values.items()): over_seeds(point.seeds).value for point in cost}
+    tokens = {tuple(point.values.items()): f"{point.estimate.value:,.0f}" for point in cost}
     rows = []
     for point in points:
-        found, spent = point.estimate, tokens.get(tuple(point.values.items()))
-        own = [] if not tokens else ["" if spent is None else f"{spent:,.0f}"]
-        rows.append([*(point.values.get(key, "") for key in keys), str(found.n), three_decimals(found), *own])
+        cells = [*(point.values.get(key, "") for key in keys), str(point.estimate.n), three_decimals(point.estimate)]
+        rows.append([*cells, *([tokens.get(tuple(point.values.items()), "")] if tokens else [])])
     head = [*keys, "seeds", "mean", *(["tokens"] if tokens else [])]
     caption = "Mean ± half of the 95% t-interval over seeds, the best first."
     if tokens:
@@ -101,20 +98,14 @@ def _table(keys: Sequence[str], metric: str, points: Sequence[Point], cost: Sequ
     return Table(head=head, rows=rows, title=metric, caption=caption, left=range(len(keys)), simple=True)
 
 
-def _draw_all(
-    folder: Path, points: Sequence[Point], metric: str, charted: Mapping[str, Sequence[Point]]
-) -> Iterator[Path]:
-    """Draws the heat map, and for each swept number the primary metric, if it has a finite value, and the charted ones.
-
-    Yields the paths of the files.
-    """
+def _pictures(
+    points: Sequence[Point], metric: str, charted: Mapping[str, Sequence[Point]]
+) -> Iterator[tuple[str, Figure]]:
+    """Yields file name and picture: the heat map, and for each swept number the primary metric and the charted ones."""
     if (figure := draw_heat_map(points, metric=metric)) is not None:
-        figure.savefig(folder / HEAT_MAP, dpi=100)  # the width of MLflow's page
-        yield folder / HEAT_MAP
+        yield HEAT_MAP, figure
     for key in numeric_keys([point.values for point in points]):
-        if _finite(points):
-            draw(points, key=key, metric=metric).savefig(folder / f"{key}.png", dpi=160)
-            yield folder / f"{key}.png"
+        if finite_values(points):
+            yield f"{key}.png", draw_points({metric: points}, key=key)
         if charted:
-            draw_metrics(charted, key=key).savefig(folder / f"{key}.metrics.png", dpi=110)
-            yield folder / f"{key}.metrics.png"
+            yield f"{key}.metrics.png", draw_points(charted, key=key)

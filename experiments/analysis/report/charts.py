@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import io
-import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from statistics import fmean
 from typing import Any
 
 import matplotlib
@@ -14,7 +12,7 @@ from markupsafe import Markup
 from matplotlib.figure import Figure
 
 from experiments.analysis.comparison import CURVE
-from experiments.analysis.pictures import Curve, draw_gains, draw_on, look
+from experiments.analysis.figures import Curve, draw_curves_on, draw_gains, look, thin_out
 from experiments.analysis.report.gather import Gathered, identity
 from experiments.analysis.runs import TRAINING_STAGES, stages_with
 from experiments.mlflow_sync import TrackedRun
@@ -69,7 +67,10 @@ def _charts(found: Gathered, metrics: Sequence[str], *, size: tuple[float, float
     for metric in metrics:
         stages = dict(_stages(found, metric))
         read = {place: [found.tracker.history(run.run_id, metric) for run in runs] for place, runs in stages.items()}
-        curves = {place: Curve(label=found.arms[place].label, seeds=thin_out(seeds)) for place, seeds in read.items()}
+        curves = {
+            place: Curve(label=found.arms[place].label, seeds=thin_out(seeds, most=MOST_POINTS))
+            for place, seeds in read.items()
+        }
         curves = {place: curve for place, curve in curves.items() if curve.seeds and curve.steps}
         seeds = [curve.seeds for curve in curves.values()]
         if len({value for curve in curves.values() for value in curve.values}) > 1 and seeds not in before:
@@ -92,28 +93,10 @@ def _stages(found: Gathered, metric: str) -> Iterator[tuple[int, list[TrackedRun
         seen |= new.keys()
 
 
-def thin_out(histories: Sequence[Sequence[tuple[int, float]]]) -> list[dict[int, float]]:
-    """Reduces longer histories to about ``MOST_POINTS`` points: means of the finite values in equal ranges of steps.
-
-    A range without finite values is ``math.nan``, always the same object, so that equal histories compare equal.
-    """
-    logged = [history for history in histories if history]
-    longest = max(map(len, logged), default=0)
-    width = 1 if longest <= MOST_POINTS else -(-max(history[-1][0] + 1 for history in logged) // MOST_POINTS)
-    thinned = []
-    for history in logged:
-        stretches: dict[int, list[float]] = {}
-        for step, value in history:
-            finite = stretches.setdefault(step // width * width, [])
-            finite += [value] if math.isfinite(value) else []
-        thinned.append({step: fmean(finite) if finite else math.nan for step, finite in stretches.items()})
-    return thinned
-
-
 def _draw(curves: Mapping[int, Curve], metric: str, size: tuple[float, float]) -> Figure:
     figure = Figure(figsize=size, layout="constrained")
     axes = figure.subplots()
-    draw_on(axes, list(curves.values()), metric=metric, places=list(curves))
+    draw_curves_on(axes, list(curves.values()), metric=metric, places=list(curves))
     axes.set_xlabel("training steps")
     return figure
 

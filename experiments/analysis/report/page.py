@@ -11,7 +11,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from experiments.analysis.evaluation_sets import GREEDY, SAMPLED, columns_of, has_metric, published_beside
-from experiments.analysis.pictures import CAPTION, GAPS
+from experiments.analysis.figures import CAPTION
 from experiments.analysis.report import charts, figures
 from experiments.analysis.report.gather import Gathered, commands, study_command
 from experiments.analysis.runs import ABSENT, ArmRuns, Stages, value_of
@@ -85,7 +85,7 @@ def page(found: Gathered, *, curve: str | None = None, studies: Sequence[Mapping
         large=large,
         small=small,
         legend=charts.legend(found),
-        about_curves=CAPTION + GAPS,
+        about_curves=CAPTION,
         most_points=charts.MOST_POINTS,
         undrawn=len(found.arms) - charts.MOST_ARMS,
         comparisons=figures.of_comparisons(found),

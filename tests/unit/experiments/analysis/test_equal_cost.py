@@ -47,10 +47,10 @@ def test_cost_of_returns_first_cost_at_which_value_is_reached(values: list[float
     assert CostCurve(costs=[10.0, 20.0, 40.0], values=values).cost_of(0.3) == pytest.approx(cost)
 
 
-def test_curve_of_adds_cost_before_training() -> None:
-    moved = curve_of({0: 0.1, 2: 0.3, 4: 0.5}, {1: 7.0, 2: 9.0, 3: 20.0}, before=100.0)
-    assert moved == CostCurve(costs=[100.0, 109.0], values=[0.1, 0.3]), "the cost of step 4 is unknown"
-    assert curve_of({0: 0.1}, {}, before=0.0) is None
+def test_curve_of_has_the_steps_whose_cost_is_known() -> None:
+    found = curve_of({0: 0.1, 2: 0.3, 4: 0.5}, {0: 100.0, 1: 107.0, 2: 109.0})
+    assert found == CostCurve(costs=[100.0, 109.0], values=[0.1, 0.3])
+    assert curve_of({0: 0.1}, {}) is None
 
 
 def test_mean_curve_ends_with_its_shortest_run() -> None:

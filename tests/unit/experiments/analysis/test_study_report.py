@@ -126,7 +126,7 @@ def test_report_files_contain_only_recorded_values(runs: Any, tmp_path: Path) ->
         **{"greedy": str(RISING[5]), "sampled": ""},
     }, "five steps after the five seconds of the critic"
     assert curves[-1]["greedy"] == "inf"
-    assert any(line.startswith("Tokens to the end") and line.endswith(" among them: better +20%.") for line in lines)
+    assert any(line.startswith("Tokens to the end") and line.endswith(": better +20%.") for line in lines)
     assert [line["sampled"] for line in found] == ["", "", "0.5", "0.5"]
     assert [line["iqm"] for line in records(runs, tmp_path)] == ["", "0.5"]
     text = (tmp_path / runs.name / "study.md").read_text()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import re
 import shlex
 import shutil
@@ -20,7 +19,6 @@ from PIL import Image
 
 from callbacks.completions import rewards_of
 from contrastive_reasoning.rewards import Credit
-from experiments.analysis.report.charts import MOST_POINTS, thin_out
 from experiments.analysis.report.gather import command, command_over_seeds, commits, study_command
 from experiments.analysis.report.page import choose_completions, differences
 from experiments.analysis.runs import arms_by
@@ -215,15 +213,6 @@ def test_wrong_argument_prints_error_and_writes_no_page(
     assert main(arguments) == 2
     assert re.match(sentence, capsys.readouterr().err)
     assert not list(tmp_path.iterdir())
-
-
-def test_thin_out_averages_equal_step_ranges_and_keeps_gaps() -> None:
-    long = [(step, float(step)) for step in range(600)]
-    lost = [(step, math.inf if step < 20 or step % 2 else 1.0) for step in range(300)]
-    first, second = thin_out([long, lost])
-    assert len(first) == MOST_POINTS
-    assert (first[0], first[10]) == (4.5, 14.5), "of the steps 0 to 9 and 10 to 19"
-    assert [second[step] for step in (0, 10, 20)] == [math.nan, math.nan, 1.0]
 
 
 def test_choose_completions_alternates_accepted_and_rejected() -> None:

@@ -12,10 +12,10 @@ import pytest
 from scipy import stats
 from scipy.integrate import quad
 
-from experiments.analysis.power import detectable_difference, power_sentence
 from experiments.analysis.study_report import report
 from experiments.analysis.study_results import read_results
 from experiments.analysis.study_rows import rows_of
+from experiments.analysis.study_tests import detectable_difference, power_sentence
 
 
 @pytest.mark.parametrize("pairs", [2, 3, 5, 10, 40])
@@ -50,10 +50,8 @@ def test_report_states_detectable_difference_of_its_pairs(runs: Any, tmp_path: P
     (sentence,) = (line for line in lines if line.startswith("What it can detect"))
     spread = stdev([0.5, 0.25])
     assert sentence.startswith(f"{power_sentence(study).removesuffix('.')}; ")
-    assert sentence.endswith(
-        f"; 2 pairs see {100 * detectable_difference(spread, 2):.1f} points with a spread of {100 * spread:.1f} points "
-        "between them, observed."
-    )
+    detected = 100 * detectable_difference(spread, 2)
+    assert f"; 2 pairs detect {detected:.1f} points at a spread of {100 * spread:.1f} points" in sentence
     assert sentence in (tmp_path / runs.name / "study.md").read_text()
 
 
@@ -68,6 +66,6 @@ def test_power_sentence_omits_observed_spread_without_pairs(runs: Any) -> None:
     gains = [row.gain for row in found if row.gain is not None]
     assert [gain.over_seeds.method for gain in gains] == ["welch"]
     assert power_sentence(study, gains[0]) == power_sentence(study)
-    assert "5 pairs see 5.0 points with a spread of 3.0 points" in power_sentence(study)
+    assert "5 pairs detect 5.0 points at a spread of 3.0 points" in power_sentence(study)
     alone = replace(study, arms={name: replace(arm, seeds=1) for name, arm in arms.items()})
     assert power_sentence(alone) == "One pair shows no spread, and so detects no difference."

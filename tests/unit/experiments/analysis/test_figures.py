@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from experiments.analysis.comparison import CURVE
-from experiments.analysis.pictures import CAPTION, GAPS, PUBLISHED, WHISKER, Curve, draw_curves, draw_gains
+from experiments.analysis.figures import PUBLISHED, WHISKER, Curve, draw_curves, draw_gains, thin_out
 from experiments.analysis.set_table import SetTable
 from tests.unit.experiments.analysis.test_set_table import table_of, track_run, two_arms
 
@@ -40,13 +40,22 @@ def test_draw_curves_labels_axes_and_curves_and_draws_bands() -> None:
 def test_value_between_gaps_is_drawn_as_a_dot() -> None:
     """Such a value has no line, neither for a seed nor for the mean."""
     alone, beside = {0: 0.1, 10: NAN, 20: 0.2, 30: INF, 40: 0.3, 50: 0.4}, {step: 0.2 for step in range(0, 60, 10)}
-    dots = [line for line in curves(Curve(label="a", seeds=[alone, beside])).axes[0].lines if line.get_marker() == "."]
-    assert [list(line.get_xdata()) for line in dots] == [[0, 20], [0, 20]]
-    assert [list(line.get_ydata()) for line in dots] == [pytest.approx([0.15, 0.2]), [0.1, 0.2]]
+    mean, seed, other = curves(Curve(label="a", seeds=[alone, beside])).axes[0].lines
+    assert [list(line.get_xdata()[line.get_markevery()]) for line in (mean, seed)] == [[0, 20], [0, 20]]
+    assert (mean.get_marker(), seed.get_marker(), other.get_marker()) == (".", ".", "")
+    assert list(mean.get_ydata()[:3]) == pytest.approx([0.15, NAN, 0.2], nan_ok=True)
     lost = curves(Curve(label="a", seeds=[{0: NAN, 1: INF, 2: -INF}, {0: 0.1, 1: 0.1, 2: NAN}]))
     low, high = lost.axes[0].get_ylim()
     assert 0 < high - low < 0.6
-    assert lost.get_supxlabel().replace("\n", " ") == CAPTION + GAPS
+
+
+def test_thin_out_averages_equal_step_ranges_and_keeps_gaps() -> None:
+    long = [(step, float(step)) for step in range(600)]
+    lost = [(step, INF if step < 20 or step % 2 else 1.0) for step in range(300)]
+    first, second = thin_out([long, lost], most=60)
+    assert len(first) == 60
+    assert (first[0], first[10]) == (4.5, 14.5), "of the steps 0 to 9 and 10 to 19"
+    assert [second[step] for step in (0, 10, 20)] == [NAN, NAN, 1.0]
 
 
 def gains(table: SetTable) -> Figure:
