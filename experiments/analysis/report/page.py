@@ -12,7 +12,7 @@ from markupsafe import Markup
 
 from experiments.analysis.evaluation_sets import GREEDY, SAMPLED, columns_of, has_metric, published_beside
 from experiments.analysis.figures import CAPTION
-from experiments.analysis.report import charts, figures
+from experiments.analysis.report import pictures
 from experiments.analysis.report.gather import Gathered, commands, study_command
 from experiments.analysis.runs import ABSENT, ArmRuns, Stages, value_of
 from experiments.analysis.set_table import SetTable, set_table
@@ -74,24 +74,24 @@ def page(found: Gathered, *, curve: str | None = None, studies: Sequence[Mapping
         lstrip_blocks=True,
     )
     environment.filters["without_paths"] = without_paths
-    large, small = charts.charts(found, curve)
+    large, small = pictures.charts(found, curve)
     first, *others = found.arms
     return environment.get_template("page.html.j2").render(
         found=found,
         studies=studies,
         experiments=[about for name in found.names if (about := experiment(found, name))],
         tables=list(tables(found)),
-        gains=charts.gains(found),
+        gains=pictures.gains(found),
         large=large,
         small=small,
-        legend=charts.legend(found),
+        legend=pictures.legend(found),
         about_curves=CAPTION,
-        most_points=charts.MOST_POINTS,
-        undrawn=len(found.arms) - charts.MOST_ARMS,
-        comparisons=figures.of_comparisons(found),
+        most_points=pictures.MOST_POINTS,
+        undrawn=len(found.arms) - pictures.MOST_ARMS,
+        comparisons=pictures.of_comparisons(found),
         command_line=command_line,
-        figures=figures.of_runs(found),
-        start_too=", ".join(figures.START_TOO),
+        figures=pictures.of_runs(found),
+        start_too=", ".join(pictures.START_TOO),
         completions=list(completions(found)),
         most_completions=MOST_COMPLETIONS,
         longest=LONGEST,

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from experiments.analysis.report.figures import Logged, choose
+from experiments.analysis.report.pictures import Logged, choose
 from experiments.analysis.runs import log_comparison
 from experiments.mlflow_sync import Tracker
 from experiments.mlflow_sync.sync import FolderSync, sync
