@@ -54,7 +54,8 @@ def compare(tracker: Tracker, request: Request, *, output: Path, fixed: Preregis
     found = comparison_of(tracker, request, fixed)
     stem = output / join_names(request.names) / found.table.metric.replace("/", "-")
     table = found.table.as_table()
-    texts = {".csv": found.table.as_csv(), ".md": table.as_markdown(), ".tex": found.table.as_latex()}
+    latex = found.table.as_table(run_ids=False).as_latex()
+    texts = {".csv": found.table.as_csv(), ".md": table.as_markdown(), ".tex": latex}
     files = [stem.with_suffix(suffix) for suffix in texts]
     for path, text in zip(files, texts.values(), strict=True):
         write_text(path, text)

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from contrastive_reasoning.published import PublishedArm, PublishedTable
 from experiments.analysis.evaluation_sets import Column, published_arm
@@ -88,71 +88,60 @@ class SetTable:
         gains = {arm.label: gain for arm in self.arms if (gain := self.gain(column.name, arm.label)) is not None}
         if not gains:
             return "No arm has a baseline here, so nothing is compared."
-        unit = "percentage points of " if self.is_share else ""
-        over = f"{unit}{column.metric}, over {self.compared_to}"
-        if len(gains) > MOST_NAMED:
-            known = sum(gain.excludes_zero for gain in gains.values())
-            most = max(gains, key=lambda label: gains[label].value)
-            best = f"the largest gain is that of {most}, {self._gained(gains[most])}"
-            return (
-                f"In {over}: of {len(gains)} arms {known or 'none'} differ{'s' * (known == 1)} significantly; {best}."
-            )
-        return f"In {over}: {'; '.join(f'{label} {self._gained(gain)}' for label, gain in gains.items())}."
 
-    def _gained(self, gain: Difference) -> str:
-        """``+2.0 ± 1.1 (significant)``; without an interval ``(one seed)``."""
-        known = "significant" if gain.excludes_zero else "not significant"
-        return f"{self._written(gain, seeds=gain.n)} ({'one seed' if math.isnan(gain.half) else known})"
+        def gained(label: str) -> str:
+            gain = gains[label]
+            known = "significant" if gain.excludes_zero else "not significant"
+            return f"{self._written(gain, seeds=gain.n)} ({'one seed' if math.isnan(gain.half) else known})"
+
+        over = f"In {'percentage points of ' * self.is_share}{column.metric}, over {self.compared_to}"
+        if len(gains) <= MOST_NAMED:
+            return f"{over}: {'; '.join(f'{label} {gained(label)}' for label in gains)}."
+        known = sum(gain.excludes_zero for gain in gains.values())
+        most = max(gains, key=lambda label: gains[label].value)
+        return (
+            f"{over}: of {len(gains)} arms {known or 'none'} differ{'s' * (known == 1)} significantly; "
+            f"the largest gain is that of {most}, {gained(most)}."
+        )
 
     @property
     def is_share(self) -> bool:
         """Whether the metric is a share, which is written in percent."""
         return is_share(self.metric)
 
-    def as_table(self) -> Table:
-        """The table of all sets, or of a single set in detail."""
-        return self.one_set() if len(self.columns) == 1 and not self.published else self.all_sets()
-
-    def as_latex(self) -> str:
-        """The table for a paper, without run ids."""
-        table = self.as_table()
-        if table.head[-1] == "runs":
-            table = replace(table, head=table.head[:-1], rows=[row[:-1] for row in table.rows])
-        return table.as_latex()
+    def as_table(self, *, run_ids: bool = True) -> Table:
+        """The table of all sets, or of a single set in detail, then with short ids of the runs if requested."""
+        return self.one_set(run_ids=run_ids) if len(self.columns) == 1 and not self.published else self.all_sets()
 
     def as_csv(self) -> str:
         """CSV in full precision with full run ids: a line for each arm and set, published figures as fractions."""
-        records = []
-        for column in self.columns:
-            for arm in self.arms:
-                if (cell := self.cells[column.name].get(arm.label)) is None:
-                    continue
-                printed = self.published[arm.label].figures.get(column.name) if arm.label in self.published else None
-                start, delta = cell.start, cell.delta
-                records.append(
-                    {
-                        "arm": arm.label,
-                        "metric": column.metric,
-                        "seeds": cell.final.n,
-                        "mean": cell.final.value,
-                        "half_95": cell.final.half,
-                        "start_mean": start and start.value,
-                        "start_half_95": start and start.half,
-                        "delta": delta and delta.value,
-                        "delta_half_95": delta and delta.half,
-                        "delta_method": delta and delta.method,
-                        "delta_to": delta and self.against[arm.label].label,
-                        "run_ids": " ".join(run.run_id for run in arm.runs.values()),
-                        "published": None if printed is None else printed / 100,
-                    }
-                )
-        return as_csv(records)
+        pairs = [(column, arm) for column in self.columns for arm in self.arms]
+        return as_csv([self._record(*pair) for pair in pairs if pair[1].label in self.cells[pair[0].name]])
 
-    def one_set(self) -> Table:
+    def _record(self, column: Column, arm: ArmRuns) -> dict[str, object]:
+        cell, row = self.cells[column.name][arm.label], self.published.get(arm.label)
+        printed, start, delta = row and row.figures.get(column.name), cell.start, cell.delta
+        return {
+            "arm": arm.label,
+            "metric": column.metric,
+            "seeds": cell.final.n,
+            "mean": cell.final.value,
+            "half_95": cell.final.half,
+            "start_mean": start and start.value,
+            "start_half_95": start and start.half,
+            "delta": delta and delta.value,
+            "delta_half_95": delta and delta.half,
+            "delta_method": delta and delta.method,
+            "delta_to": delta and self.against[arm.label].label,
+            "run_ids": " ".join(run.run_id for run in arm.runs.values()),
+            "published": None if printed is None else printed / 100,
+        }
+
+    def one_set(self, *, run_ids: bool) -> Table:
         """Results trained and before; the head names a single baseline, and of several each row names its own."""
         baselines = list(dict.fromkeys(arm.label for arm in self.against.values()))
         delta = ["Δ", "to"] if len(baselines) > 1 else [f"Δ to {label}" for label in baselines]
-        head = ["arm", "seeds", "trained", "before", *delta, "runs"]
+        head = ["arm", "seeds", "trained", "before", *delta, *["runs"] * run_ids]
         (cells,) = self.cells.values()
         rows = []
         for arm in self.arms:
@@ -160,7 +149,7 @@ class SetTable:
             ids = " ".join(run.run_id[:ID_LENGTH] for run in arm.runs.values())
             gain = [three_decimals(cell.delta), baseline.label if baseline else ""][: len(delta)]
             estimates = three_decimals(cell.final), three_decimals(cell.start)
-            rows.append([arm.label, str(cell.final.n), *estimates, *gain, ids])
+            rows.append([arm.label, str(cell.final.n), *estimates, *gain, *[ids] * run_ids])
         caption = (
             "Mean ± half of the 95% t-interval over seeds; Δ paired over the seeds of both, or Welch's where they "
             "share none."

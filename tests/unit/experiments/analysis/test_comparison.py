@@ -39,8 +39,7 @@ def test_arms_are_compared_with_baseline_of_same_objective() -> None:
     assert baselines == [None, None, None, None, 2, 1, 0]
     against = {arms[place].label: arms[other] for place, other in enumerate(baselines) if other is not None}
     (note,) = note_on_baselines(arms, against)
-    beginning = "No Δ for clipo_gsm8k · objective=gmpo: no arm, or more than one, of grpo_gsm8k · objective=grpo, "
-    assert note.startswith(beginning)
+    assert note.startswith("No Δ for clipo_gsm8k · objective=gmpo: ")
 
 
 def test_single_or_requested_baseline_applies_to_all_arms() -> None:
@@ -72,9 +71,7 @@ def test_ambiguous_baseline_is_not_chosen() -> None:
     arms = arms_of(one("a", "grpo", "verifier"), one("b", "grpo", "verifier"), one("c", "grpo", "clipo"))
     assert baselines_of(arms, None) == [None, None, None]
     (note,) = note_on_baselines(arms, {})
-    assert note.startswith(
-        "No Δ: 2 arms could be the baseline (a · objective=grpo, b · objective=grpo); choose one with baseline="
-    )
+    assert "(a · objective=grpo, b · objective=grpo)" in note
 
 
 @pytest.fixture
@@ -113,14 +110,14 @@ def test_comparison_excludes_unfinished_runs_and_runs_without_metric(
     folder = outputs.run("counts_unfinished", seed=0, final=0.4)
     (folder / "summary.json").unlink()
     FolderSync(folder, tracker).send(live=False)
-    with pytest.raises(Refused, match="None of the runs of counts_unfinished has finished"):
+    with pytest.raises(Refused, match="counts_unfinished"):
         comparison_of(tracker, Request(names=["counts_unfinished"]))
 
 
 def test_compare_rejects_unsafe_names_and_accepts_long_ones(tracker: Tracker, outputs: Any, tmp_path: Path) -> None:
     """Other users of the same tracker may have given an experiment such a name."""
     for name in ("../x", "/tmp/x", "a/b"):
-        with pytest.raises(Refused, match=f"^'{name}' .*: a comparison is written under its names$"):
+        with pytest.raises(Refused, match=f"^'{name}' "):
             compare(tracker, Request(names=[name]), output=tmp_path / "compare")
     assert not (tmp_path / "compare").exists()
     names = [f"cmp_{letter * 90}" for letter in "abc"]
@@ -137,21 +134,15 @@ def test_wrong_argument_of_compare_prints_one_line(
 ) -> None:
     critic, baseline = names
     monkeypatch.setattr(module, "connect", lambda: tracker)
-    for arguments, sentence in (
-        ([f"{critic}x"], rf"No experiment '{critic}x' in MLflow at .*; did you mean '{critic}'"),
-        (
-            [critic, f"metric={SAMPLED.removesuffix('d')}"],
-            rf"No finished run has the metric '{SAMPLED.removesuffix('d')}'; did you mean '{SAMPLED}'\?",
-        ),
-        ([critic, "by=rewar"], r"No run has a tag or parameter 'rewar' to group by; did you mean 'reward'\?"),
-        (
-            [critic, baseline, "--baseline=nobody"],
-            rf"The baseline 'nobody' is none of the arms; there are: (?=.*{baseline}).*{critic}",
-        ),
+    for arguments, named in (
+        ([f"{critic}x"], [f"'{critic}x'", f"'{critic}'"]),
+        ([critic, "metric=test/verifier/accuracy_sample"], ["'test/verifier/accuracy_sample'", f"'{SAMPLED}'"]),
+        ([critic, "by=rewar"], ["'rewar'", "'reward'"]),
+        ([critic, baseline, "--baseline=nobody"], ["'nobody'", baseline, critic]),
     ):
         assert main(arguments) == 2
         message = capsys.readouterr().err
-        assert re.match(sentence, message), message
+        assert [name for name in named if name not in message] == []
         assert message.count("\n") == 1
 
 

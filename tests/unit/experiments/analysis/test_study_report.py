@@ -217,20 +217,20 @@ def test_newer_run_of_another_configuration_does_not_count(runs: Any) -> None:
 
 def test_read_results_raises_if_runs_cannot_be_compared(runs: Any) -> None:
     study = runs.study()
-    with pytest.raises(StudyError, match=f"No run of {runs.name} in MLflow"):
+    with pytest.raises(StudyError, match=runs.name):
         read_results(runs.tracker, study, runs.marks)
     runs.add("better", 0, solved=[0, 1], curve=FLAT, first_problem=7)
-    with pytest.raises(StudyError, match="no seed of the baseline plain has finished yet"):
+    with pytest.raises(StudyError, match="baseline plain"):
         read_results(runs.tracker, study, runs.marks)
-    with pytest.raises(StudyError, match="1 runs have finished, none of today's configuration: a key, "):
+    with pytest.raises(StudyError, match="1 runs"):
         read_results(runs.tracker, study, set())
     runs.add("plain", 0, solved=[0, 1], curve=FLAT)
-    with pytest.raises(StudyError, match="better seed 0 was tested on other problems than plain"):
+    with pytest.raises(StudyError, match="better seed 0 .* problems"):
         read_results(runs.tracker, study, runs.marks)
-    with pytest.raises(StudyError, match="no run has 'val/verifier/acuracy'; did you mean 'val/verifier/accuracy'"):
+    with pytest.raises(StudyError, match="'val/verifier/acuracy'.*'val/verifier/accuracy'"):
         read_results(runs.tracker, replace(study, curve="val/verifier/acuracy"), runs.marks)
     runs.add("plain", 1, solved=[0, 1], curve=FLAT, setting="longproc")
-    with pytest.raises(StudyError, match="of arm plain was tested on no problem of the setting 'main'"):
+    with pytest.raises(StudyError, match="arm plain .*'main'"):
         read_results(runs.tracker, study, runs.marks)
 
 

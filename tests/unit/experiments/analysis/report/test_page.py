@@ -190,20 +190,17 @@ def test_page_lists_command_of_each_arm_and_marks_approximate_ones(page: str) ->
 
 
 @pytest.mark.parametrize(
-    ("arguments", "sentence"),
+    ("arguments", "named"),
     [
-        (["plain_baselin"], r"No experiment 'plain_baselin' in MLflow at .*; did you mean 'plain_baseline' of "),
-        (
-            ["plain_baseline", "curve=val/x"],
-            r"No stage of these runs has 'val/x'; there are .*val/verifier/",
-        ),
-        (["a/b"], r"'a/b' holds /, and must be one plain name: a report is written under its names"),
+        (["plain_baselin"], ["'plain_baselin'", "'plain_baseline'"]),
+        (["plain_baseline", "curve=val/x"], ["'val/x'", "val/verifier/"]),
+        (["a/b"], ["'a/b'"]),
     ],
 )
 def test_wrong_argument_prints_error_and_writes_no_page(
     made: Path,
     arguments: list[str],
-    sentence: str,
+    named: list[str],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -211,7 +208,8 @@ def test_wrong_argument_prints_error_and_writes_no_page(
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{made / 'mlruns' / 'mlflow.db'}")
     monkeypatch.chdir(tmp_path)
     assert main(arguments) == 2
-    assert re.match(sentence, capsys.readouterr().err)
+    message = capsys.readouterr().err
+    assert [name for name in named if name not in message] == []
     assert not list(tmp_path.iterdir())
 
 
