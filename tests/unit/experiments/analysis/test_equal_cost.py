@@ -23,7 +23,7 @@ THEIRS = [curve(0.1, 0.2, 0.4), curve(0.1, 0.2, 0.25, 0.3), curve(0.1, 0.5, step
 
 def test_curve_is_linear_between_points_and_constant_before_them() -> None:
     assert [RISING.at(cost) for cost in (0, 10, 15, 20, 30, 40)] == pytest.approx([0.2, 0.2, 0.3, 0.4, 0.35, 0.3])
-    with pytest.raises(ValueError, match="40.*41"):
+    with pytest.raises(ValueError, match=r"40.*41"):
         RISING.at(41)
     for cost in (5.0, 25.0, 40.0):
         slices = [RISING.at(cost * (index + 0.5) / 20000) for index in range(20000)]

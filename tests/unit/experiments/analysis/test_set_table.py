@@ -34,7 +34,7 @@ def test_columns_of_puts_main_first_and_matches_whole_metric_names() -> None:
     run = finished("a", seed=0, metrics=dict.fromkeys((*no_sets, *sets), 0.5))
     assert [column.name for column in columns_of([run], GREEDY, None, None)] == ["main", "apart", "larger"]
     assert [column.name for column in columns_of([run], GREEDY, ["larger", "main"], None)] == ["larger", "main"]
-    with pytest.raises(Refused, match="'large'.*'larger'"):
+    with pytest.raises(Refused, match=r"'large'.*'larger'"):
         columns_of([run], GREEDY, ["large"], None)
 
 

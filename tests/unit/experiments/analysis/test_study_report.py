@@ -225,12 +225,12 @@ def test_read_results_raises_if_runs_cannot_be_compared(runs: Any) -> None:
     with pytest.raises(StudyError, match="1 runs"):
         read_results(runs.tracker, study, set())
     runs.add("plain", 0, solved=[0, 1], curve=FLAT)
-    with pytest.raises(StudyError, match="better seed 0 .* problems"):
+    with pytest.raises(StudyError, match=r"better seed 0 .* problems"):
         read_results(runs.tracker, study, runs.marks)
-    with pytest.raises(StudyError, match="'val/verifier/acuracy'.*'val/verifier/accuracy'"):
+    with pytest.raises(StudyError, match=r"'val/verifier/acuracy'.*'val/verifier/accuracy'"):
         read_results(runs.tracker, replace(study, curve="val/verifier/acuracy"), runs.marks)
     runs.add("plain", 1, solved=[0, 1], curve=FLAT, setting="longproc")
-    with pytest.raises(StudyError, match="arm plain .*'main'"):
+    with pytest.raises(StudyError, match=r"arm plain .*'main'"):
         read_results(runs.tracker, study, runs.marks)
 
 
