@@ -114,7 +114,7 @@ def _notes_on_costs(arms: Sequence[ArmResult]) -> Iterator[str]:
             shares.append(f"{arm.name} {share:+.0%}")
     if shares:
         beside = f"Tokens to the end, where success is read, beside those of {baseline.name} with the same seeds"
-        yield f"{beside}, including batches without a gradient: {', '.join(shares)}."
+        yield f"{beside}, including batches that do not train the policy: {', '.join(shares)}."
 
 
 def _mean_tokens(seeds: Mapping[str, SeedResult]) -> float | None:

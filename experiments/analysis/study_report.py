@@ -70,7 +70,7 @@ def report(
         "Success at the end": final_table(study, arms),
         "Tests": family_table(study, arms),
         "Equivalence": equivalence_table(study, arms),
-        "In other settings": other_settings_table(study, rows),
+        "In other settings": other_settings_table(study, arms),
     }
     texts = {
         folder / "study.md": _as_markdown(study, rows, whole.as_markdown(), notes, sections),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
@@ -98,6 +99,13 @@ class ArmResult:
     def by_seed(self, metric: str) -> dict[str, float]:
         """Seed → mean of a primary metric. Raises StudyError without samples."""
         return dict(zip(self.seeds, self.scores(metric).mean(1).tolist(), strict=True))
+
+    def shared_metrics(self, pattern: re.Pattern[str]) -> dict[str, dict[str, float]]:
+        """The metrics that match ``pattern`` and that all runs have: its group → seed → value."""
+        first, *_ = self.runs
+        named = {match[1]: name for name in first.metrics if (match := pattern.fullmatch(name))}
+        shared = {key: name for key, name in named.items() if all(name in run.metrics for run in self.runs)}
+        return {key: {seed: one.run.metrics[name] for seed, one in self.seeds.items()} for key, name in shared.items()}
 
     def pass_at(self, k: int) -> Float[Tensor, "seed problem"]:
         """Each problem's estimate of pass@k; requires that all runs drew samples."""

@@ -27,7 +27,6 @@ from experiments.studies.plan import AUC, Study
 from experiments.table import with_sign
 
 PASS_AT = re.compile(r"test/verifier/pass_at_(\d+)")
-OTHER_SETTING = re.compile(r"test/([^/]+)/verifier/accuracy")
 DRAWS = {"resamples": RESAMPLES, "seed": SEED}
 
 
@@ -59,8 +58,7 @@ class Gain:
 class ArmRow:
     """One arm."""
 
-    name: str
-    seeds: Sequence[str]
+    arm: ArmResult
     success: Estimate
     gain: Gain | None
     """None for the baseline itself, and if each seed has its own start and no seed is shared with the baseline."""
@@ -72,11 +70,10 @@ class ArmRow:
     pass_gain: Mapping[str, Estimate]
     """k → mean over seeds (``pass_at``), and its difference to the baseline's (``pass_gain``), which is empty if
     ``gain`` is None."""
-    auroc_siblings: Mapping[str, float]
-    """Seed → how well the step values ranked siblings; empty for an arm that values no steps."""
-    other_settings: Mapping[str, Mapping[str, float]]
-    """Setting → seed → greedy success, in the suite's settings other than ``main`` in which all runs were tested."""
-    run_ids: Sequence[str]
+
+    @property
+    def name(self) -> str:
+        return self.arm.name
 
 
 def rows_of(arms: Sequence[ArmResult], metric: str, *, start_per_seed: bool) -> list[ArmRow]:
@@ -92,13 +89,11 @@ def _row(arm: ArmResult, baseline: ArmResult, metric: str, *, start_per_seed: bo
     ours, theirs = seeds_to_compare(arm.seeds, baseline.seeds, start_per_seed=start_per_seed)
     left, right = replace(arm, seeds=ours), replace(baseline, seeds=theirs)
     compared, sampled = bool(ours) and not own, arm.is_sampled
-    aurocs = {seed: result.auroc_siblings for seed, result in arm.seeds.items()}
-    pass_at = {k: mean(values) for k, values in _shared_metrics(arm, PASS_AT).items()}
-    of_both = pass_at.keys() & _shared_metrics(right, PASS_AT) if compared and sampled and right.is_sampled else set()
+    pass_at = {k: mean(by_seed.values()) for k, by_seed in arm.shared_metrics(PASS_AT).items()}
+    of_both = pass_at.keys() & right.shared_metrics(PASS_AT) if compared and sampled and right.is_sampled else set()
     same = list(ours) == list(theirs)
     return ArmRow(
-        name=arm.name,
-        seeds=list(arm.seeds),
+        arm=arm,
         success=nested_mean(arm.scores(metric), **DRAWS),
         gain=gain_of(left, right, metric) if compared else None,
         interquartile=interquartile_mean(arm.scores(SAMPLED), **DRAWS) if sampled else None,
@@ -110,21 +105,7 @@ def _row(arm: ArmResult, baseline: ArmResult, metric: str, *, start_per_seed: bo
             for k in pass_at
             if k in of_both
         },
-        auroc_siblings={seed: value for seed, value in aurocs.items() if value is not None},
-        other_settings={
-            setting: dict(zip(arm.seeds, values, strict=True))
-            for setting, values in sorted(_shared_metrics(arm, OTHER_SETTING).items())
-        },
-        run_ids=[run.run_id for run in arm.runs],
     )
-
-
-def _shared_metrics(arm: ArmResult, pattern: re.Pattern[str]) -> dict[str, list[float]]:
-    """The metrics that match ``pattern`` and that all runs have: its group → values in the order of seeds."""
-    first, runs = arm.runs[0], arm.runs
-    named = {match[1]: name for name in first.metrics if (match := pattern.fullmatch(name))}
-    shared = {key: name for key, name in named.items() if all(name in run.metrics for run in runs)}
-    return {key: [run.metrics[name] for run in runs] for key, name in shared.items()}
 
 
 def gain_of(arm: ArmResult, baseline: ArmResult, metric: str) -> Gain:
@@ -149,13 +130,15 @@ def verdict(study: Study, rows: Sequence[ArmRow]) -> str:
     (``datamodules/reasoning_prompts.py``).
     """
     arm, baseline = study.primary.arm, study.primary.baseline
-    what = f"Primary: {study.measure} of {arm} minus that of {baseline}, after equally many batches with a gradient"
+    what = (
+        f"Primary: {study.measure} of {arm} minus that of {baseline}, after equally many batches that train the policy"
+    )
     row = next((row for row in rows if row.name == arm), None)
     if row is None:
         return f"{what}: no seed of {arm} has finished yet."
     if row.gain is None:
         return f"{what}: no seed of {arm} has finished that {baseline} has too."
-    done = {other.name: len(other.seeds) for other in rows}
+    done = {other.name: len(other.arm.seeds) for other in rows}
     planned = {name: study.arms[name].seeds for name in (arm, baseline)}
     early = [f"{done[name]} of {most} seeds of {name}" for name, most in planned.items() if done[name] < most]
     so_far = f" So far {' and '.join(early)}." if early else ""

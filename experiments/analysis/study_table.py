@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import fmean
@@ -16,6 +17,8 @@ from experiments.analysis.study_rows import PASS_AT, ArmRow, with_interval
 from experiments.studies.plan import AUC, Study
 from experiments.table import ABSENT, Table, as_csv, with_sign
 
+OTHER_SETTING = re.compile(r"test/([^/]+)/verifier/accuracy")
+"""Greedy success in one of the suite's settings other than ``main``."""
 ENDS = ("", "_low", "_high")
 """Suffixes of the columns of an estimate."""
 
@@ -35,7 +38,7 @@ def _cells(row: ArmRow, *, brief: bool) -> list[str]:
     gain = row.gain
     return [
         row.name,
-        str(len(row.seeds)),
+        str(len(row.arm.seeds)),
         with_interval(row.success),
         with_interval(gain.nested, signed=True) if gain else ABSENT,
         gain.over_seeds.points() if gain else ABSENT,
@@ -111,12 +114,12 @@ def caption_of(study: Study, rows: Sequence[ArmRow]) -> str:
     )
 
 
-def other_settings_table(study: Study, rows: Sequence[ArmRow]) -> Table | None:
+def other_settings_table(study: Study, arms: Sequence[ArmResult]) -> Table | None:
     """Greedy success in the suite's settings other than ``main``; None if the baseline was tested only in ``main``.
 
     It is not part of the verdict: the primary metric is of ``main``.
     """
-    found = {row.name: row.other_settings for row in rows}
+    found = {arm.name: dict(sorted(arm.shared_metrics(OTHER_SETTING).items())) for arm in arms}
     return _beside_baseline(study, found, caption="Greedy success in percent, the mean over seeds.")
 
 
@@ -151,10 +154,12 @@ def rows_as_csv(study: Study, rows: Sequence[ArmRow]) -> str:
 
 
 def _record(study: Study, row: ArmRow) -> dict[str, object]:
-    gain, aurocs = row.gain, row.auroc_siblings.values()
+    gain, runs = row.gain, row.arm.seeds
+    aurocs = [run.auroc_siblings for run in runs.values() if run.auroc_siblings is not None]
+    elsewhere = sorted(row.arm.shared_metrics(OTHER_SETTING).items())
     pass_gain = {end: {k: found[place] for k, found in row.pass_gain.items()} for place, end in enumerate(ENDS)}
     return {
-        **{"arm": row.name, "about": study.arms[row.name].about, "seeds": " ".join(row.seeds)},
+        **{"arm": row.name, "about": study.arms[row.name].about, "seeds": " ".join(runs)},
         **_ends("success", row.success),
         **_ends("delta", gain and gain.nested),
         "delta_half_over_seeds": gain and gain.over_seeds.half,
@@ -168,8 +173,8 @@ def _record(study: Study, row: ArmRow) -> dict[str, object]:
         "auroc_siblings_max": max(aurocs, default=None),
         "pass_at": _format_list(row.pass_at),
         **{f"pass_at_delta{end}": _format_list(found) for end, found in pass_gain.items()},
-        "elsewhere": _format_list({name: fmean(by_seed.values()) for name, by_seed in row.other_settings.items()}),
-        "run_ids": " ".join(row.run_ids),
+        "elsewhere": _format_list({name: fmean(by_seed.values()) for name, by_seed in elsewhere}),
+        "run_ids": " ".join(run.run_id for run in row.arm.runs),
     }
 
 
