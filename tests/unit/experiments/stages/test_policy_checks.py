@@ -15,8 +15,7 @@ from contrastive_reasoning.policies.tiny import tiny_model, train_tokenizer
 from contrastive_reasoning.rollout.vllm_server.weight_sync import architecture
 from experiments.assemble import AssemblyError, build
 from experiments.config.folders import EMBEDDED_FOLDER
-from experiments.config.known_models import model_folder
-from experiments.model.folder import ORIGIN
+from experiments.config.known_models import ORIGIN, model_folder
 from experiments.stages.experiment import run_experiment
 from experiments.stages.policy_checks import INDEX, architecture_of, check_server, check_weights
 from experiments.system.checksums import checksums
