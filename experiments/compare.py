@@ -31,7 +31,7 @@ from experiments.analysis.evaluation_sets import SAMPLED
 from experiments.analysis.figures import Curve, draw_curves, draw_gains, draw_heat_map
 from experiments.analysis.points import Point
 from experiments.analysis.runs import Refused, log_comparison, stages_below, stages_with
-from experiments.cli.arguments import KeyValueParser
+from experiments.cli.commands import COMMANDS
 from experiments.config.folders import ConfigDirError, take_config_dir
 from experiments.mlflow_sync import Tracker, TrackerError, connect
 from experiments.studies.launched import with_launched
@@ -80,22 +80,6 @@ def compare(tracker: Tracker, request: Request, *, output: Path, fixed: Preregis
     return [*found.notes, *without, f"Written: {stem}.*"]
 
 
-def request_parser(module: str, doc: str | None) -> KeyValueParser:
-    """Builds the parser of every comparison's arguments; ``module`` is run by ``python -m``; ``doc``: its docstring."""
-    parser = KeyValueParser(module, doc)
-    parser.add_argument("names", nargs="+", help="experiments")
-    parser.add_argument("--metric", help=f"by its name for the main set; what published figures are of, else {SAMPLED}")
-    parser.add_argument("--sets", type=split_list, help="evaluation sets, with commas; main is the suite's main one")
-    parser.add_argument("--by", type=split_list, help="tags or parameters that make an arm, with commas")
-    parser.add_argument("--baseline", help="an arm, or a value that only one arm has")
-    parser.add_argument("--curve", help="the metric of the large picture")
-    return parser
-
-
-def split_list(value: str) -> list[str]:
-    return [one.strip() for one in value.strip("[]").split(",")]
-
-
 def request_of(options: argparse.Namespace, names: Sequence[str]) -> Request:
     """Builds the request from parsed arguments and the names of the experiments."""
     given = {name: getattr(options, name) for name in ("metric", "sets", "by", "baseline", "curve")}
@@ -105,7 +89,7 @@ def request_of(options: argparse.Namespace, names: Sequence[str]) -> Request:
 def main(arguments: Sequence[str]) -> int:
     """Options may be written as overrides: ``metric=x`` is ``--metric=x``."""
     try:
-        options = request_parser("experiments.compare", __doc__).read(take_config_dir(arguments))
+        options = COMMANDS["compare"].read(take_config_dir(arguments))
         names, studies = split(options.names)
         request = request_of(options, names)
         tracker = connect()

@@ -17,8 +17,8 @@ from experiments.analysis.comparison import comparison_of, preregistration
 from experiments.analysis.report.gather import gather
 from experiments.analysis.report.page import page, result_of
 from experiments.analysis.runs import Refused
-from experiments.cli.arguments import home_path
-from experiments.compare import request_of, request_parser
+from experiments.cli.commands import COMMANDS
+from experiments.compare import request_of
 from experiments.config.folders import ConfigDirError, take_config_dir
 from experiments.config.hints import did_you_mean
 from experiments.mlflow_sync import TrackerError, connect
@@ -32,10 +32,8 @@ OUTPUT = Path("outputs") / "report"
 
 def main(arguments: Sequence[str]) -> int:
     """Options may be written as overrides: ``metric=x`` is ``--metric=x``."""
-    parser = request_parser("experiments.report", __doc__)
-    parser.add_argument("--output", type=home_path, help="the file; outputs/report/NAME.html")
     try:
-        options = parser.read(take_config_dir(arguments))
+        options = COMMANDS["report"].read(take_config_dir(arguments))
         names, studies = split(options.names)
         for name in names if options.output is None else ():
             if wrong := name_flaw(name):

@@ -23,7 +23,8 @@ from hydra import initialize_config_module
 from hydra.core.global_hydra import GlobalHydra
 from rich.console import Console
 
-from experiments.cli.arguments import USAGE_ERROR, KeyValueParser
+from experiments.cli.arguments import USAGE_ERROR
+from experiments.cli.commands import COMMANDS
 from experiments.config.folders import ConfigDirError, take_config_dir
 from experiments.config.hints import did_you_mean
 from experiments.jobs import runner
@@ -41,26 +42,13 @@ from experiments.system.launch import FAILED, INTERRUPTED
 from experiments.system.terminal import be_quiet, protect_output
 
 
-def options(arguments: Sequence[str]) -> argparse.Namespace:
-    """Parses the arguments. Flags may be written as overrides: ``parallel=1`` is ``--parallel=1``."""
-    parser = KeyValueParser("experiments.study", __doc__)
-    parser.add_argument("name", help="a file of conf/study/ or of your own study/, or the path of one")
-    parser.add_argument("--parallel", type=int, help="jobs at once; else what the study's file sets")
-    parser.add_argument("--launcher", help="one of Hydra's, as submitit_slurm; else jobs run on this machine")
-    parser.add_argument("--only", help="arms, with commas")
-    parser.add_argument("--first", type=int, help="the first seed; else the study's")
-    parser.add_argument("--seeds", type=int, help="so many seeds of each arm, from the first; else all")
-    parser.add_argument("--progress", help="of the jobs: a file of conf/progress/")
-    return parser.read(arguments)
-
-
 def main(arguments: Sequence[str]) -> int:
     register()
     # Needed in the background too: some shells ignore SIGINT there, and our jobs would inherit that.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        chosen = options(take_config_dir(arguments))
+        chosen = COMMANDS["study"].read(take_config_dir(arguments))
         study, only = chosen_study(chosen)
         check(study, only)
         return run_study(study, only=only, seeds=chosen_seeds(study, chosen), launcher=chosen.launcher)

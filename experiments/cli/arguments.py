@@ -7,6 +7,7 @@ import re
 from collections.abc import Sequence
 from difflib import get_close_matches
 from pathlib import Path
+from textwrap import fill
 from typing import NoReturn
 
 from experiments.config.hints import did_you_mean
@@ -14,11 +15,18 @@ from experiments.config.hints import did_you_mean
 USAGE_ERROR = 2
 KEY = re.compile(r"[a-z][\w.]*=")
 """Matches what may be a key. A name may have any characters."""
+WIDTH = 100
+"""Columns of a help text."""
 
 
 def home_path(text: str) -> Path:
     """Returns the path, with a ``~`` at its start replaced by the home folder. A shell leaves it in ``key=~/x``."""
     return Path(text).expanduser()
+
+
+def split_list(value: str) -> list[str]:
+    """Returns the parts of ``a,b`` or ``[a,b]``."""
+    return [one.strip() for one in value.strip("[]").split(",")]
 
 
 class KeyValueParser(argparse.ArgumentParser):
@@ -27,22 +35,42 @@ class KeyValueParser(argparse.ArgumentParser):
     Args:
         module: the module, run as ``python -m``.
         doc: its docstring; the first line is the description.
+        more: arguments in the help text that the parser does not read, such as overrides of the configuration.
     """
 
-    def __init__(self, module: str, doc: str | None) -> None:
+    def __init__(self, module: str, doc: str | None, *, more: str = "") -> None:
         super().__init__(prog=f"python -m {module}", description=(doc or "").split("\n")[0], allow_abbrev=False)
+        self.more = more
+
+    @property
+    def own_keys(self) -> list[str]:
+        """The keys that the parser reads."""
+        return [action.dest for action in self._actions if action.option_strings and action.dest != "help"]
 
     def read(self, arguments: Sequence[str]) -> argparse.Namespace:
         """Returns the values. ``key=value`` is read as ``--key=value``."""
         values, unknown = self.parse_known_args([f"--{each}" if KEY.match(each) else each for each in arguments])
         for argument in unknown:
             if argument.startswith("-"):
-                given = argument.removeprefix("--")
-                known = {action.dest for action in self._actions if action.option_strings} - {"help"}
+                given, known = argument.removeprefix("--"), self.own_keys
                 hint = did_you_mean(given.partition("=")[0], known, names=known)
                 self.exit(USAGE_ERROR, f"{given}: no such key; {hint}\n")
             self.error(f"unrecognized arguments: {argument}")
         return values
+
+    def format_help(self) -> str:
+        """Returns usage, description, a line for each argument as it is written on a command line, and the epilog."""
+        names = {
+            action: f"{action.dest}={action.metavar or '…'}" if action.option_strings else str(action.metavar or "NAME")
+            for action in self._actions
+            if action.dest != "help"
+        }
+        arguments = [f"[{name}]" if action.option_strings else name for action, name in names.items()]
+        usage = fill(" ".join(["Usage:", self.prog, *arguments, self.more]).rstrip(), WIDTH, subsequent_indent=" " * 4)
+        width = max(map(len, names.values()), default=0)
+        rows = [f"  {name:<{width}}  {action.help}" for action, name in names.items()]
+        parts = [usage, self.description, "\n".join(rows), self.epilog]
+        return "\n\n".join(part for part in parts if part) + "\n"
 
     def error(self, message: str) -> NoReturn:
         self.exit(USAGE_ERROR, f"{message}; {self.prog} --help shows all options\n")

@@ -1,4 +1,4 @@
-"""The commands of ``contrastive-reasoning``: the module that each runs and its arguments. Standard library only.
+"""The commands: the module that each runs, its arguments and their help. Standard library only.
 
 They have the names and variables of the Makefile's targets:
 
@@ -8,18 +8,18 @@ They have the names and variables of the Makefile's targets:
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Literal
 
+from experiments.cli.arguments import KeyValueParser, home_path, split_list
+
+PROGRAM = "contrastive-reasoning"
 EVALUATED, SUITE = "llama_critic", "countdown_laptop"
 """Defaults of ``eval``, as in the Makefile."""
 EVALUATIONS = "eval"
 """Name of the experiment for ``eval`` without a name: a model of any origin is not a run of ``EVALUATED``."""
-COMPARED = "[metric=…] [sets=main,…] [by=key,key] [baseline=NAME] [curve=…]"
-OF_THE_CONFIGURATION = ("key", "sweep", "suite", "scale")
-"""Keys in usage texts that belong to the configuration."""
+EXPERIMENT = f"an experiment that {PROGRAM} list names"
+EXPERIMENTS = f"experiments that {PROGRAM} list names"
+OVERRIDES = "key=value is any key of the configuration, or one of its groups with another choice.\n"
 
 
 def without_name(arguments: Sequence[str]) -> tuple[str | None, list[str]]:
@@ -44,7 +44,7 @@ def for_sweep(arguments: Sequence[str]) -> list[str]:
     return ["-m", *for_experiment(arguments)]
 
 
-def for_study(arguments: Sequence[str]) -> list[str]:
+def for_name(arguments: Sequence[str]) -> list[str]:
     name, rest = without_name(arguments)
     return rest if name is None else [name, *rest]
 
@@ -65,130 +65,181 @@ def for_sync(arguments: Sequence[str]) -> list[str]:
     return [*([f"outputs/runs/{name}" for name in names] or ["outputs"]), *rest]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Command:
-    """One command: its help and the module that it runs."""
+class Command(KeyValueParser):
+    """One command. Its module parses its arguments with ``read``, unless they are overrides or those of a library.
 
-    summary: str
-    """One line, the same as that of the Makefile's target."""
-    usage: str = ""
-    """Arguments that may follow the command's name."""
-    example: str
-    """Example arguments after the program's name."""
-    module: str
-    """Run as ``python -m``."""
-    arguments: Callable[[Sequence[str]], list[str]] = list
-    """Maps the arguments after the command's name to those of the module."""
-    names: Literal["experiment", "study", ""] = ""
-    """Kind of thing that arguments without ``=`` name."""
-    overrides: bool = False
-    """Whether keys of the configuration may follow."""
+    Args:
+        name: of the command.
+        summary: one line, the same as that of the Makefile's target.
+        module: run as ``python -m``.
+        example: arguments after the program's name.
+        note: shown before the example.
+        more: arguments in the help text that ``read`` does not know.
+        convert: maps the arguments after the command's name to those of the module.
+    """
 
-    @property
-    def own_keys(self) -> list[str]:
-        """The keys that do not belong to the configuration."""
-        return [key for key in re.findall(r"\[(\w+)=", self.usage) if key not in OF_THE_CONFIGURATION]
+    def __init__(
+        self,
+        name: str,
+        summary: str,
+        module: str,
+        *,
+        example: str = "",
+        note: str = "",
+        more: str = "",
+        convert: Callable[[Sequence[str]], list[str]] = list,
+    ) -> None:
+        super().__init__(module, f"{summary[0].upper()}{summary[1:]}.", more=more)
+        self.prog, self.epilog = f"{PROGRAM} {name}", f"{note}Example: {PROGRAM} {name} {example}".rstrip()
+        self.name, self.summary, self.module, self.example, self.convert = name, summary, module, example, convert
 
+
+exp = Command(
+    "exp",
+    "run one experiment",
+    "experiments.run",
+    example="llama_critic seed=1 objective=gspo",
+    note=OVERRIDES,
+    more="[key=value …]",
+    convert=for_experiment,
+)
+exp.add_argument("name", help=EXPERIMENT)
+
+sweep = Command(
+    "sweep",
+    "run what is left of a sweep, show its table",
+    "experiments.run",
+    example="clipo_laptop sweep=tau seed=0,1,2",
+    note=OVERRIDES,
+    more="[sweep=PRESET] [key=value,value …]",
+    convert=for_sweep,
+)
+sweep.add_argument("name", help=EXPERIMENT)
+
+study = Command(
+    "study",
+    "run the arms and seeds of a study that are left",
+    "experiments.study",
+    example="countdown_credit parallel=1",
+    convert=for_name,
+)
+study.add_argument("name", help="a file of conf/study/ or of your own study/, or the path of one")
+study.add_argument("--parallel", type=int, metavar="1", help="jobs at once; default: the value in the study's file")
+study.add_argument("--only", metavar="ARM,ARM", help="arms to run, with commas")
+study.add_argument("--first", type=int, metavar="12", help="the first seed to run, else the study's")
+study.add_argument("--seeds", type=int, metavar="2", help="number of seeds of each arm, from the first; else all")
+study.add_argument("--launcher", metavar="submitit_slurm", help="of Hydra; default: the jobs run on this machine")
+study.add_argument("--progress", metavar="json", help="format of the jobs' progress: lines, json or quiet")
+
+listing = Command("list", "list experiments with their questions, studies and sweeps", "experiments.cli.catalogue")
+
+model = Command(
+    "model",
+    "fetch a pretrained model into outputs/models",
+    "experiments.model",
+    example="smollm2-135m-q4",
+    convert=for_name,
+)
+model.add_argument("name", nargs="?", help="of a known model, or OWNER/NAME of the hub")
+model.add_argument("--revision", help="branch, tag or commit of a model on the hub")
+model.add_argument("--output_dir", default="outputs", type=home_path, help="its folder models/ takes the model")
+
+plan = Command(
+    "plan",
+    "show what an experiment costs, without loading anything",
+    "experiments.plan",
+    example="grpo_gsm8k scale=paper gpus=8",
+    note=OVERRIDES,
+    more="[scale=paper] [key=value …]",
+    convert=for_experiment,
+)
+plan.add_argument("name", help=EXPERIMENT)
+plan.add_argument("--gpus", metavar="8", help="number of GPUs; default: the devices of the trainer")
+plan.add_argument("--gpu_memory", metavar="80", help="GiB of each GPU")
+plan.add_argument("--mfu", metavar="0.4", help="share of the peak that a step uses")
+plan.add_argument("--tflops", metavar="989", help="peak of each device, TFLOP/s")
+plan.add_argument("--prompt_tokens", metavar="200", help="length of a prompt; default: the budget's maximum")
+plan.add_argument("--completion_tokens", metavar="800", help="mean length of a completion, for tokens and hours")
+
+evaluation = Command(
+    "eval",
+    "evaluate a model",
+    "experiments.run",
+    example="model=Qwen/Qwen2.5-0.5B-Instruct suite=track1",
+    note=OVERRIDES,
+    more="[suite=SUITE] [key=value …]",
+    convert=for_evaluation,
+)
+evaluation.add_argument("name", metavar="[NAME]", help=EXPERIMENT)
+evaluation.add_argument("--model", metavar="HUB_NAME_OR_FOLDER", help="name on the hub, or a folder")
+
+sample = Command(
+    "sample",
+    "draw completions of one problem, judged step by step",
+    "experiments.sample",
+    example="prompt='numbers=3,5,8 target=23' n=3",
+    note=OVERRIDES,
+    more="[key=value …]",
+)
+sample.add_argument("--model", metavar="HUB_NAME", help="or the folder of a model; default: the configuration's")
+sample.add_argument("--prompt", metavar="TEXT", help="or numbers=3,5,8 target=23; default: a validation problem")
+sample.add_argument("--answer", metavar="TEXT", help="the answer of prompt, by which completions are judged")
+sample.add_argument("--critic", metavar="FOLDER", help="of a trained critic, its stage or run: values the steps")
+sample.add_argument("--n", type=int, default=1, metavar="1", help="number of completions")
+sample.add_argument("--temperature", metavar="1.0", help="sampling temperature; 0: greedy")
+sample.add_argument("--max_tokens", metavar="48", help="longest completion, in tokens")
+
+compare = Command(
+    "compare",
+    "show table and curves of finished runs",
+    "experiments.compare",
+    example="grpo_laptop clipo_laptop",
+)
+report = Command(
+    "report",
+    "write one HTML page of finished runs",
+    "experiments.report",
+    example="grpo_laptop clipo_laptop",
+)
+for command in (compare, report):
+    command.add_argument("names", nargs="+", metavar="NAME …", help=f"{EXPERIMENTS}, or a study")
+    command.add_argument("--metric", help="by its name for the main set; default: sampled success")
+    command.add_argument("--sets", type=split_list, metavar="main,…", help="evaluation sets; main is the suite's")
+    command.add_argument("--by", type=split_list, metavar="key,key", help="tags or parameters that make an arm")
+    command.add_argument("--baseline", metavar="NAME", help="an arm, or a value that only one arm has")
+    command.add_argument("--curve", help="the metric of the large picture")
+report.add_argument("--output", type=home_path, metavar="FILE", help="default: outputs/report/NAME.html")
+
+dashboard = Command(
+    "dashboard",
+    "open MLflow on the local results, for this machine alone",
+    "experiments.dashboard",
+    example="llama_baseline llama_critic --port 5001",
+    more="[MLflow's own flags]",
+)
+dashboard.add_argument("names", nargs="*", metavar="[NAME …]", help=f"{EXPERIMENTS}; default: the newest")
+
+sync = Command(
+    "sync",
+    "send to MLflow what it missed while it was unreachable",
+    "experiments.track",
+    example="llama_critic",
+    convert=for_sync,
+)
+sync.add_argument("names", nargs="*", metavar="[NAME …]", help=f"{EXPERIMENTS}; default: all")
+
+bench = Command(
+    "bench",
+    "measure a GRPO step side by side with its peers, as ratios on this machine",
+    "benchmarks",
+    example="--workloads short --measures generation update --repeats 3",
+    more="[--workloads …] [--measures …] [--repeats N] [--device cpu|cuda]",
+)
 
 COMMANDS = {
-    "exp": Command(
-        summary="run one experiment",
-        usage="NAME [key=value …]",
-        example="exp llama_critic seed=1 objective=gspo",
-        module="experiments.run",
-        arguments=for_experiment,
-        names="experiment",
-        overrides=True,
-    ),
-    "sweep": Command(
-        summary="run what is left of a sweep, show its table",
-        usage="NAME [sweep=PRESET] [key=value,value …]",
-        example="sweep clipo_laptop sweep=tau seed=0,1,2",
-        module="experiments.run",
-        arguments=for_sweep,
-        names="experiment",
-        overrides=True,
-    ),
-    "study": Command(
-        summary="run the arms and seeds of a study that are left",
-        usage="NAME [parallel=1] [only=arm,arm] [first=12] [seeds=2] [launcher=submitit_slurm] [progress=json]",
-        example="study countdown_credit parallel=1",
-        module="experiments.study",
-        arguments=for_study,
-        names="study",
-    ),
-    "list": Command(
-        summary="list experiments with their questions, studies and sweeps",
-        example="list",
-        module="experiments.cli.catalogue",
-    ),
-    "model": Command(
-        summary="fetch a pretrained model into outputs/models",
-        usage="NAME [revision=BRANCH_TAG_OR_COMMIT] [output_dir=outputs]",
-        example="model smollm2-135m-q4",
-        module="experiments.model",
-        arguments=for_study,
-    ),
-    "plan": Command(
-        summary="show what an experiment costs, without loading anything",
-        usage="NAME [scale=paper] [gpus=8] [gpu_memory=80] [mfu=0.4] [tflops=989] [prompt_tokens=200] "
-        "[completion_tokens=800] [key=value …]",
-        example="plan grpo_gsm8k scale=paper gpus=8",
-        module="experiments.plan",
-        arguments=for_experiment,
-        names="experiment",
-        overrides=True,
-    ),
-    "eval": Command(
-        summary="evaluate a model",
-        usage="[NAME] [model=HUB_NAME_OR_FOLDER] [suite=SUITE] [key=value …]",
-        example="eval model=Qwen/Qwen2.5-0.5B-Instruct suite=track1",
-        module="experiments.run",
-        arguments=for_evaluation,
-        names="experiment",
-        overrides=True,
-    ),
-    "sample": Command(
-        summary="draw completions of one problem, judged step by step",
-        usage="[model=HUB_NAME_OR_FOLDER] [prompt=TEXT] [answer=TEXT] [critic=FOLDER] [n=1] [temperature=1.0] "
-        "[max_tokens=48] [key=value …]",
-        example="sample prompt='numbers=3,5,8 target=23' n=3",
-        module="experiments.sample",
-        overrides=True,
-    ),
-    "compare": Command(
-        summary="show table and curves of finished runs",
-        usage=f"NAME [NAME …] {COMPARED}",
-        example="compare grpo_laptop clipo_laptop",
-        module="experiments.compare",
-        names="experiment",
-    ),
-    "report": Command(
-        summary="write one HTML page of finished runs",
-        usage=f"NAME [NAME …] {COMPARED} [output=FILE]",
-        example="report grpo_laptop clipo_laptop",
-        module="experiments.report",
-        names="experiment",
-    ),
-    "dashboard": Command(
-        summary="open MLflow on the local results, for this machine alone",
-        usage="[NAME …] [MLflow's own flags]",
-        example="dashboard llama_baseline llama_critic --port 5001",
-        module="experiments.dashboard",
-        names="experiment",
-    ),
-    "sync": Command(
-        summary="send to MLflow what it missed while it was unreachable",
-        usage="[NAME …]",
-        example="sync llama_critic",
-        module="experiments.track",
-        arguments=for_sync,
-        names="experiment",
-    ),
-    "bench": Command(
-        summary="measure a GRPO step side by side with its peers, as ratios on this machine",
-        usage="[--workloads …] [--measures …] [--repeats N] [--device cpu|cuda]",
-        example="bench --workloads short --measures generation update --repeats 3",
-        module="benchmarks",
-    ),
+    command.name: command
+    for command in (
+        *(exp, sweep, study, listing, model, plan, evaluation),
+        *(sample, compare, report, dashboard, sync, bench),
+    )
 }

@@ -12,20 +12,17 @@ import os
 import sys
 from collections.abc import Sequence
 
-from experiments.cli.arguments import USAGE_ERROR, KeyValueParser, home_path
+from experiments.cli.arguments import USAGE_ERROR
+from experiments.cli.commands import COMMANDS
 from experiments.config.hints import did_you_mean
-from experiments.config.known_models import HUB_NAME, OUTPUTS, known_models, model_folder
+from experiments.config.known_models import HUB_NAME, known_models, model_folder
 from experiments.model.fetch import FetchError, fetch
 from experiments.system.launch import FAILED, INTERRUPTED
 from experiments.system.terminal import be_quiet, one_line, protect_output
 
 
 def main(arguments: Sequence[str]) -> int:
-    parser = KeyValueParser("experiments.model", __doc__)
-    parser.add_argument("name", nargs="?", help="of a known model, or OWNER/NAME of the hub")
-    parser.add_argument("--revision", help="branch, tag or commit of a hub model")
-    parser.add_argument("--output_dir", default=OUTPUTS, type=home_path, help="its models/ takes the model")
-    options = parser.read(arguments)
+    options = COMMANDS["model"].read(arguments)
     if (refused := refusal(options.name, options.revision)) is not None:
         print(refused, file=sys.stderr)
         return USAGE_ERROR

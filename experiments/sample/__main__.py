@@ -4,16 +4,15 @@ python -m experiments.sample [the sample's own arguments] [overrides]
 
 model=embedded:qwen_countdown         a hub name, or the folder of a model, stage or run; default: the configuration's
 prompt='numbers=3,5,8 target=23'      a Countdown problem or any text; default: a validation problem, chosen by seed=1
-answer=42                             the correct answer to a text prompt; completions are then verified
-critic=FOLDER                         folder of a trained critic, of its stage, or of a run
-n=3  temperature=1.0  max_tokens=48   number of completions, sampling temperature (0: greedy), most tokens of each
 
 Overrides choose the task and other settings: task=arithmetic, task.style=longproc, policy.compute_dtype=float32.
 """
 
 from __future__ import annotations
 
+import re
 import sys
+from argparse import Namespace
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from functools import partial
@@ -26,6 +25,7 @@ from contrastive_reasoning.tasks.base import Problem, Step, Task, Verdict
 from contrastive_reasoning.tasks.countdown import CountdownTask
 from experiments.assemble import build
 from experiments.cli.arguments import USAGE_ERROR, split_own_keys
+from experiments.cli.commands import COMMANDS
 from experiments.config.composition import compose_lines
 from experiments.config.folders import take_config_dir
 from experiments.config.override_checks import override_error
@@ -35,33 +35,13 @@ from experiments.system.terminal import be_quiet, protect_output
 
 BASE = ("name=sample", "stages=[evaluate]")
 """Overrides in place of an experiment. Its stages are not run."""
-SHORT = {
-    "model": ("policy.pretrained={}", "policy.chat_template=null"),
-    "temperature": ("rollout.sampling.temperature={}",),
-    "max_tokens": ("rollout.sampling.max_tokens={}",),
-}
-"""Short name → its overrides. A model uses its own chat template, if it has one."""
 EXAMPLE = "prompt='numbers=3,5,8 target=23'"
-MOST_DIGITS = 6
+WHOLE = re.compile("[0-9]{1,6}")
 MOST_NUMBERS = 6
 """The exact oracle takes a tenth of a second for six numbers and some seconds for seven."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Options:
-    """The sample's own arguments. Raises ValueError for an invalid number of completions."""
-
-    prompt: str | None = None
-    answer: str | None = None
-    critic: str | None = None
-    n: str = "1"
-
-    def __post_init__(self) -> None:
-        if not (_is_whole(self.n) and int(self.n) >= 1):
-            raise ValueError(f"n={self.n}: it takes a whole number of at least 1")
-
-
-def parse_arguments(arguments: Sequence[str]) -> tuple[Options, list[str]]:
+def parse_arguments(arguments: Sequence[str]) -> tuple[Namespace, list[str]]:
     """Splits the arguments into the sample's own and the overrides.
 
     Later overrides win; those of short names come first.
@@ -71,13 +51,19 @@ def parse_arguments(arguments: Sequence[str]) -> tuple[Options, list[str]]:
     """
     if loose := next((argument for argument in arguments if argument.startswith(("numbers=", "target="))), None):
         raise ValueError(f"{loose}: a problem is one word, {EXAMPLE}")
-    own = [field.name for field in fields(Options)]
-    given, overrides = split_own_keys(arguments, [*own, *SHORT], keys=[field.name for field in fields(Root)])
-    given = {key: value for key, value in given.items() if value}
-    if "model" in given:  # its name may hold spaces and commas
-        given["model"] = QuotedString(text=given["model"], quote=Quote.single).with_quotes()
-    short = [override.format(value) for key, value in given.items() for override in SHORT.get(key, ())]
-    return Options(**{key: value for key, value in given.items() if key in own}), [*short, *overrides]
+    parser = COMMANDS["sample"]
+    given, overrides = split_own_keys(arguments, parser.own_keys, keys=[field.name for field in fields(Root)])
+    options = parser.read([f"{key}={value}" for key, value in given.items() if value])
+    if options.n < 1:
+        raise ValueError(f"n must be at least 1, got {options.n}")
+    short = []
+    if options.model:  # its name may hold spaces and commas
+        name = QuotedString(text=options.model, quote=Quote.single).with_quotes()
+        short += [f"policy.pretrained={name}", "policy.chat_template=null"]  # its own chat template, if it has one
+    for key in ("temperature", "max_tokens"):
+        if (value := getattr(options, key)) is not None:
+            short.append(f"rollout.sampling.{key}={value}")
+    return options, [*short, *overrides]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,25 +116,16 @@ def _countdown(task: Task, words: str) -> Problem:
     if not isinstance(task, CountdownTask):
         raise ValueError(f"prompt={words}: such problems are Countdown's, and the task is {task.name}")
     given = {name: value for name, _, value in (part.partition("=") for part in words.split())}
-    if sorted(given) != ["numbers", "target"]:
-        raise ValueError(f"prompt={words}: a problem has numbers and a target, {EXAMPLE}")
-    numbers = given["numbers"].strip("[]").split(",")
-    for name, text in [*(("numbers", number) for number in numbers), ("target", given["target"])]:
-        if not _is_whole(text):
-            raise ValueError(f"prompt: {name} takes whole numbers of at least 0, got {text!r}; {EXAMPLE}")
-    if len(numbers) > MOST_NUMBERS:
-        raise ValueError(f"numbers={given['numbers']}: at most {MOST_NUMBERS}, got {len(numbers)}")
-    return task.problem([*map(int, numbers)], int(given["target"]))
-
-
-def _is_whole(text: str) -> bool:
-    return text.isascii() and text.isdecimal() and len(text) <= MOST_DIGITS
+    numbers, target = given.pop("numbers", "").strip("[]").split(","), given.pop("target", "")
+    if given or len(numbers) > MOST_NUMBERS or not all(map(WHOLE.fullmatch, [*numbers, target])):
+        raise ValueError(f"prompt={words}: it takes up to {MOST_NUMBERS} whole numbers and a target, {EXAMPLE}")
+    return task.problem([*map(int, numbers)], int(target))
 
 
 def main(arguments: Sequence[str]) -> int:
     """Samples completions and shows them, or prints one sentence for an invalid argument. Returns the exit code."""
     if {"-h", "--help"} & set(arguments):
-        print(__doc__)
+        COMMANDS["sample"].print_help()
         return 0
     register()
     try:
@@ -162,7 +139,7 @@ def main(arguments: Sequence[str]) -> int:
             raise ValueError(flaw)
         from experiments.sample.completions import draw_and_show  # likewise
 
-        draw_and_show(config, to_show, critic=options.critic, count=int(options.n))
+        draw_and_show(config, to_show, critic=options.critic, count=options.n)
     except ValueError as error:
         print(error, file=sys.stderr)
         return USAGE_ERROR

@@ -9,7 +9,7 @@ from experiments.compare import main as compare
 from experiments.report import main as report
 from experiments.study import main as study
 
-HELP = "python -m experiments.study --help shows all options"
+HELP = "contrastive-reasoning study --help shows all options"
 Main = Callable[[Sequence[str]], int]
 UNKNOWN = "no such key; did you mean 'metric' of baseline, by, curve, metric, sets?"
 

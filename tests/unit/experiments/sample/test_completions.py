@@ -13,7 +13,6 @@ from typing import Any, cast
 import pytest
 import torch
 from hydra import compose, initialize_config_module
-from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 from torch.testing import assert_close
 
@@ -28,10 +27,8 @@ from contrastive_reasoning.tasks.base import Problem, Step, Verdict
 from contrastive_reasoning.tasks.countdown import CountdownProblem, parse_steps, verify
 from experiments.sample.__main__ import Question
 from experiments.sample.completions import (
-    MOST_CHARACTERS,
     Judged,
     Reading,
-    foreign_parts,
     readings,
     show,
     trained_critic,
@@ -113,10 +110,6 @@ def test_show_escapes_control_characters_and_markup(text: str, terminal: bool) -
     joined = re.sub(r"\s+", "", plain)
     assert r"\x1b[2J\x1b[31mred\x1b[0m" in joined
     assert joined.count(r"[red]markup[/red][/][bold\[x]:smile:") >= 5  # id, prompt, completion, step, reason
-
-
-def test_show_cuts_long_completion_with_note() -> None:
-    assert "5 characters more" in " ".join(page(reading("x" * (MOST_CHARACTERS + 5))).split())
 
 
 def test_show_prints_no_verdict_without_answer() -> None:
@@ -211,38 +204,6 @@ def test_trained_critic_raises_for_missing_or_damaged_critic(stage: Path, tmp_pa
         (stage / "critic" / damaged).write_text("no such thing")
         with pytest.raises(ValueError, match=r"^the critic in .* cannot be read: [^\n]*$"):
             trained_critic(stage, CONFIG)
-
-
-@pytest.mark.parametrize(
-    "part",
-    [
-        {"_target_": "subprocess.run", "args": "true"},
-        {"_target_": "contrastive_reasoning.critics.checkpoint.json.loads"},
-        {"_target_": "contrastive_reasoning.policies.load.load_policy"},
-        {"_target_": "contrastive_reasoning.critics.import_module", "name": "this"},
-        {"_target_": "contrastive_reasoning.critics.no_such_critic"},
-        {"_target_": "contrastive_reasoning.critics.save_critic"},
-        {"_target_": "${oc.env:HOME}"},
-        {"trust_remote_code": True},
-    ],
-)
-def test_trained_critic_rejects_foreign_parts_before_building(
-    stage: Path, part: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (stage / "critic" / DESCRIPTION).write_text(
-        json.dumps({"class": "x", "frozen": [], "config": {**CRITIC_CONFIG, "similarity": [part]}})
-    )
-    monkeypatch.setattr("experiments.sample.completions.build", lambda *_: pytest.fail("something was built"))
-    with pytest.raises(ValueError, match=r"which is not part of a critic$"):
-        trained_critic(stage, CONFIG)
-
-
-def test_foreign_parts_is_empty_for_every_critic_in_conf() -> None:
-    root = Path(__file__).resolve().parents[4] / "conf"
-    for path in (root / "critic").glob("*.yaml"):
-        config = OmegaConf.load(path)
-        assert isinstance(config, DictConfig)
-        assert [*foreign_parts(OmegaConf.to_container(config, resolve=False))] == [], path.name
 
 
 @pytest.mark.parametrize(

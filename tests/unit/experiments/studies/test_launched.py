@@ -11,13 +11,14 @@ from typing import Any
 import pytest
 
 from experiments.analysis.study_report import report
+from experiments.cli.commands import COMMANDS
 from experiments.compare import main as compare
 from experiments.jobs.job import Job
 from experiments.schema import register
 from experiments.studies.finished import Today
 from experiments.studies.launched import keep, launched_studies, notes_on_primary
 from experiments.studies.plan import StudyError, find_study
-from experiments.study import chosen_seeds, options, run_study
+from experiments.study import chosen_seeds, run_study
 
 OTHER = "test/verifier/accuracy_sampled"
 
@@ -90,11 +91,11 @@ def test_compare_reads_study_of_last_launch_if_file_is_missing(
 )
 def test_first_and_seeds_choose_seeds(runs: Any, tmp_path: Path, given: list[str], expected: range) -> None:
     study = replace(find_study(str(runs.file(tmp_path, seeds=3))), first_seed=5)
-    assert chosen_seeds(study, options([runs.name, *given])) == expected
+    assert chosen_seeds(study, COMMANDS["study"].read([runs.name, *given])) == expected
 
 
 @pytest.mark.parametrize("first", [4, 8])
 def test_first_that_is_no_seed_is_refused(runs: Any, tmp_path: Path, first: int) -> None:
     study = replace(find_study(str(runs.file(tmp_path, seeds=3))), first_seed=5)
     with pytest.raises(StudyError, match=f"first={first}: .* 5 to 7"):
-        chosen_seeds(study, options([runs.name, f"first={first}"]))
+        chosen_seeds(study, COMMANDS["study"].read([runs.name, f"first={first}"]))

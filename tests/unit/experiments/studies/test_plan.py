@@ -13,13 +13,14 @@ from hydra.utils import instantiate
 from omegaconf import OmegaConf
 
 from contrastive_reasoning.critics.checkpoint import save_critic
+from experiments.cli.commands import COMMANDS
 from experiments.config.folders import CONF, study_names
 from experiments.schema import register
 from experiments.stages.plan import plan_stages
 from experiments.studies.finished import mark_of, start_policies
 from experiments.studies.jobs import ArmJob, check, compose_job, jobs_of, start_jobs
 from experiments.studies.plan import RIGHT_PLAN, Start, Study, StudyError, find_study, read_study
-from experiments.study import chosen_study, close, options
+from experiments.study import chosen_study, close
 from experiments.validation import check_credit_fits
 
 CONTENT = yaml.safe_load("""
@@ -89,16 +90,16 @@ def test_each_seed_can_have_its_own_warm_start() -> None:
 
 def test_options_do_not_change_mark_of_job(tmp_path: Path) -> None:
     (file := tmp_path / "s.yaml").write_text(yaml.safe_dump(CONTENT))
-    study, only = chosen_study(options([str(file)]))
+    study, only = chosen_study(COMMANDS["study"].read([str(file)]))
     assert (study, only) == (find_study(str(file)), [])
-    other, only = chosen_study(options([str(file), "parallel=7", "only=plain,third", "progress=json"]))
+    other, only = chosen_study(COMMANDS["study"].read([str(file), "parallel=7", "only=plain,third", "progress=json"]))
     assert (other.parallel, only) == (7, ["plain", "third"])
     job = jobs_of(other, {})[0]
     assert compose_job(job).progress._target_.rpartition(".")[2] == "JSONLines"
     assert mark_of(job) == mark_of(jobs_of(study, {})[0])
     with pytest.raises(StudyError, match="launcher=joblip: no such launcher; did you mean 'joblib'"):
-        chosen_study(options([str(file), "launcher=joblip"]))
-    mistyped, _ = chosen_study(options([str(file), "progress=jsn"]))
+        chosen_study(COMMANDS["study"].read([str(file), "launcher=joblip"]))
+    mistyped, _ = chosen_study(COMMANDS["study"].read([str(file), "progress=jsn"]))
     with pytest.raises(StudyError, match="progress=jsn: no such progress; did you mean 'json'"):
         check(mistyped)
 
