@@ -9,7 +9,7 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import islice, takewhile
 from urllib.parse import quote
 
@@ -49,18 +49,31 @@ def choose_experiments(names: Sequence[str], there: Mapping[str, str]) -> dict[s
     return {name: there[name] for name in names} or dict(islice(there.items(), MOST))
 
 
-def side_by_side(experiments: Mapping[str, str], at: str) -> tuple[str, str]:
-    """Returns the addresses of MLflow's charts and table over the runs of these experiments, in the default view.
+def share_view(tracker: Tracker, names: Collection[str]) -> bool:
+    """Stores the first view of these experiments. Prints why and returns False if this MLflow does not accept it."""
+    try:
+        content = first_view.first_view(tracker.runs([*names], kind="experiment"))
+        for name in names:
+            tracker.tag_experiment(name, first_view.TAG, content)
+    except TrackerError as error:
+        print(f"The pages start with MLflow's own view: {error}", file=sys.stderr)
+        return False
+    return True
+
+
+def side_by_side(experiments: Mapping[str, str], at: str, *, view: str | None) -> tuple[str, str]:
+    """Returns the addresses of MLflow's charts and table over the runs of these experiments.
 
     Args:
         experiments: name → id.
         at: address of the pages.
+        view: key of the view that :func:`share_view` stored; None: MLflow's own.
     """
     ids = [*experiments.values()]
     beside = quote(json.dumps(ids, separators=(",", ":")), safe="")
     page = f"experiments/{ids[0]}/runs?" if len(ids) == 1 else f"compare-experiments/s?experiments={beside}&"
-    table = f"{at}/#/{page}viewStateShareKey={first_view.KEY}"
-    return f"{table}&compareRunsMode=CHART", table
+    stored = "" if view is None else f"viewStateShareKey={view}&"
+    return f"{at}/#/{page}{stored}compareRunsMode=CHART", f"{at}/#/{page}{stored}".rstrip("&?")
 
 
 def results(tracker: Tracker, experiments: Mapping[str, str], at: str) -> Iterator[str]:
@@ -80,14 +93,12 @@ def main(typed: Sequence[str]) -> None:
         tracker = connect()
         beside = choose_experiments(names, tracker.experiment_ids())
         at = pages(flags, tracker.address)
-        view = first_view.first_view(tracker.runs([*beside], kind="experiment"))
-        for name in beside:
-            tracker.tag_experiment(name, first_view.TAG, view)
+        view = first_view.KEY if share_view(tracker, beside) else None
         there = [*results(tracker, beside, at)]
     except (TrackerError, Refused) as error:
         sys.exit(str(error))
     if beside:
-        charts, table = side_by_side(beside, at)
+        charts, table = side_by_side(beside, at, view=view)
         print(f"The runs of {', '.join(beside)} side by side, charts:\n{charts}\nand a table:\n{table}", flush=True)
     for line in there:
         print(line, flush=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -24,7 +24,6 @@ from experiments.run_folder.reader import (
     stage_folders,
     sweep_folder,
 )
-from experiments.system.checksums import fingerprint
 
 Kind = Literal["sweep", "experiment", "stage"]
 Status = Literal["FINISHED", "FAILED", "KILLED"]
@@ -42,25 +41,6 @@ OBSERVING = ("callbacks", "checkpoints", "logger", "progress", "output_dir")
 """Config groups that do not affect the result: runs that differ only in these count as equal."""
 NOT_IN_NAMES = ("experiment", "name", "seed", "sweep", "hydra", *OBSERVING)
 """Overrides left out of a run's name: they appear there in another form, or do not affect the result."""
-DATA_NODES = {
-    "warm_start": ("task", "warm_start.datamodule.task"),
-    "critic": ("datamodule", "datamodule"),
-    "grpo": ("task", "prompts.task"),
-}
-"""Stage → the config group whose option names its data, and the node that creates the data."""
-LOADING = ("batch_size", "oracle_batch_size", "workers", "search_workers")
-"""Settings of a data module that affect how data is read, not which data."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class DataSet:
-    """Data that a stage read. A task generates most data from its settings; these and the files in them identify it."""
-
-    name: str
-    digest: str  # over the settings and the files: equal problems have equal digests
-    context: Literal["training", "evaluation"]
-    settings: Mapping[str, str]  # of the task or data module, by dotted path; long values are cut
-    files: Mapping[str, str]  # name → hash
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,7 +56,6 @@ class RunDescription:
     folder: Path
     params: Mapping[str, str] = field(default_factory=dict)
     tags: Mapping[str, str] = field(default_factory=dict)
-    data_sets: Sequence[DataSet] = ()
     model_megabytes: float | None = None
     """Largest policy (MB) that is sent; None if this run reused the stage or has not finished it."""
     status: Status | None  # None if the run is still going or was killed
@@ -130,7 +109,6 @@ def _describe_stage(experiment: RunDescription, stage: str, folder: Path, entry:
         folder=folder,
         params=parameters(config),
         tags={**experiment.tags, **own_tags},
-        data_sets=data_sets(stage, config, files=manifest.get("files", {}), choices=experiment.tags),
         model_megabytes=limit if finished and not entry["reused"] else None,
         status="FINISHED" if finished else experiment.status,  # the experiment ended in the stage that has no result
         ended=None if finished else experiment.ended,
@@ -193,54 +171,6 @@ def headline_metrics(folder: Path) -> list[Metric]:
         last |= {metric.name: metric._replace(step=0) for metric in metrics if FINAL.fullmatch(metric.name)}
         curves += [metric for metric in metrics if CURVES.fullmatch(metric.name)]
     return [*last.values(), *curves]
-
-
-def data_sets(
-    stage: str, config: Mapping[str, Any], *, files: Mapping[str, str], choices: Mapping[str, str]
-) -> list[DataSet]:
-    """Returns the data sets that a stage's configuration names.
-
-    Args:
-        files: name in the configuration → hash of the file.
-        choices: config group → option chosen by the experiment.
-    """
-    found = []
-    for name, node in _data_nodes(stage, config, choices):
-        settings = {key: value for key, value in node.items() if key not in LOADING}
-        named = set(flatten(settings).values())
-        read = {file: digest for file, digest in files.items() if file in named}
-        found.append(
-            DataSet(
-                name=name,
-                digest=fingerprint({"made_by": settings, "files": read}),
-                context="evaluation" if stage == "evaluate" else "training",
-                settings=parameters(settings),
-                files=read,
-            )
-        )
-    return found
-
-
-def _data_nodes(stage: str, config: Mapping[str, Any], choices: Mapping[str, str]) -> Iterator[tuple[str, Any]]:
-    if stage in DATA_NODES:
-        group, place = DATA_NODES[stage]
-        node: Any = config
-        for key in place.split("."):
-            node = node.get(key, {}) if isinstance(node, Mapping) else {}
-        if node:
-            yield _data_name(choices.get(group, place), node), node
-        return
-    suite, name = config.get("suite", {}), choices.get("suite", "suite")
-    if "sets" in suite:
-        yield name, suite["sets"]
-    for setting, settings in suite.get("settings", {}).items():
-        yield _data_name(f"{name}/{setting}", settings["task"]), settings["task"]
-
-
-def _data_name(name: str, node: Mapping[str, Any]) -> str:
-    """Returns the name, marked if generated problems replace the data set."""
-    stand_in = node.get("source") == "generated" and node.get("path") is None
-    return f"{name} (generated stories)" if stand_in else name
 
 
 def parameters(config: Any) -> dict[str, str]:

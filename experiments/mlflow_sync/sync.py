@@ -27,6 +27,7 @@ from experiments.run_folder.reader import (
     ENVIRONMENT,
     FAILURE,
     INSTALLED,
+    MANIFEST,
     ORIGIN,
     POLICY,
     RESULT,
@@ -49,7 +50,7 @@ RUN_FILES = ("config.yaml", "choices.json", ORIGIN, STAGES, SUMMARY, FAILURE, EN
 FILES: dict[Kind, tuple[str, ...]] = {
     "sweep": (SWEEP_FILE,),
     "experiment": RUN_FILES,
-    "stage": ("config.yaml", RESULT, "summary.md", "figures/**/*.png", "pages/**/*.html"),
+    "stage": ("config.yaml", MANIFEST, RESULT, "summary.md", "figures/**/*.png", "pages/**/*.html"),
 }
 SWEEP_NOTE = "summary.md"  # in the sweep folder; shown at the top of the sweep's page in MLflow
 SWEEP_RESULTS = ("summary.csv", "metrics.csv", SWEEP_NOTE, "*.png")  # files of the sweep folder, sent to its run
@@ -60,7 +61,7 @@ class Sent:
     """Record of what was sent for one run."""
 
     run_id: str
-    described: bool = False  # parameters, tags and data sets
+    described: bool = False  # parameters and tags
     offset: int = 0  # bytes of ``metrics.jsonl``
     files: dict[str, int] = field(default_factory=dict)  # path in the folder → modification time in nanoseconds
     model: bool = False  # the policy was sent, or is too large to send
@@ -86,8 +87,6 @@ class FolderSync:
             status = run.status or ("RUNNING" if live or run.kind == "sweep" else "KILLED")
             if not sent.described and run.params:
                 self.tracker.describe(sent.run_id, params=run.params, tags=run.tags)
-                if run.data_sets:
-                    self.tracker.log_data_sets(sent.run_id, run.data_sets)
                 sent.described = True
             elif status != sent.status:  # some tags are only known at the end
                 self.tracker.describe(sent.run_id, params={}, tags=run.tags)

@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote, unquote, urlparse
+from urllib.parse import quote
 
-from experiments.mlflow_sync.describe import DataSet, mlflow_name
+from experiments.mlflow_sync.describe import mlflow_name
 from experiments.mlflow_sync.store import (
     READER_SECONDS,
     SYNC_SECONDS,
@@ -58,7 +58,7 @@ class Tracker:
         self.address = without_login(address)
         self._client = open_client(address, seconds=seconds)
         self._database = database_file(address)
-        self.artifacts = Artifacts(client=self._client, database=self._database)
+        self.artifacts = Artifacts(self._client)
         self._experiments: dict[str, str] = {}
 
     # Writing
@@ -98,18 +98,6 @@ class Tracker:
         listed = [Param(name, value) for name, value in params.items()]
         for first in range(0, len(listed), MOST_PARAMS):
             self._client.log_batch(run_id, params=listed[first : first + MOST_PARAMS])
-
-    def log_data_sets(self, run_id: str, data_sets: Sequence[DataSet]) -> None:
-        """Sends the data sets that a run read, with source type "code" and their settings as the source."""
-        from mlflow.entities import Dataset, DatasetInput, InputTag
-
-        inputs = []
-        for one in data_sets:
-            source = json.dumps({"tags": dict(one.settings)}, ensure_ascii=False)
-            profile = json.dumps({"files": dict(one.files)}, ensure_ascii=False)
-            data_set = Dataset(one.name, one.digest, source_type="code", source=source, profile=profile)
-            inputs.append(DatasetInput(data_set, [InputTag("mlflow.data.context", one.context)]))
-        self._client.log_inputs(run_id, datasets=inputs)
 
     def log_metrics(self, run_id: str, metrics: Sequence[Metric]) -> None:
         """Sends metrics with the times at which they were first logged, so that MLflow recognises duplicates."""
@@ -176,7 +164,6 @@ class Tracker:
             )
             found += page
             token = page.token or None
-        self.artifacts.remember(found)
         return [
             TrackedRun(
                 run_id=run.info.run_id,
@@ -219,50 +206,19 @@ class Tracker:
 
 
 class Artifacts:
-    """The files of runs, by run id and path, also if the database was copied from another machine.
+    """The files of runs, by run id and path."""
 
-    A database stores the path that a run's files had when the run was created. If that folder does not exist, the files
-    are read from beside the database, where they are in a copy of the whole of ``mlruns/``:
-
-        mlruns/mlflow.db
-        mlruns/artifacts/<experiment>/<run id>/artifacts/…
-    """
-
-    def __init__(self, *, client: MlflowClient, database: Path | None) -> None:
+    def __init__(self, client: MlflowClient) -> None:
         self._client = client
-        self._beside = None if database is None else database.parent / "artifacts"
-        self._folders: dict[str, Path | None] = {}  # by run id; None if a server has the files
-
-    def remember(self, runs: Sequence[Run]) -> None:
-        """Caches the folders of these runs' files, which saves one request per run."""
-        for run in runs:
-            address = run.info.artifact_uri or ""
-            parsed = urlparse(address)
-            local = {"": address, "file": unquote(parsed.path)}.get(parsed.scheme)
-            folder = None if local is None else Path(local)
-            if folder is not None and not folder.is_dir() and self._beside is not None:
-                folder = self._beside.joinpath(*folder.parts[-3:])  # experiment, run, "artifacts"
-            self._folders[run.info.run_id] = folder
 
     def files(self, run_id: str, folder: str = "") -> list[str]:
         """Returns the sorted paths of all files of a run in ``folder`` and below; empty if there is no such folder."""
-        local = self._folder(run_id)
-        if local is None:
-            return sorted(self._list(run_id, folder))
-        return sorted(p.relative_to(local).as_posix() for p in (local / folder).rglob("*") if p.is_file())
+        return sorted(self._list(run_id, folder))
 
     def read(self, run_id: str, path: str) -> bytes:
         """Returns the content of a file; raises OSError or TrackerError if it does not exist."""
-        local = self._folder(run_id)
-        if local is not None:
-            return (local / path).read_bytes()
         with tempfile.TemporaryDirectory() as folder:
             return Path(self._client.download_artifacts(run_id, path, folder)).read_bytes()
-
-    def _folder(self, run_id: str) -> Path | None:
-        if run_id not in self._folders:
-            self.remember([self._client.get_run(run_id)])
-        return self._folders[run_id]
 
     def _list(self, run_id: str, folder: str) -> Iterator[str]:
         for entry in self._client.list_artifacts(run_id, folder or None):

@@ -18,8 +18,8 @@ from urllib.parse import parse_qs
 import pytest
 
 from experiments.analysis.runs import Refused
-from experiments.dashboard import choose_experiments, command, pages, side_by_side
-from experiments.mlflow_sync import Tracker
+from experiments.dashboard import choose_experiments, command, pages, share_view, side_by_side
+from experiments.mlflow_sync import Tracker, TrackerError
 from experiments.mlflow_sync.sync import MEMORY_FILE, FolderSync
 from experiments.run_folder.reader import read_json
 from experiments.system.files import write_json
@@ -50,14 +50,34 @@ def test_pages_are_on_loopback_or_on_the_tracking_server(arguments: list[str], a
 
 
 def test_side_by_side_addresses_contain_experiment_ids() -> None:
-    charts, table = side_by_side({"llama_baseline": "3", "llama_critic": "11"}, "http://127.0.0.1:5000")
+    charts, table = side_by_side({"llama_baseline": "3", "llama_critic": "11"}, "http://127.0.0.1:5000", view="success")
     place, _, query = charts.partition("?")
     assert place == "http://127.0.0.1:5000/#/compare-experiments/s"
     shared = {"experiments": ['["3","11"]'], "viewStateShareKey": ["success"]}
     assert parse_qs(query) == {**shared, "compareRunsMode": ["CHART"]}
     assert parse_qs(table.partition("?")[2]) == shared
-    _, table = side_by_side({"countdown_credit": "7"}, "http://127.0.0.1:5000")
+    _, table = side_by_side({"countdown_credit": "7"}, "http://127.0.0.1:5000", view="success")
     assert table == "http://127.0.0.1:5000/#/experiments/7/runs?viewStateShareKey=success"
+    charts, table = side_by_side({"countdown_credit": "7"}, "http://127.0.0.1:5000", view=None)
+    assert charts == "http://127.0.0.1:5000/#/experiments/7/runs?compareRunsMode=CHART"
+    assert table == "http://127.0.0.1:5000/#/experiments/7/runs"
+
+
+def test_refused_view_is_one_sentence_and_no_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refuse(*_: str) -> None:
+        raise TrackerError("no such tag")
+
+    tracker = Tracker(f"sqlite:///{tmp_path / 'mlflow.db'}")
+    FolderSync(Outputs(tmp_path / "kit").run("name", seed=0, final=0.4), tracker).send(live=False)
+    assert share_view(tracker, ["name"])
+    monkeypatch.setattr(tracker, "tag_experiment", refuse)
+    capsys.readouterr()  # of MLflow, when it creates the tables
+    assert not share_view(tracker, ["name"])
+    output = capsys.readouterr()
+    assert (output.out, output.err.count("\n")) == ("", 1)
+    assert "no such tag" in output.err
 
 
 def test_choose_experiments_returns_given_names_or_newest_eight() -> None:
@@ -145,7 +165,7 @@ def test_printed_links_show_all_runs_and_study_arms_side_by_side(dashboard: Dash
     assert re.search(r"Success.*Reward", page, re.DOTALL)
     assert "test/verifier/accuracy" in opened(table, tmp_path)
     there = Tracker(f"http://127.0.0.1:{port}").experiment_ids()
-    charts, _ = side_by_side({STUDY: there[STUDY]}, f"http://127.0.0.1:{port}")
+    charts, _ = side_by_side({STUDY: there[STUDY]}, f"http://127.0.0.1:{port}", view="success")
     page = opened(charts, tmp_path)
     assert page.count(f"{STUDY} · seed 6") == page.count(f"{STUDY} · seed 8") >= 1
 

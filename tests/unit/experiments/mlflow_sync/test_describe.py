@@ -9,17 +9,11 @@ import pytest
 
 from experiments.mlflow_sync.describe import (
     LONGEST_NAME,
-    DataSet,
-    data_sets,
     describe,
     mlflow_name,
     parameters,
 )
-from experiments.stages.plan import relevant_config
 from experiments.system.files import write_json
-from tests.config_kit import composed
-
-CHOICES = {"task": "countdown", "datamodule": "plays", "suite": "countdown_laptop"}
 
 
 @pytest.mark.parametrize(
@@ -100,55 +94,3 @@ def test_mlflow_name_is_valid_for_any_script(name: str, accepted: str) -> None:
 
     _validate_metric_name(accepted)
     assert mlflow_name(name) == accepted
-
-
-def data_sets_of(stage: str, *overrides: str, files: dict[str, str] | None = None) -> list[DataSet]:
-    config = composed("experiment=llama_critic", "policy.pretrained=null", *overrides)
-    return data_sets(stage, relevant_config(stage, config), files=files or {}, choices=CHOICES)
-
-
-@pytest.mark.parametrize(
-    ("stage", "name", "context"),
-    [
-        ("warm_start", "countdown", "training"),
-        ("critic", "plays", "training"),
-        ("grpo", "countdown", "training"),
-        ("evaluate", "countdown_laptop/main", "evaluation"),
-    ],
-)
-def test_data_sets_names_data_of_each_stage(stage: str, name: str, context: str) -> None:
-    (found,) = data_sets_of(stage)
-    assert (found.name, found.context) == (name, context)
-    assert found.settings["game.task.number_range" if stage == "critic" else "number_range"] == "[1, 30]"
-
-
-@pytest.mark.parametrize(
-    ("stage", "override", "same"),
-    [
-        ("critic", "datamodule.batch_size=7", True),
-        ("critic", "datamodule.workers=1", True),
-        ("grpo", "budget.grpo.problems=7", True),
-        ("critic", "datamodule.game.target_range=[10,60]", False),
-        ("grpo", "task.train_problems=9", False),
-        ("evaluate", "task.test_problems=9", False),
-    ],
-)
-def test_data_set_digest_ignores_loading_settings(stage: str, override: str, same: bool) -> None:
-    assert (data_sets_of(stage, override)[0].digest == data_sets_of(stage)[0].digest) is same
-    assert data_sets_of("warm_start")[0].digest == data_sets_of("grpo")[0].digest
-
-
-def test_data_set_digest_depends_only_on_its_own_files() -> None:
-    override = "task.longproc_dir=problems"
-    before, after = (
-        data_sets_of("grpo", override, files={"problems": digest, "weights": digest})[0] for digest in ("a", "b")
-    )
-    assert dict(after.files) == {"problems": "b"}
-    assert before.digest != after.digest
-
-
-def test_data_sets_is_one_for_track_suite_and_none_without_data() -> None:
-    (found,) = data_sets_of("evaluate", "suite=track1")
-    assert (found.name, found.settings["answers.gsm8k"]) == ("countdown_laptop", "gsm8k.parquet")
-    for stage in ("grpo", "evaluate"):
-        assert data_sets(stage, {"stage": "grpo"}, files={}, choices={}) == []

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import shlex
-import shutil
 from dataclasses import asdict
 from html.parser import HTMLParser
 from pathlib import Path
@@ -117,19 +116,6 @@ def write_page(folder: Path, at: Path, patch: pytest.MonkeyPatch) -> str:
 def page(made: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
     with pytest.MonkeyPatch.context() as patch:
         return write_page(made, tmp_path_factory.mktemp("empty") / "here", patch)
-
-
-def test_copied_mlruns_gives_the_same_page(
-    made: Path, page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    shutil.copytree(made / "mlruns", tmp_path / "elsewhere" / "mlruns")
-    hidden = made.with_name("hidden")
-    made.rename(hidden)
-    try:
-        again = write_page(tmp_path / "elsewhere", tmp_path / "here", monkeypatch)
-    finally:
-        hidden.rename(made)
-    assert again == page
 
 
 def test_page_has_no_scripts_and_no_external_resources(page: str, made: Path) -> None:
