@@ -23,6 +23,7 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
 from omegaconf import DictConfig
 
+from experiments.cli.arguments import USAGE_ERROR
 from experiments.config.composition import JOB_MODE, compose_lines, expand_home, parse, single_runs
 from experiments.config.contradictions import device_count
 from experiments.config.folders import ConfigDirError, take_config_dir
@@ -41,7 +42,6 @@ from experiments.system.launch import (
 )
 from experiments.system.terminal import be_quiet, first_line, protect_output
 
-USAGE_ERROR = 2
 DISK_ERRORS = {errno.EROFS, errno.ENOSPC, errno.EDQUOT}
 """Errors of the machine, in whichever code they occur."""
 PATH_ERRORS = {errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.ENAMETOOLONG}

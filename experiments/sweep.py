@@ -29,6 +29,7 @@ from hydra.experimental.callback import Callback
 from omegaconf import DictConfig, ListConfig, open_dict
 from rich.console import Console
 
+from experiments.cli.arguments import USAGE_ERROR
 from experiments.config.composition import expand_home
 from experiments.jobs.job import LOG, PRIMARY, SUCCEEDED, GroupState, Job, final_metrics, write_job, write_state
 from experiments.jobs.progress import LiveJobs, label, tally, varying
@@ -47,7 +48,6 @@ from experiments.system.files import lock, write_json
 from experiments.system.launch import FAILED, INTERRUPTED, is_launched
 
 DIRECTION, BETTER = "hydra.sweeper.direction", "maximize"
-USAGE_ERROR = 2
 SYNC_START_SECONDS = 40.0
 """Seconds allowed for importing MLflow on a busy machine, in addition to ``logger.patience``."""
 _until_exit = ExitStack()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import select
 import subprocess
 import sys
 import termios
@@ -162,9 +163,12 @@ def test_terminal_shows_bars_of_hub_client(tmp_path: Path, hub: Hub) -> None:
     termios.tcsetwinsize(terminal, (24, 100))
     command = [sys.executable, "-m", "experiments.model", NAME, f"output_dir={tmp_path}"]
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=terminal, text=True, env=os.environ)
-    os.close(terminal)
+    shown = b""
+    while select.select([here], [], [], 1)[0]:  # before the terminal is closed, which may discard its output
+        shown += os.read(here, 65536)
     assert (done.returncode, done.stdout.count("\n")) == (0, 1)
-    assert b"100%" in os.read(here, 65536)
+    assert b"100%" in shown
+    os.close(terminal)
     os.close(here)
 
 

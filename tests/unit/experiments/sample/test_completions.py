@@ -206,6 +206,20 @@ def test_trained_critic_raises_for_missing_or_damaged_critic(stage: Path, tmp_pa
             trained_critic(stage, CONFIG)
 
 
+class OwnCritic(NumericV2):
+    """A critic of a user."""
+
+
+def test_trained_critic_may_be_of_users_class_and_must_exist(tmp_path: Path) -> None:
+    own = {**CRITIC_CONFIG, "_target_": f"{__name__}.OwnCritic"}
+    save_critic(OwnCritic(**SIZES, seed=3, similarity=partial(dot)), tmp_path, own)
+    assert isinstance(trained_critic(tmp_path, CONFIG).critic, OwnCritic)
+    for target in (f"{__name__}.NoSuchCritic", "no_such_package.Critic"):
+        save_critic(NumericV2(**SIZES, seed=3, similarity=partial(dot)), tmp_path, own | {"_target_": target})
+        with pytest.raises(ValueError, match=re.escape(target.rpartition(".")[0])):
+            trained_critic(tmp_path, CONFIG)
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
