@@ -9,37 +9,33 @@ from experiments.compare import main as compare
 from experiments.report import main as report
 from experiments.study import main as study
 
-HELP = "contrastive-reasoning study --help shows all options"
 Main = Callable[[Sequence[str]], int]
-UNKNOWN = "no such key; did you mean 'metric' of baseline, by, curve, metric, sets?"
 
 
 @pytest.mark.parametrize(
-    ("command", "given", "message"),
+    ("command", "given", "named"),
     [
-        (compare, ["llama_critic", "metirc=x"], f"metirc=x: {UNKNOWN}"),
-        (compare, ["llama_critic", "--metirc", "x"], f"metirc: {UNKNOWN}"),
-        (compare, ["a", "reward.q=1"], "reward.q=1: no such key; there are baseline, by, curve, metric, sets"),
-        (compare, ["a", "-m", "x"], "-m: no such key; there are baseline, by, curve, metric, sets"),
-        (compare, ["a", "met=x"], f"met=x: {UNKNOWN}"),
-        (
-            report,
-            ["llama_critic", "ouput=a.html"],
-            "ouput=a.html: no such key; did you mean 'output' of baseline, by, curve, metric, output, sets?",
-        ),
-        (study, ["s", "parallel=two"], f"argument --parallel: invalid int value: 'two'; {HELP}"),
-        (study, ["s", "--seeds"], f"argument --seeds: expected one argument; {HELP}"),
-        (study, ["s", "t"], f"unrecognized arguments: t; {HELP}"),
-        (study, [], f"the following arguments are required: name; {HELP}"),
+        (compare, ["llama_critic", "metirc=x"], ["metirc=x", "'metric'"]),
+        (compare, ["llama_critic", "--metirc", "x"], ["metirc", "'metric'"]),
+        (compare, ["a", "reward.q=1"], ["reward.q=1", "baseline, by, curve, metric, sets"]),
+        (compare, ["a", "-m", "x"], ["-m", "baseline, by, curve, metric, sets"]),
+        (compare, ["a", "met=x"], ["met=x", "'metric'"]),
+        (report, ["llama_critic", "ouput=a.html"], ["ouput=a.html", "'output'"]),
+        (study, ["s", "parallel=two"], ["--parallel", "'two'"]),
+        (study, ["s", "--seeds"], ["--seeds"]),
+        (study, ["s", "t"], ["t;", "study --help"]),
+        (study, [], ["name", "study --help"]),
     ],
 )
 def test_invalid_argument_prints_one_sentence(
-    command: Main, given: Sequence[str], message: str, capsys: pytest.CaptureFixture
+    command: Main, given: Sequence[str], named: Sequence[str], capsys: pytest.CaptureFixture
 ) -> None:
     with pytest.raises(SystemExit) as stop:
         command(given)
     assert stop.value.code == 2
-    assert capsys.readouterr().err == f"{message}\n"
+    sentence = capsys.readouterr().err
+    assert sentence.count("\n") == 1
+    assert all(name in sentence for name in named), sentence
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -29,6 +30,8 @@ def test_help_lists_every_command_and_its_usage(capsys: pytest.CaptureFixture[st
         output = capsys.readouterr().out
         assert output.startswith(f"Usage: contrastive-reasoning {name}")
         assert f"Example: contrastive-reasoning {name}" in output
+        explained = re.findall(r"^  (\w+)=\S*  +\w", output, re.M)
+        assert explained == COMMANDS[name].own_keys
 
 
 @pytest.mark.parametrize(
