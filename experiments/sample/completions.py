@@ -9,8 +9,9 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from omegaconf import DictConfig, OmegaConf
 from rich.console import Console, RenderableType
@@ -34,6 +35,11 @@ from experiments.stages.train import device_of
 if TYPE_CHECKING:
     from experiments.sample.__main__ import Question
 
+CRITICS, ENCODER = "contrastive_reasoning.critics", "load_encoder"
+PARTS = (CRITICS, "contrastive_reasoning.losses", "contrastive_reasoning.policies.pooling")
+"""Packages whose parts a saved critic may name. Functions of ``CRITICS``, some of which write folders, are excluded
+but for ``ENCODER``."""
+OURS = "contrastive_reasoning."
 PAIRS = 16384
 """Pairs in one forward pass."""
 GOOD, BAD, UNSURE, QUIET = "bold cyan", "bold red", "yellow", "dim"
@@ -107,26 +113,53 @@ def readings(question: Question, rollouts: RolloutBatch, critic: CriticReward | 
 def trained_critic(folder: Path, config: DictConfig) -> CriticReward:
     """Returns a reward with the critic in ``folder``, which may also be the folder of its stage or run.
 
-    The parts that its description names are imported and built, as those of a configuration are. τ is that of the
-    critic's stage, else that of ``config``, which also gives the task.
+    The folder is untrusted data: its description may only name parts of this package. τ is that of the critic's stage,
+    else that of ``config``, which also gives the task.
 
     Raises:
-        ValueError: if there is no critic, or its files are damaged, do not fit each other or are rejected by its class.
+        ValueError: if there is no critic, it names anything but the package's own parts, or its files are damaged, do
+            not fit each other or are rejected by its class.
     """
     stages = (place / CRITIC for stage, place, _ in stage_folders(folder) if stage == CRITIC)
     place = next((path for path in (folder, folder / CRITIC, *stages) if (path / DESCRIPTION).is_file()), None)
     if place is None:
         raise ValueError(f"critic={folder}: no critic there ({DESCRIPTION} is missing)")
+    described = read_description(place).get("config")
+    if foreign := next(foreign_parts(described), None):
+        raise ValueError(f"critic={folder}: {DESCRIPTION} names {foreign}, which is not part of a critic")
     loss = read_config(place.parent).get("loss", config.loss)
     return CriticReward(
         outcome=VerifierReward(task=build(config, "task")),
         task=build(config, "task"),
-        critic=build(OmegaConf.create({"critic": read_description(place).get("config")}), "critic"),
+        critic=build(OmegaConf.create({"critic": described}), "critic"),
         checkpoint=str(place),
         weight=0.0,
         temperature=float(loss["temperature"]),
         batch_size=PAIRS,
     )
+
+
+def foreign_parts(node: Any) -> Iterator[str]:
+    """Yields everything in a node that would call or load more than the package's own parts when it is built."""
+    if isinstance(node, dict):
+        target = node.get("_target_")
+        if target is not None and not _is_part(str(target)):
+            yield str(target)
+        if node.get("trust_remote_code"):
+            yield "trust_remote_code"
+    for inner in node.values() if isinstance(node, dict) else node if isinstance(node, list) else ():
+        yield from foreign_parts(inner)
+
+
+def _is_part(target: str) -> bool:
+    """Returns whether a package of ``PARTS`` offers this target, defined in this package.
+
+    The packages also import functions from elsewhere, such as ``import_module``, which must not be called.
+    """
+    package, _, name = target.rpartition(".")
+    found = getattr(import_module(package), name, None) if package in PARTS else None
+    made_here = str(getattr(found, "__module__", "")).startswith(OURS)
+    return made_here and (isinstance(found, type) or package != CRITICS or name == ENCODER)
 
 
 def show(console: Console, problem: Problem, found: Sequence[Reading], *, start: float | None) -> None:

@@ -13,6 +13,7 @@ from typing import Any, cast
 import pytest
 import torch
 from hydra import compose, initialize_config_module
+from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 from torch.testing import assert_close
 
@@ -29,6 +30,7 @@ from experiments.sample.__main__ import Question
 from experiments.sample.completions import (
     Judged,
     Reading,
+    foreign_parts,
     readings,
     show,
     trained_critic,
@@ -206,18 +208,36 @@ def test_trained_critic_raises_for_missing_or_damaged_critic(stage: Path, tmp_pa
             trained_critic(stage, CONFIG)
 
 
-class OwnCritic(NumericV2):
-    """A critic of a user."""
+@pytest.mark.parametrize(
+    "part",
+    [
+        {"_target_": "subprocess.run", "args": "true"},
+        {"_target_": "contrastive_reasoning.critics.checkpoint.json.loads"},
+        {"_target_": "contrastive_reasoning.policies.load.load_policy"},
+        {"_target_": "contrastive_reasoning.critics.import_module", "name": "this"},
+        {"_target_": "contrastive_reasoning.critics.no_such_critic"},
+        {"_target_": "contrastive_reasoning.critics.save_critic"},
+        {"_target_": "${oc.env:HOME}"},
+        {"trust_remote_code": True},
+    ],
+)
+def test_trained_critic_rejects_foreign_parts_before_building(
+    stage: Path, part: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (stage / "critic" / DESCRIPTION).write_text(
+        json.dumps({"class": "x", "frozen": [], "config": {**CRITIC_CONFIG, "similarity": [part]}})
+    )
+    monkeypatch.setattr("experiments.sample.completions.build", lambda *_: pytest.fail("something was built"))
+    with pytest.raises(ValueError, match="part of a critic"):
+        trained_critic(stage, CONFIG)
 
 
-def test_trained_critic_may_be_of_users_class_and_must_exist(tmp_path: Path) -> None:
-    own = {**CRITIC_CONFIG, "_target_": f"{__name__}.OwnCritic"}
-    save_critic(OwnCritic(**SIZES, seed=3, similarity=partial(dot)), tmp_path, own)
-    assert isinstance(trained_critic(tmp_path, CONFIG).critic, OwnCritic)
-    for target in (f"{__name__}.NoSuchCritic", "no_such_package.Critic"):
-        save_critic(NumericV2(**SIZES, seed=3, similarity=partial(dot)), tmp_path, own | {"_target_": target})
-        with pytest.raises(ValueError, match=re.escape(target.rpartition(".")[0])):
-            trained_critic(tmp_path, CONFIG)
+def test_foreign_parts_is_empty_for_every_critic_in_conf() -> None:
+    root = Path(__file__).resolve().parents[4] / "conf"
+    for path in (root / "critic").glob("*.yaml"):
+        config = OmegaConf.load(path)
+        assert isinstance(config, DictConfig)
+        assert [*foreign_parts(OmegaConf.to_container(config, resolve=False))] == [], path.name
 
 
 @pytest.mark.parametrize(
