@@ -1,19 +1,22 @@
 """Draws the gain of each arm of a study against how well its values ranked sibling steps in its own runs.
 
-    python docs/results/dose_response.py [CSV [PICTURE]]      default: countdown_credit_repeated.csv, the pages' picture
+    python docs/results/dose_response.py [CSV... [PICTURE]]
+
+Without arguments it draws the picture of the pages from countdown_credit_repeated.csv.
 
 The dose is the metric train/steps/auroc_siblings: of two steps equally deep into the same problem, one of a rollout
 that the verifier accepted and one of a rollout that it did not, how often the former had the higher value. It is
 averaged over the rollout batches of a run, then over seeds. The verifier's verdicts decide for every arm, so even exact
-values need not reach 1. The response is the gain in greedy success over the arm ``grpo``: paired by seed where at least
-two seeds are in common, else of the means. It is an association: arms differ in more than their values.
+values need not reach 1. The response is the gain in greedy success over the arm ``grpo`` of the same CSV: paired by
+seed where at least two seeds are in common, else of the means. With several CSVs an arm's name ends with its CSV's. It
+is an association: arms differ in more than their values.
 """
 
 from __future__ import annotations
 
 import csv
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any, NamedTuple
@@ -90,11 +93,18 @@ def draw(found: list[Arm]) -> Figure:
     return figure
 
 
-def main(source: Path = CSV, picture: Path = PICTURE) -> None:
-    with source.open(newline="", encoding="utf-8") as file:
-        found = arms([*csv.DictReader(file)])
-    draw(found).savefig(picture, dpi=130)
+def main(sources: Sequence[Path] = (CSV,), picture: Path = PICTURE) -> None:
+    found: list[Arm] = []
+    for source in sources:
+        with source.open(newline="", encoding="utf-8") as file:
+            own = arms([*csv.DictReader(file)])
+        found += own if len(sources) == 1 else [arm._replace(name=f"{arm.name}, {source.stem}") for arm in own]
+    draw(sorted(found, key=lambda arm: arm.dose)).savefig(picture, dpi=130)
 
 
 if __name__ == "__main__":
-    main(*map(Path, sys.argv[1:]))
+    paths = [Path(argument) for argument in sys.argv[1:]]
+    main(
+        [path for path in paths if path.suffix == ".csv"] or [CSV],
+        next((p for p in paths if p.suffix != ".csv"), PICTURE),
+    )
