@@ -73,9 +73,9 @@ def run(config: DictConfig) -> float | None:
     import torch
 
     from contrastive_reasoning.nonfinite import Diverged
-    from contrastive_reasoning.rewards.base import RewardFailed, VerifierFailed
     from contrastive_reasoning.rollout.requests import ServerError
-    from contrastive_reasoning.tasks.function_worker import describe
+    from contrastive_reasoning.workers.failures import RewardFailed, VerifierFailed
+    from contrastive_reasoning.workers.functions import describe
     from experiments.assemble import AssemblyError
     from experiments.stages.checkpoints import CheckpointError, NotWritten
     from experiments.stages.experiment import Interrupted, run_experiment

@@ -21,6 +21,7 @@ MATHEMATICS = ("losses", "advantages", "objectives", "geometry")
 # package -> (our packages it may import besides itself, other libraries it must never import)
 MAY_IMPORT: dict[str, tuple[set[str], set[str]]] = {
     f"{PURE}.tasks": (set(), {"torch", "lightning", "hydra", "mlflow", "numpy", "transformers"}),
+    f"{PURE}.workers": ({f"{PURE}.tasks"}, {"torch", "lightning", "hydra", "mlflow", "numpy", "transformers"}),
     **{
         f"{PURE}.{package}": (
             {f"{PURE}.losses"} if package == "geometry" else set(),
@@ -39,7 +40,19 @@ MAY_IMPORT: dict[str, tuple[set[str], set[str]]] = {
     f"{PURE}.rewards": (
         {
             f"{PURE}.{package}"
-            for package in ("rollout", "tasks", "critics", "losses", "policies", "geometry", "distributed", "nonfinite")
+            for package in (
+                *(
+                    "rollout",
+                    "tasks",
+                    "workers",
+                    "critics",
+                    "losses",
+                    "policies",
+                    "geometry",
+                    "distributed",
+                    "nonfinite",
+                ),
+            )
         },
         {"lightning", "hydra", "mlflow"},
     ),

@@ -25,10 +25,10 @@ ONLY_IN = {
     "ast.parse": {
         "contrastive_reasoning/lazy.py",
         "contrastive_reasoning/tasks/countdown/longproc.py",
-        "contrastive_reasoning/tasks/planned_code.py",
+        "contrastive_reasoning/workers/planned_code.py",
         *(f"experiments/{path}.py" for path in ("config/signatures", "config/whole", "stages/code_hash")),
     },
-    "pickle.loads": {"contrastive_reasoning/tasks/function_worker.py"},
+    "pickle.loads": {"contrastive_reasoning/workers/functions.py"},
 }
 """Allowed: trees of source files and annotations; a bounded line of a completion, only to check that it parses; and
 messages to a worker from its own parent."""

@@ -7,8 +7,7 @@ are left out of the update; too many end the run.
 from __future__ import annotations
 
 import warnings
-from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
@@ -18,6 +17,7 @@ from torch import Tensor
 from contrastive_reasoning.distributed import gather
 from contrastive_reasoning.rollout.batch import RolloutBatch, verdicts_of
 from contrastive_reasoning.tasks.base import Task, Verdict
+from contrastive_reasoning.workers.failures import RewardFailed
 
 
 class StepCredit(NamedTuple):
@@ -132,25 +132,6 @@ def _parts_that_add(reward: Any) -> Iterator[tuple[Any, float]]:
 
 STATUSES = ("timeout", "error")
 """The statuses of a reward's failure; the verdict's reason holds the cause."""
-FEWEST, MOST = 20, 1000
-"""The number of verdicts behind a share of errors: among fewer, one error is a large share; older ones are dropped."""
-ALL = 4
-"""The number of verdicts that suffices if all of them are errors."""
-
-
-class RewardFailed(RuntimeError):
-    """Raised if so many rollouts have no reward that the others no longer represent the batch."""
-
-
-class VerifierFailed(RewardFailed):
-    """Raised if a verifier failed too often on this rank. It is raised on this rank only."""
-
-
-def checked_share(max_failures: float) -> float:
-    """Returns the share unchanged. Raises ValueError if it does not lie in [0, 1]."""
-    if not 0 <= max_failures <= 1:
-        raise ValueError(f"max_failures must lie in [0, 1], got {max_failures}")
-    return max_failures
 
 
 def refuse_too_many(failures: Mapping[int, Verdict], rollouts: int, *, limit: float) -> None:
@@ -169,43 +150,6 @@ def refuse_too_many(failures: Mapping[int, Verdict], rollouts: int, *, limit: fl
         f"the reward failed on {failed} of {drawn} rollouts ({failed / drawn:.0%}), more than "
         f"reward.max_failures={limit:g} allows; the first: {cause.status}, {cause.reason}"
     )
-
-
-class ErrorShare:
-    """The share of errors among the last ``MOST`` verdicts of a verifier on this rank, and the limit on it.
-
-    The share is not taken per call, because the number of completions judged together is arbitrary. The limit applies
-    from ``FEWEST`` verdicts on, or from ``ALL`` verdicts on if all of them are errors. ``of`` names what was judged,
-    and ``key`` names the setting of the limit.
-    """
-
-    def __init__(self, limit: float, *, of: str, key: str) -> None:
-        self.limit = checked_share(limit)
-        self.of = of
-        self.key = key
-        self._errors: deque[bool] = deque()
-        self._failed = 0
-        self._last = ""
-        """The reason of the last error."""
-
-    def add(self, verdicts: Iterable[Verdict]) -> None:
-        """Counts the verdicts.
-
-        Raises VerifierFailed with the number of errors, the limit and the last cause, as soon as there are too many.
-        """
-        for verdict in verdicts:
-            if len(self._errors) == MOST:
-                self._failed -= self._errors.popleft()
-            self._errors.append(not verdict.judged)
-            self._failed += not verdict.judged
-            self._last = self._last if verdict.judged else verdict.reason
-            judged = len(self._errors)
-            enough = judged >= FEWEST or self._failed == judged >= ALL
-            if enough and self._failed > self.limit * judged:
-                raise VerifierFailed(
-                    f"the verifier failed on {self._failed} of the last {judged} {self.of}, more than "
-                    f"{self.key}={self.limit:g} allows; the last time: {self._last}"
-                )
 
 
 class FailureWarning:

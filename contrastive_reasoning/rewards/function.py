@@ -16,16 +16,12 @@ like a policy that solves nothing, so more errors than a share of the last 1,000
 from __future__ import annotations
 
 import inspect
-import pickle
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from contrastive_reasoning.rewards.base import (
     Credit,
-    ErrorShare,
     FailureWarning,
-    RewardFailed,
-    checked_share,
     failure_metrics,
     fill_with_mean,
     refuse_too_many,
@@ -33,57 +29,12 @@ from contrastive_reasoning.rewards.base import (
 from contrastive_reasoning.rollout.batch import RolloutBatch
 from contrastive_reasoning.rollout.spans import readable
 from contrastive_reasoning.tasks.base import Problem, Verdict
-from contrastive_reasoning.tasks.function_worker import NUMBER, OK, WRONG, greeting, name_of, pack
-from contrastive_reasoning.tasks.worker_pool import TIMEOUT, Reply, WorkerPool, WorkerRefused, worker_command
+from contrastive_reasoning.workers.failures import ErrorShare, checked_share
+from contrastive_reasoning.workers.functions import NUMBER, OK, WRONG, FunctionPool, name_of
+from contrastive_reasoning.workers.pool import TIMEOUT, Reply
 
-MODULE = "contrastive_reasoning.tasks.function_worker"
 ONE_COMPLETION = ("problem", "completion")
 """The argument names of a call for one completion."""
-
-
-class FunctionPool:
-    """The replies to many calls of a function, in their order. Processes start when first needed and are reused.
-
-    Args:
-        function: every process imports it by its name, so it must not be a lambda or a nested function. Its printed
-            output is discarded.
-        kind: the kind of reply, see ``tasks.function_worker``.
-        key: the configuration key that names the function.
-        workers: the maximum number of processes.
-        limit_s: seconds of wall clock for one call.
-        memory_mib: the memory that calls may use beyond what loading the function used, if the platform can measure it.
-
-    Raises ValueError for a number out of range, or a function that no other process can import.
-    """
-
-    def __init__(
-        self, function: Callable[..., Any], *, kind: str, key: str, workers: int, limit_s: float, memory_mib: int
-    ) -> None:
-        if memory_mib < 1:
-            raise ValueError(f"memory_mib must be at least 1, got {memory_mib}")
-        try:
-            lines = greeting(function)
-        except (pickle.PicklingError, AttributeError, TypeError) as error:
-            raise ValueError(
-                f"{key} must be importable by its name in another process, {name_of(function)} is not: {error}"
-            ) from error
-        self.key = key
-        command = worker_command(MODULE, kind, memory_mib * 2**20)
-        self.pool = WorkerPool(command=command, greeting=lines, workers=workers, limit_s=limit_s)
-
-    def __call__(self, calls: Sequence[Any]) -> list[Reply]:
-        """Returns the reply to each call. A call is any object that can be pickled.
-
-        Raises RewardFailed if the function cannot be imported in a separate process.
-        """
-        try:
-            return self.pool([pack(call) for call in calls])
-        except WorkerRefused as error:
-            raise RewardFailed(f"{self.key} does not load in a process of its own: {error}") from error
-
-    def close(self) -> None:
-        """Ends all processes. A later call starts new ones."""
-        self.pool.close()
 
 
 class FunctionReward:

@@ -24,16 +24,15 @@ from typing import Any
 from contrastive_reasoning.rewards.base import (
     Credit,
     FailureWarning,
-    RewardFailed,
-    checked_share,
     failure_metrics,
     fill_with_mean,
     refuse_too_many,
 )
-from contrastive_reasoning.rewards.function import ONE_COMPLETION, FunctionPool, failure_of
+from contrastive_reasoning.rewards.function import ONE_COMPLETION, failure_of
 from contrastive_reasoning.rollout.batch import RolloutBatch
 from contrastive_reasoning.tasks.base import Problem, messages_of
-from contrastive_reasoning.tasks.function_worker import NUMBERS
+from contrastive_reasoning.workers.failures import RewardFailed, checked_share
+from contrastive_reasoning.workers.functions import NUMBERS, FunctionPool
 
 
 class TRLReward:

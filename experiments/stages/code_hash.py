@@ -20,7 +20,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from contrastive_reasoning.tasks.planned_code import PlannedSource, source_hash, tree_hash
+from contrastive_reasoning.workers.planned_code import PlannedSource, source_hash, tree_hash
 from experiments.config.folders import is_ours
 
 DRIVERS = ("experiments.stages.train", "experiments.stages.evaluate", "experiments.assemble")

@@ -15,8 +15,8 @@ from omegaconf import DictConfig
 
 from contrastive_reasoning.distributed import barrier, from_first, ranks, this_rank
 from contrastive_reasoning.progress import clock
-from contrastive_reasoning.tasks.function_worker import describe
-from contrastive_reasoning.tasks.planned_code import ChangedCode, expect
+from contrastive_reasoning.workers.functions import describe
+from contrastive_reasoning.workers.planned_code import ChangedCode, expect
 from experiments.assemble import AssemblyError, build, with_values
 from experiments.config.composition import critic_checkpoints, given_overrides, trains_warm_start
 from experiments.config.folders import summaries

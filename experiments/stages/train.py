@@ -20,7 +20,7 @@ from contrastive_reasoning.critics.checkpoint import save_critic
 from contrastive_reasoning.distributed import barrier, this_rank
 from contrastive_reasoning.policies.sharding import gathered
 from contrastive_reasoning.progress import steps_done
-from contrastive_reasoning.tasks.function_worker import describe
+from contrastive_reasoning.workers.functions import describe
 from experiments.assemble import AssemblyError, build
 from experiments.config.composition import trains_warm_start
 from experiments.config.contradictions import precision_flaw

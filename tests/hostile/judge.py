@@ -14,7 +14,6 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-from contrastive_reasoning.rewards.answer_pool import AnswerPool, Kind
 from contrastive_reasoning.tasks.answer import Question, check_golds, extract_answer, pose, verify_choice
 from contrastive_reasoning.tasks.answer.symbolic import load
 from contrastive_reasoning.tasks.arithmetic import parse_steps as parse_equations
@@ -29,6 +28,7 @@ from contrastive_reasoning.tasks.countdown.verifier import verify
 from contrastive_reasoning.tasks.formats import PlainAnswer, answer_in, result_of, with_instruction, without_instruction
 from contrastive_reasoning.tasks.problem_set import AnswerTask, sentence_steps
 from contrastive_reasoning.tasks.rows import BadRow
+from contrastive_reasoning.workers.answers import AnswerPool, Kind
 from datamodules.problem_rows import ProblemRows
 from tests.hostile.kit import ASKED, COUNTDOWN, LETTER, NUMBERS, STORY_PROBLEM, Hostile, completions
 from tests.hostile.watch import watch

@@ -24,7 +24,7 @@ CANARY = "canary_of_hostile_text"
 """What every payload leaves if it is run: a file of this name, or an attempt to import it, or to reach something."""
 RECORD = "HOSTILE_RECORD"
 """The environment's name for the file that is written to."""
-WORKER = "contrastive_reasoning.tasks.answer.worker"
+WORKER = "contrastive_reasoning.workers.answers"
 SITE = f"import sys\nfrom tests.hostile.watch import watch\nif '{WORKER}' in sys.orig_argv:\n    watch('worker')\n"
 """``sitecustomize.py``: a worker watches itself from its first breath."""
 

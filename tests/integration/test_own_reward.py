@@ -18,7 +18,7 @@ MODULE = """
 import os, time
 
 from contrastive_reasoning.rewards import VerifierReward
-from contrastive_reasoning.rewards.base import VerifierFailed
+from contrastive_reasoning.workers.failures import VerifierFailed
 
 calls = 0
 

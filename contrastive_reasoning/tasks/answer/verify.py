@@ -3,8 +3,8 @@ r"""The verdict on a mathematical answer: extracts it, compares it, and compares
     question = pose(gold, completion)          a verdict, or an open question; milliseconds at most
     settle(question)                           the rest, within a budget of steps
 
-``verify_answer`` runs both in this process. The pool in ``rewards`` runs the first in its own process and the second in
-a worker. ``verify_choice`` gives the verdict on a letter: ``B``, ``(b)``, ``\text{B}``, ``B. a bank``, ``Option B``.
+``verify_answer`` runs both in this process; ``workers.answers.AnswerPool`` runs the second in a worker.
+``verify_choice`` gives the verdict on a letter: ``B``, ``(b)``, ``\text{B}``, ``B. a bank``, ``Option B``.
 """
 
 from __future__ import annotations

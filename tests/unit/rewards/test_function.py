@@ -19,13 +19,12 @@ from typing import Any
 import pytest
 
 from contrastive_reasoning.rewards import Credit, FunctionReward, FunctionVerifier, OverlongReward, WeightedSum
-from contrastive_reasoning.rewards.base import RewardFailed
-from contrastive_reasoning.rewards.function import MODULE
 from contrastive_reasoning.rollout import RolloutBatch
 from contrastive_reasoning.tasks.base import Problem, Verdict
-from contrastive_reasoning.tasks.function_worker import greeting, pack
-from contrastive_reasoning.tasks.planned_code import PlannedSource, expect, source_hash
-from contrastive_reasoning.tasks.worker_pool import worker_command
+from contrastive_reasoning.workers.failures import RewardFailed
+from contrastive_reasoning.workers.functions import MODULE, greeting, pack
+from contrastive_reasoning.workers.planned_code import PlannedSource, expect, source_hash
+from contrastive_reasoning.workers.pool import worker_command
 from tests.unit.rewards.faulty_functions import (
     Unloadable,
     lengths,

@@ -11,9 +11,9 @@ import pytest
 import torch
 
 from contrastive_reasoning.rewards import TRLReward
-from contrastive_reasoning.rewards.base import RewardFailed
 from contrastive_reasoning.rollout import RolloutBatch
 from contrastive_reasoning.tasks.base import ChatPrompt, Problem
+from contrastive_reasoning.workers.failures import RewardFailed
 from tests.unit.rewards import faulty_functions as functions
 
 Rollouts = Callable[..., RolloutBatch]

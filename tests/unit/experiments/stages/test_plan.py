@@ -9,7 +9,7 @@ import pytest
 from omegaconf import DictConfig
 
 from contrastive_reasoning.policies.load import DTYPES, native_dtype
-from contrastive_reasoning.tasks.planned_code import ChangedCode, expect
+from contrastive_reasoning.workers.planned_code import ChangedCode, expect
 from experiments.assemble import AssemblyError
 from experiments.stages import plan as planning
 from experiments.stages.checkpoints import CheckpointError

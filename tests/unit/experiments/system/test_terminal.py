@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from contrastive_reasoning.tasks.function_worker import LONGEST, describe, pack, verdict
+from contrastive_reasoning.workers.functions import LONGEST, describe, pack, verdict
 from experiments.system.launch import CAUSES, report_cause
 
 SECRET = "sentinel-0123456789"

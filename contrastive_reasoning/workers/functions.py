@@ -1,8 +1,11 @@
-"""The process that calls a user's function: ``python -m contrastive_reasoning.tasks.function_worker KIND BYTES``.
+"""Calls of a user's function in worker processes, which import it by its name.
 
-The first input line holds the module search path, the second the planned code of the user's modules, the third the
-function, and each later one the arguments of a call. All are pickles in base64, which is safe because they come from
-the process that started this one. Replies are JSON:
+    FunctionPool        in this process: many calls, their replies in order
+    ``serve``           in a worker: ``python -m contrastive_reasoning.workers.functions KIND BYTES``
+
+A worker's first input line holds the module search path, the second the planned code of the user's modules, the third
+the function, and each later one the arguments of a call. All are pickles in base64, which is safe because they come
+from the process that started this one. Replies are JSON:
 
     [ready, ""] or [refused, reason]        once
     [number, 0.5]                           KIND number: the function returned a finite number
@@ -23,29 +26,95 @@ import os
 import pickle
 import sys
 import traceback
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Set
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence, Set
 from itertools import islice
 from math import isfinite
 from numbers import Real
 from sysconfig import get_paths
 from typing import Any
 
-from contrastive_reasoning.tasks.planned_code import ChangedCode, expect, expected
-from contrastive_reasoning.tasks.worker_pool import (
+from contrastive_reasoning.workers.failures import RewardFailed
+from contrastive_reasoning.workers.planned_code import ChangedCode, expect, expected
+from contrastive_reasoning.workers.pool import (
     ERROR,
     FATAL,
     READY,
     REFUSED,
     Connection,
+    Reply,
+    WorkerPool,
+    WorkerRefused,
     limit_memory,
     memory_in_use,
+    worker_command,
 )
 
+MODULE = "contrastive_reasoning.workers.functions"
 NUMBER, NUMBERS, OK, WRONG = "number", "numbers", "ok", "wrong"
 LONGEST = 200
 """Maximum number of characters kept of an exception's text."""
 LIBRARIES = tuple(get_paths()[name] for name in ("stdlib", "purelib", "platlib"))
 """Folders of library code, as opposed to the user's code."""
+
+
+class FunctionPool:
+    """The replies to many calls of a function, in their order. Processes start when first needed and are reused.
+
+    Args:
+        function: every process imports it by its name, so it must not be a lambda or a nested function. Its printed
+            output is discarded.
+        kind: the kind of reply: ``number``, ``numbers`` or ``verdict``.
+        key: the configuration key that names the function.
+        workers: the maximum number of processes.
+        limit_s: seconds of wall clock for one call.
+        memory_mib: the memory that calls may use beyond what loading the function used, if the platform can measure it.
+
+    Raises ValueError for a number out of range, or a function that no other process can import.
+    """
+
+    def __init__(
+        self, function: Callable[..., Any], *, kind: str, key: str, workers: int, limit_s: float, memory_mib: int
+    ) -> None:
+        if memory_mib < 1:
+            raise ValueError(f"memory_mib must be at least 1, got {memory_mib}")
+        try:
+            lines = greeting(function)
+        except (pickle.PicklingError, AttributeError, TypeError) as error:
+            raise ValueError(
+                f"{key} must be importable by its name in another process, {name_of(function)} is not: {error}"
+            ) from error
+        self.key = key
+        command = worker_command(MODULE, kind, memory_mib * 2**20)
+        self.pool = WorkerPool(command=command, greeting=lines, workers=workers, limit_s=limit_s)
+
+    def __call__(self, calls: Sequence[Any]) -> list[Reply]:
+        """Returns the reply to each call. A call is any object that can be pickled.
+
+        Raises RewardFailed if the function cannot be imported in a separate process.
+        """
+        try:
+            return self.pool([pack(call) for call in calls])
+        except WorkerRefused as error:
+            raise RewardFailed(f"{self.key} does not load in a process of its own: {error}") from error
+
+    def close(self) -> None:
+        """Ends all processes. A later call starts new ones."""
+        self.pool.close()
+
+
+def greeting(function: Callable[..., Any]) -> bytes:
+    """The first input lines of a worker: the module search path of this process, the planned code, the function."""
+    return b"".join(pack(what) + b"\n" for what in (sys.path, expected(), function))
+
+
+def pack(what: object) -> bytes:
+    """Encodes an object as one line, without a line end."""
+    return base64.b64encode(pickle.dumps(what))
+
+
+def unpack(line: str) -> Any:
+    return pickle.loads(base64.b64decode(line))
+
 
 Call = Callable[[Callable[..., Any], str], tuple[str, object]]
 """Maps a function and an input line to the status and value of the reply; ``serve`` handles the exceptions."""
@@ -170,20 +239,6 @@ def first_words(text: str) -> str:
     """
     line = next(iter(text.splitlines()), "")
     return line if len(line) <= LONGEST else f"{line[:LONGEST].rpartition(' ')[0]} …".lstrip()
-
-
-def greeting(function: Callable[..., Any]) -> bytes:
-    """The first input lines of a worker: the module search path of this process, the planned code, the function."""
-    return b"".join(pack(what) + b"\n" for what in (sys.path, expected(), function))
-
-
-def pack(what: object) -> bytes:
-    """Encodes an object as one line, without a line end."""
-    return base64.b64encode(pickle.dumps(what))
-
-
-def unpack(line: str) -> Any:
-    return pickle.loads(base64.b64decode(line))
 
 
 if __name__ == "__main__":

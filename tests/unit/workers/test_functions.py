@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from contrastive_reasoning.tasks.function_worker import as_python, number, numbers, pack, verdict
+from contrastive_reasoning.workers.functions import as_python, number, numbers, pack, verdict
 
 ONE = pack(("problem", "completion")).decode()
 
