@@ -3,7 +3,8 @@
         ℓ_t = −min(ρ_t A_t, clip(ρ_t, 1 − low, 1 + high) A_t) + β · KL_t
         ρ_t = π(y_t) / π_old(y_t)
 
-With ``dual_clip`` c (arXiv:1912.09729) the loss of a token with A < 0 is at most c·|A| at any ratio.
+With ``dual_clip`` c (arXiv:1912.09729) the loss of a token with A < 0 is at most c·|A| at any ratio. ``DAPO`` and
+``DrGRPO`` are such settings.
 """
 
 from __future__ import annotations
@@ -15,12 +16,15 @@ from jaxtyping import Float
 from torch import Tensor
 
 from contrastive_reasoning.objectives.base import (
+    ConstantLength,
     ObjectiveInputs,
     TokenLosses,
+    TokenMean,
     TokenObjective,
     ratio_metrics,
     token_mean,
 )
+from contrastive_reasoning.objectives.kl import KL, FullKL
 from contrastive_reasoning.objectives.ratio import check_clips, clipped_surrogate, token_log_ratio
 
 
@@ -48,3 +52,35 @@ class GRPO(TokenObjective):
             metrics["dual_clip_fraction"] = token_mean(bounded < losses, inputs)
             losses = bounded
         return losses, metrics
+
+
+def DAPO(*, clip_low: float, clip_high: float, dual_clip: float | None) -> GRPO:
+    """Returns DAPO's loss, arXiv:2503.14476: GRPO with a higher upper clip, equal token weights and no KL.
+
+        loss = 1/Σ|y_i| Σ_i Σ_t −min(ρ_t A_t, clip(ρ_t, 1 − low, 1 + high) A_t)            high > low
+
+    It ignores a reference. Only the upper bound is raised, because it keeps an unlikely token from becoming likely.
+    Other parts of the paper are implemented elsewhere: dynamic sampling (``rollout=dynamic``) and the overlong
+    punishment (a reward).
+    """
+    return GRPO(
+        clip_low=clip_low, clip_high=clip_high, dual_clip=dual_clip, kl_weight=0.0, kl=None, aggregation=TokenMean()
+    )
+
+
+def DrGRPO(*, clip_low: float, clip_high: float, length: int, kl_weight: float, kl: KL | FullKL | None) -> GRPO:
+    """Returns Dr.GRPO, arXiv:2503.20783: GRPO with the loss divided by a constant length, without the length bias.
+
+        loss = 1/(B L) Σ_i Σ_t ℓ_{i,t}            ℓ as in GRPO
+
+    ``length`` is L, usually the token limit of a completion. The paper's other change is in the advantage: no division
+    by the standard deviation (``MeanCentred``).
+    """
+    return GRPO(
+        clip_low=clip_low,
+        clip_high=clip_high,
+        dual_clip=None,
+        kl_weight=kl_weight,
+        kl=kl,
+        aggregation=ConstantLength(length=length),
+    )

@@ -21,6 +21,7 @@ from transformers import (
     AutoModelForCausalLM,
     AutoModelForImageTextToText,
     AutoTokenizer,
+    GgufConfig,
     PretrainedConfig,
     PreTrainedModel,
     PreTrainedTokenizerBase,
@@ -242,6 +243,23 @@ def require_weights(info: Mapping[str, Any], named: str, *, unused: str | None =
                 f"{named}: weights {flaw}, and would be drawn at random: {', '.join(keys[:SHOWN])}{more}; give a whole "
                 "causal language model, not a reward model, an encoder or a part"
             )
+
+
+def convert_gguf(file: Path, folder: Path, *, dtype: str) -> None:
+    """Converts a GGUF file to a ``transformers`` folder with its tokenizer and its weights, dequantised to ``dtype``.
+
+    The weights keep the values that quantisation left. Needs the package ``gguf``.
+
+    Raises ValueError if the file lacks weights of the model.
+    """
+    source = {"gguf_file": file.name}
+    AutoTokenizer.from_pretrained(file.parent, **source).save_pretrained(folder)
+    settings: dict[str, Any] = {"quantization_config": GgufConfig(dequantize=True), "dtype": getattr(torch, dtype)}
+    loaded: Any = AutoModelForCausalLM.from_pretrained(file.parent, **source, **settings, **REPORTING)
+    model, info = loaded
+    require_weights(info, str(file))
+    model.config.quantization_config = None  # otherwise a loaded copy would be treated as quantised
+    model.save_pretrained(folder)
 
 
 def _tokenizer(path: str, *, trust_remote_code: bool) -> PreTrainedTokenizerBase:

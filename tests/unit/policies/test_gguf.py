@@ -13,7 +13,7 @@ from gguf import GGMLQuantizationType, GGUFWriter, dequantize, quantize
 from tokenizers.pre_tokenizers import ByteLevel
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from contrastive_reasoning.policies.gguf import convert_gguf
+from contrastive_reasoning.policies.load import convert_gguf
 
 HIDDEN, INNER, LAYERS, HEADS = 32, 64, 2, 2
 TEMPLATE = "{% for message in messages %}<|im_start|>{{ message.content }}<|im_end|>{% endfor %}"

@@ -16,7 +16,7 @@ from zipfile import ZipFile
 
 import pytest
 
-from contrastive_reasoning.policies import gguf
+from contrastive_reasoning.policies import load
 from experiments.config.hints import install_command
 from experiments.config.known_models import KnownModel
 from experiments.model import fetch as fetching
@@ -80,7 +80,7 @@ def conversions(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
         (folder / "model.safetensors").write_bytes(file.read_bytes())
         converted.append(file)
 
-    monkeypatch.setattr(gguf, "convert_gguf", convert)
+    monkeypatch.setattr(load, "convert_gguf", convert)
     return converted
 
 
@@ -210,13 +210,13 @@ def test_files_of_model_are_readable_as_umask_allows(
     umask: int, tmp_path: Path, known: Known, conversions: list[Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     known()
-    convert = gguf.convert_gguf
+    convert = load.convert_gguf
 
     def private(file: Path, folder: Path, *, dtype: str) -> None:
         convert(file, folder, dtype=dtype)
         (folder / "model.safetensors").chmod(0o600)
 
-    monkeypatch.setattr(gguf, "convert_gguf", private)
+    monkeypatch.setattr(load, "convert_gguf", private)
     before = os.umask(umask)
     try:
         assert fetch(tmp_path) == 0
@@ -249,17 +249,17 @@ def test_interrupted_conversion_leaves_no_partial_model(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     known()
-    original = gguf.convert_gguf
+    original = load.convert_gguf
 
     def cut_short(file: Path, folder: Path, **rest: object) -> None:
         (folder / "config.json").write_text("{}")
         raise stop
 
-    monkeypatch.setattr(gguf, "convert_gguf", cut_short)
+    monkeypatch.setattr(load, "convert_gguf", cut_short)
     assert fetch(tmp_path) == code
     assert capsys.readouterr().err.startswith(f"{NAME}: ")
     assert files_in_models(tmp_path) == []
-    monkeypatch.setattr(gguf, "convert_gguf", original)
+    monkeypatch.setattr(load, "convert_gguf", original)
     assert fetch(tmp_path) == 0
     assert files_in_models(tmp_path) == [NAME]
 

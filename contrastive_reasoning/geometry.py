@@ -1,13 +1,19 @@
-"""Projections of embeddings (PCA, which approximates distances; t-SNE, which keeps neighbours) and a parity probe."""
+"""Analysis of embeddings: projections, spread and parity. Pure functions that do not affect training.
+
+Projections are PCA, which approximates distances, and t-SNE, which keeps neighbours. Measures of spread are alignment
+and uniformity (arXiv:2005.10242) and the effective rank (Roy and Vetterli 2007).
+"""
 
 from __future__ import annotations
 
+from math import log
 from typing import NamedTuple
 
 import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
+from torch.nn.functional import normalize, pdist
 
 
 class Projection(NamedTuple):
@@ -98,3 +104,27 @@ def parity_accuracy(
     split = StratifiedKFold(n_splits=min(folds, smaller))
     scaled = projected / np.where(spread > 0, spread, 1.0)
     return float(cross_val_score(model, scaled, labels, cv=split, scoring="balanced_accuracy").mean())
+
+
+def alignment(anchors: Float[Tensor, "N D"], positives: Float[Tensor, "N D"]) -> Float[Tensor, ""]:
+    """Returns the mean squared distance of positive pairs on the unit sphere: 0 if they coincide, 2 if unrelated."""
+    return (normalize(anchors, dim=1) - normalize(positives, dim=1)).square().sum(dim=1).mean()
+
+
+def uniformity(embeddings: Float[Tensor, "N D"]) -> Float[Tensor, ""]:
+    """Returns log mean exp(−2‖x − y‖²) over pairs on the unit sphere: 0 if all coincide, about −4 if spread evenly.
+
+    Raises:
+        ValueError: on fewer than two points.
+    """
+    if len(embeddings) < 2:
+        raise ValueError(f"uniformity needs at least two points, got {len(embeddings)}")
+    exponents = -2 * pdist(normalize(embeddings, dim=1)).square()
+    return exponents.logsumexp(dim=0) - log(len(exponents))
+
+
+def effective_rank(embeddings: Float[Tensor, "N D"]) -> Float[Tensor, ""]:
+    """Returns exp of the entropy of the centred points' normalised singular values: the directions in use, ≥ 1."""
+    values = torch.linalg.svdvals(embeddings - embeddings.mean(dim=0))
+    share = values / values.sum().clamp(min=torch.finfo(values.dtype).tiny)
+    return torch.special.entr(share).sum().exp()

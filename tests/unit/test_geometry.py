@@ -1,6 +1,7 @@
 from __future__ import annotations
 
-import math
+from itertools import combinations
+from math import exp, isnan, log
 
 import numpy as np
 import pytest
@@ -8,11 +9,12 @@ import torch
 from sklearn.decomposition import PCA
 from torch.testing import assert_close
 
-from contrastive_reasoning.geometry import parity_accuracy, parity_of, pca, tsne
+from contrastive_reasoning.geometry import alignment, effective_rank, parity_accuracy, parity_of, pca, tsne, uniformity
 
 POINTS = torch.randn(30, 5, generator=torch.Generator().manual_seed(0), dtype=torch.float64) * torch.tensor(
     [5, 3, 1, 1, 1]
 )
+FEW = torch.randn(6, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
 
 
 def test_pca_matches_scikit_learn_up_to_signs() -> None:
@@ -64,4 +66,24 @@ def test_parity_accuracy_is_one_for_encoded_parity_and_chance_for_noise() -> Non
 
 
 def test_parity_accuracy_is_nan_if_a_class_is_missing() -> None:
-    assert math.isnan(parity_accuracy(torch.randn(9, 3), torch.ones(9, dtype=torch.bool), components=2, folds=3))
+    assert isnan(parity_accuracy(torch.randn(9, 3), torch.ones(9, dtype=torch.bool), components=2, folds=3))
+
+
+def test_alignment_is_zero_for_the_same_direction_and_four_for_the_opposite() -> None:
+    assert_close(alignment(FEW, 3 * FEW), torch.tensor(0.0, dtype=torch.float64))
+    assert_close(alignment(FEW, -FEW), torch.tensor(4.0, dtype=torch.float64))
+
+
+def test_uniformity_matches_formula_over_pairs() -> None:
+    unit = [(row / row.norm()).tolist() for row in FEW]
+    terms = [exp(-2 * sum((a - b) ** 2 for a, b in zip(x, y, strict=True))) for x, y in combinations(unit, 2)]
+    assert uniformity(FEW).item() == pytest.approx(log(sum(terms) / len(terms)), abs=1e-12)
+    with pytest.raises(ValueError, match="at least two points, got 1"):
+        uniformity(FEW[:1])
+
+
+def test_effective_rank_counts_directions_in_use() -> None:
+    square = torch.tensor([[1.0, 0, 0], [-1, 0, 0], [0, 1, 0], [0, -1, 0]])
+    assert_close(effective_rank(square), torch.tensor(2.0))
+    line = torch.tensor([[1.0, 2, 3], [2, 4, 6], [5, 10, 15]])
+    assert_close(effective_rank(line), torch.tensor(1.0), rtol=1e-3, atol=1e-3)
