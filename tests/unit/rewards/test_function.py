@@ -21,7 +21,7 @@ import pytest
 from contrastive_reasoning.rewards import Credit, FunctionReward, FunctionVerifier, OverlongReward, WeightedSum
 from contrastive_reasoning.rollout import RolloutBatch
 from contrastive_reasoning.tasks.base import Problem, Verdict
-from contrastive_reasoning.workers.failures import RewardFailed
+from contrastive_reasoning.workers.failures import RewardFailed, VerifierFailed
 from contrastive_reasoning.workers.functions import MODULE, greeting, pack
 from contrastive_reasoning.workers.planned_code import PlannedSource, expect, source_hash
 from contrastive_reasoning.workers.pool import worker_command
@@ -86,12 +86,8 @@ def test_failed_calls_have_reasons_and_other_calls_keep_rewards(rollouts_of: Rol
 def test_more_failures_than_allowed_raise(rollouts_of: Rollouts, reward_of: Build) -> None:
     reward = reward_of(max_failures=0.25)
     reward(rollouts_of(["1", "raises", "0", "1"]))
-    with pytest.raises(RewardFailed) as raised:
+    with pytest.raises(RewardFailed, match=r"2 of 4 rollouts .*reward\.max_failures=0\.25 .*returned NoneType"):
         reward(rollouts_of(["1", "returns None", "raises", "1"]))
-    assert str(raised.value) == (
-        "the reward failed on 2 of 4 rollouts (50%), more than reward.max_failures=0.25 allows; "
-        "the first: error, returned NoneType, not a number"
-    )
     assert reward(rollouts_of(["1", "0", "0", "1"])).outcome.tolist() == [1, 0, 0, 1]
 
 
@@ -165,19 +161,13 @@ def test_weighted_sum_joins_failures_of_two_functions(rollouts_of: Rollouts, rew
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"workers": 0}, "workers must be at least 1, got 0"),
-        ({"limit_s": 0.0}, "limit_s must be positive, got 0"),
-        ({"memory_mib": 0}, "memory_mib must be at least 1, got 0"),
-        ({"max_failures": 1.5}, r"max_failures must lie in \[0, 1\], got 1.5"),
-        ({"function": lambda problem, completion: 0.0}, "function must be importable by its name .*lambda"),
-        (
-            {"function": len},
-            r"^reward.function must take \(problem, completion\), builtins.len\(obj, /\) does not: too ",
-        ),
-        (
-            {"function": partial(lengths, weight=2.0)},
-            r"faulty_functions.lengths\(.*; a function in TRL's form needs reward=trl$",
-        ),
+        ({"workers": 0}, "workers .* 0"),
+        ({"limit_s": 0.0}, "limit_s .* 0"),
+        ({"memory_mib": 0}, "memory_mib .* 0"),
+        ({"max_failures": 1.5}, r"max_failures .* 1\.5"),
+        ({"function": lambda problem, completion: 0.0}, r"^reward\.function .*lambda"),
+        ({"function": len}, r"^reward\.function .*builtins\.len\(obj, /\)"),
+        ({"function": partial(lengths, weight=2.0)}, r"^reward\.function .*faulty_functions\.lengths\(.*reward=trl$"),
     ],
 )
 def test_function_reward_rejects_invalid_arguments(reward_of: Build, changes: dict[str, Any], message: str) -> None:
@@ -331,12 +321,8 @@ def test_function_verifier_returns_verdict_for_each_completion(verifier_of: Buil
 def test_function_verifier_raises_after_too_many_errors(verifier_of: BuildVerifier) -> None:
     verifier = verifier_of(max_failures=0.1)
     verdicts_on(verifier, *["right", "no"] * 9, "raises", "raises")
-    with pytest.raises(RewardFailed) as raised:
+    with pytest.raises(VerifierFailed, match=r"3 of the last 21 .*task\.verifier\.max_failures=0\.1 .*NoneType"):
         verdicts_on(verifier, "returns None")
-    assert str(raised.value) == (
-        "the verifier failed on 3 of the last 21 completions, more than task.verifier.max_failures=0.1 allows; the "
-        "last time: returned NoneType, not true, false, a number from 0 to 1, or a reason"
-    )
 
 
 def test_reason_with_invalid_characters_can_be_encoded(verifier_of: BuildVerifier) -> None:
@@ -348,11 +334,8 @@ def test_reason_with_invalid_characters_can_be_encoded(verifier_of: BuildVerifie
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"max_failures": -0.1}, r"max_failures must lie in \[0, 1\], got -0.1"),
-        (
-            {"function": len},
-            r"task.verifier.function must take \(problem, completion\), builtins.len\(obj, /\) does not",
-        ),
+        ({"max_failures": -0.1}, r"max_failures .* -0\.1"),
+        ({"function": len}, r"^task\.verifier\.function .*builtins\.len\(obj, /\)"),
     ],
 )
 def test_function_verifier_rejects_invalid_arguments(

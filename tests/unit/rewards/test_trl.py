@@ -94,23 +94,15 @@ def test_columns_option_renames_column(rollouts_of: Rollouts, reward_of: Build) 
 @pytest.mark.parametrize(
     ("columns", "message"),
     [
-        (
-            {},
-            "reward.function takes solution, which the problems do not have; there are answer, id, level, word: "
-            "reward.columns={solution: NAME} names the column that it is",
-        ),
-        (
-            {"solution": "anser"},
-            "reward.columns names anser, which the problems do not have; there are answer, id, level, word",
-        ),
+        ({}, r"^reward\.function .*solution.* answer, id, level, word"),
+        ({"solution": "anser"}, r"^reward\.columns .*anser.* answer, id, level, word"),
     ],
 )
 def test_unknown_column_raises_with_available_columns(
     rollouts_of: Rollouts, reward_of: Build, columns: dict[str, str], message: str
 ) -> None:
-    with pytest.raises(RewardFailed) as raised:
+    with pytest.raises(RewardFailed, match=message):
         reward_of(functions.solution_in, columns=columns)(rollouts_of(["a", "b"], LAMP))
-    assert str(raised.value) == message
 
 
 @pytest.mark.parametrize(

@@ -20,9 +20,8 @@ def add_in_batches(errors: ErrorShare, verdicts: list[Verdict], size: int) -> No
 def test_error_share_does_not_depend_on_batch_size(size: int) -> None:
     add_in_batches(ErrorShare(0.2, of="answers", key="max_failures"), [*[RIGHT] * 4, RAISED] * 100, size)
     errors = ErrorShare(0.2, of="answers", key="max_failures")
-    with pytest.raises(VerifierFailed, match=r"^the verifier failed on 5 of the last 20 answers") as raised:
+    with pytest.raises(VerifierFailed, match=r"5 of the last 20 answers.* max_failures=0\.2 .*no such unit$"):
         add_in_batches(errors, [RAISED, *[RIGHT] * 3] * 5 + [RIGHT] * 180, size)
-    assert str(raised.value).endswith("more than max_failures=0.2 allows; the last time: ValueError: no such unit")
 
 
 def test_error_share_ignores_errors_before_last_thousand_verdicts() -> None:
