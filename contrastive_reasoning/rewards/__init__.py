@@ -23,8 +23,7 @@ if TYPE_CHECKING:
     from contrastive_reasoning.rewards.monte_carlo import MonteCarloReward
     from contrastive_reasoning.rewards.oracle import OracleReward, PerfectMoveReward
     from contrastive_reasoning.rewards.ramped_critic import RampedCriticReward
-    from contrastive_reasoning.rewards.task_score import TaskScoreReward
     from contrastive_reasoning.rewards.trl import TRLReward
-    from contrastive_reasoning.rewards.verifier import FormatReward, OverlongReward, VerifierReward
+    from contrastive_reasoning.rewards.verifier import FormatReward, OverlongReward, TaskScoreReward, VerifierReward
 
 __getattr__ = lazy_getattr(__name__)

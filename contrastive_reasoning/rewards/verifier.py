@@ -1,4 +1,4 @@
-"""Rewards of whole completions for correctness, for readable answers and for length."""
+"""Rewards of whole completions: for correctness, readable answers and length, and a benchmark's own scores."""
 
 from __future__ import annotations
 
@@ -95,3 +95,30 @@ class OverlongReward:
         lengths = rollouts.mask.sum(dim=1).to(rollouts.old_log_probs.dtype)
         outcome = ((self.max_tokens - self.cache_tokens - lengths) / self.cache_tokens).clamp(-1.0, 0.0)
         return Credit(outcome=outcome, parts={"overlong": outcome})
+
+
+class TaskScoreReward:
+    """One of a benchmark's own scores of a completion, in the score's own range: LongProc's accuracy, for example.
+
+    Args:
+        task: computes the scores.
+        score: the score's name, for example ``longproc/accuracy``; the part is then named ``longproc_accuracy``.
+
+    Raises ValueError, when called, for a score that the task does not have.
+    """
+
+    def __init__(self, *, task: Task, score: str) -> None:
+        self.task = task
+        self.score = score
+
+    def __call__(self, rollouts: RolloutBatch) -> Credit:
+        values = [self._value(rollouts, row) for row in range(len(rollouts))]
+        outcome = rollouts.old_log_probs.new_tensor(values)
+        return Credit(outcome=outcome, parts={self.score.replace("/", "_"): outcome})
+
+    def _value(self, rollouts: RolloutBatch, row: int) -> float:
+        scores = self.task.scores(rollouts.problem_of(row), rollouts.texts[row])
+        if self.score not in scores:
+            known = ", ".join(sorted(scores)) or "none"
+            raise ValueError(f"the task {self.task.name} has no score {self.score!r}; it has {known}")
+        return scores[self.score]
