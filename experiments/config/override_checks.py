@@ -172,7 +172,10 @@ def _plugin_error(override: Override, overrides: Sequence[Override]) -> str | No
 def _hydra_error(overrides: Sequence[Override], loads: bool) -> str | None:
     """Checks Hydra's own keys and every value of a ``conf/sweep/`` preset. The overrides take precedence over it."""
     given = next(single_runs(overrides))
-    preset = any(override.key_or_group == "sweep" for override in overrides)
+    presets = [override for override in overrides if override.key_or_group == "sweep"]
+    if several := next((override for override in presets if override.is_sweep_override()), None):
+        return f"{_line(several)}: Hydra would sweep none of them; choose one, and give the other's values in over"
+    preset = bool(presets)
     if not preset and not any(is_hydras(override) and _line(override) != JOB_MODE for override in overrides):
         return None
     try:

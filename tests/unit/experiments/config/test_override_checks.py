@@ -99,6 +99,13 @@ def test_value_that_a_sweep_has_twice_is_rejected(override: str, value: str) -> 
     assert override_error(["experiment=clipo_laptop", "seed=0,1", "reward.temperature=0.1,0.01"]) is None
 
 
+def test_several_presets_at_once_are_rejected() -> None:
+    """Hydra runs a job for each preset, and none of the values that they sweep."""
+    overrides = ["experiment=clipo_laptop", "sweep=tau,group_size"]
+    assert (override_error(overrides) or "").startswith("sweep=tau,group_size: ")
+    assert override_error([*overrides[:1], "sweep=tau"]) is None
+
+
 def test_value_that_a_preset_has_twice_is_rejected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "sweep").mkdir()
     text = "# @package _global_\nhydra:\n  mode: MULTIRUN\n  sweeper:\n    params:\n      seed: 4,4\n"
