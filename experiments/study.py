@@ -30,13 +30,12 @@ from experiments.config.hints import did_you_mean
 from experiments.jobs import runner
 from experiments.jobs.job import LOG, SUCCEEDED, Job
 from experiments.jobs.progress import LiveJobs
+from experiments.jobs.study_jobs import ArmJob, check, compose_job, start_jobs
+from experiments.jobs.study_plan import Study, StudyError, find_study
 from experiments.mlflow_sync import TrackerError, connect
 from experiments.mlflow_sync.sync import sync
 from experiments.run_folder.mirror import NOT_SENT, sync_command
 from experiments.schema import register
-from experiments.studies.jobs import ArmJob, check, compose_job, start_jobs
-from experiments.studies.launched import keep
-from experiments.studies.plan import Study, StudyError, find_study
 from experiments.system.files import lock
 from experiments.system.launch import FAILED, INTERRUPTED
 from experiments.system.terminal import be_quiet, protect_output
@@ -111,9 +110,9 @@ def run_study(study: Study, *, only: Sequence[str], seeds: range, launcher: str 
         TrackerError: if MLflow cannot be used.
     """
     from experiments.analysis.study_tests import power_sentence
+    from experiments.jobs.finished import plan_job, record_launch, still_to_do, todays_jobs
     from experiments.run_folder.record import git_sha
     from experiments.stages.stage_manifest import is_finished
-    from experiments.studies.finished import plan_job, still_to_do, todays_jobs
 
     chosen = [job for job in todays_jobs(study) if not only or job.arm in only]
     jobs = [job for job in chosen if job.seed in seeds]
@@ -133,7 +132,7 @@ def run_study(study: Study, *, only: Sequence[str], seeds: range, launcher: str 
                 "continue editing, run the study at a fixed commit, with its own outputs/, in a second working tree "
                 f"(git worktree add ../{study.name} HEAD)"
             )
-        keep(tracker := connect(), study)
+        record_launch(tracker := connect(), study)
         runs.mkdir(parents=True, exist_ok=True)
         _send(runs)
         starts = {seed: job for seed, job in start_jobs(study).items() if seed in {job.seed for job in jobs}}

@@ -31,9 +31,10 @@ from rich.console import Console
 
 from experiments.cli.arguments import USAGE_ERROR
 from experiments.config.composition import expand_home
-from experiments.jobs.job import LOG, PRIMARY, SUCCEEDED, GroupState, Job, final_metrics, write_job, write_state
+from experiments.jobs.job import LOG, PRIMARY, SUCCEEDED, Job, final_metrics, write_job
 from experiments.jobs.progress import LiveJobs, label, tally, varying
 from experiments.jobs.runner import GO_ON, begin, end_of
+from experiments.run_folder.group_state import GroupState, write_state
 from experiments.run_folder.mirror import LOG_FILE, missing_from_mlflow, sync_apart
 from experiments.run_folder.reader import (
     RESULT,

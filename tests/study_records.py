@@ -18,7 +18,7 @@ from typing import Any
 from omegaconf import OmegaConf
 
 from experiments.config.composition import REFERENCE
-from experiments.studies.plan import Study, find_study
+from experiments.jobs.study_plan import Study, find_study
 from tests.composed_configs import flat
 from tests.config_kit import composed
 

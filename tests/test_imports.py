@@ -81,8 +81,8 @@ LAYERS: tuple[set[str], ...] = (
     {"schema", "assemble", "config", "table"},
     {"validation"},
     {"run_folder"},
-    {"stages", "jobs", "mlflow_sync"},
-    {"studies"},
+    {"stages", "mlflow_sync"},
+    {"jobs"},
     {"analysis"},
     {
         "cli",

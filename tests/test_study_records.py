@@ -8,7 +8,7 @@ import json
 import pytest
 
 from experiments.config.folders import study_names
-from experiments.studies.plan import find_study
+from experiments.jobs.study_plan import find_study
 from tests.study_records import FOLDER, changes, record_of
 
 

@@ -35,8 +35,8 @@ from experiments.analysis.runs import (
 from experiments.analysis.set_table import SetTable, set_table
 from experiments.analysis.statistics import Rule, difference_in_a_study, difference_over_shared_seeds
 from experiments.config.hints import command_line
+from experiments.jobs.study_plan import START, Study
 from experiments.mlflow_sync import TrackedRun, Tracker
-from experiments.studies.plan import START, Study
 
 CURVE = "val/verifier/accuracy_sampled"
 SETTING = ("scale", "family", "task", "objective", "advantage", "debug")
@@ -108,8 +108,8 @@ def preregistration(tracker: Tracker, studies: Sequence[Study], *, alone: bool) 
     if not studies:
         return NOTHING_FIXED
     from experiments.analysis.study_notes import notes_on_left_out  # slow: they compose today's configurations
+    from experiments.jobs.finished import counted_runs, today
     from experiments.schema import register
-    from experiments.studies.finished import counted_runs, today
 
     register()
     run_ids, notes = list[str](), list[str]()

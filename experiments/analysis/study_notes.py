@@ -11,9 +11,9 @@ from experiments.analysis.comparison import first_few, notes_on_arms
 from experiments.analysis.runs import arms_by, names_the_start, value_of
 from experiments.analysis.statistics import seeds_to_compare, shared_seeds
 from experiments.analysis.study_results import ArmResult, SeedResult
+from experiments.jobs.finished import lacking_starts
+from experiments.jobs.study_plan import Study
 from experiments.mlflow_sync import TrackedRun
-from experiments.studies.finished import lacking_starts
-from experiments.studies.plan import Study
 
 TEST_BED = (
     *("task.", "policy.", "suite.", "budget.evaluate.", "budget.grpo.steps", "budget.grpo.max_completion_tokens"),
@@ -27,7 +27,7 @@ LEAST_SHARE = 0.01
 def notes_on(
     study: Study, arms: Sequence[ArmResult], left_out: Sequence[TrackedRun], missing: Mapping[int, str]
 ) -> list[str]:
-    """All notes; the baseline is first in ``arms``; ``missing``: see :class:`experiments.studies.finished.Today`."""
+    """All notes; the baseline is first in ``arms``; ``missing``: see :class:`experiments.jobs.finished.Today`."""
     done, per_seed = {arm.name: len(arm.seeds) for arm in arms}, study.start_per_seed
     planned = {name: arm.seeds for name, arm in study.arms.items()}
     lacking = [f"{name} {done.get(name, 0)} of {most}" for name, most in planned.items() if done.get(name, 0) < most]
@@ -45,7 +45,7 @@ def notes_on(
 
 
 def notes_on_left_out(study: Study, runs: Sequence[TrackedRun], missing: Mapping[int, str]) -> list[str]:
-    """Notes on excluded finished runs, and why; ``missing``: see :class:`experiments.studies.finished.Today`."""
+    """Notes on excluded finished runs, and why; ``missing``: see :class:`experiments.jobs.finished.Today`."""
     beyond, unknown, others = list[TrackedRun](), list[TrackedRun](), list[TrackedRun]()
     for run in runs:
         arm, seed = run.tags["arm"], int(run.tags["seed"])

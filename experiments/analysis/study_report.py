@@ -23,11 +23,10 @@ from experiments.analysis.study_table import (
     study_table,
 )
 from experiments.analysis.study_tests import equivalence_table, family_table, power_sentence
+from experiments.jobs.finished import Mark, by_configuration, notes_on_primary, today
+from experiments.jobs.study_plan import Study
 from experiments.mlflow_sync import Tracker
 from experiments.schema import register
-from experiments.studies.finished import Mark, by_configuration, today
-from experiments.studies.launched import notes_on_primary
-from experiments.studies.plan import Study
 from experiments.system.files import write_text
 from experiments.table import Table
 
@@ -54,7 +53,7 @@ def report(
     """Writes the report into a folder below ``output``, logs it and prints its table.
 
     Returns the verdict, the caption, the notes and where the report was written. ``marks`` are those of the runs that
-    count. ``missing`` is as in :class:`experiments.studies.finished.Today`.
+    count. ``missing`` is as in :class:`experiments.jobs.finished.Today`.
 
     Raises:
         StudyError: if there is nothing to compare.

@@ -19,9 +19,9 @@ from experiments.analysis.equal_cost import CostCurve, curve_of
 from experiments.analysis.evaluation_sets import GREEDY
 from experiments.analysis.runs import Stages, stages_below, value_of, with_measured
 from experiments.config.hints import did_you_mean
+from experiments.jobs.finished import Mark, counted_runs
+from experiments.jobs.study_plan import AUC, SETTING, Study, StudyError
 from experiments.mlflow_sync import TrackedRun, Tracker
-from experiments.studies.finished import Mark, counted_runs
-from experiments.studies.plan import AUC, SETTING, Study, StudyError
 
 Cost = Literal["tokens", "seconds"]
 SPENT = "train/spent/"
@@ -125,7 +125,7 @@ def read_results(
     """The arms that have finished runs, the baseline first, then in the study's order.
 
     ``marks`` are those of the runs that count; of several runs of one arm and seed the newest counts. ``missing`` is as
-    in :class:`experiments.studies.finished.Today`.
+    in :class:`experiments.jobs.finished.Today`.
 
     Raises:
         StudyError: if the baseline has no such run, or if runs were tested on different problems. Also if a run lacks

@@ -23,7 +23,7 @@ from experiments.analysis.equal_cost import RESAMPLES, SEED, AtCost, at_cost
 from experiments.analysis.evaluation_sets import SAMPLED
 from experiments.analysis.statistics import Difference, difference, seeds_to_compare
 from experiments.analysis.study_results import ArmResult
-from experiments.studies.plan import AUC, Study
+from experiments.jobs.study_plan import AUC, Study
 from experiments.table import with_sign
 
 PASS_AT = re.compile(r"test/verifier/pass_at_(\d+)")

@@ -14,7 +14,7 @@ from experiments.analysis.evaluation_sets import GREEDY, SAMPLED
 from experiments.analysis.statistics import BySeed, difference_in_a_study
 from experiments.analysis.study_results import ArmResult
 from experiments.analysis.study_rows import PASS_AT, ArmRow, with_interval
-from experiments.studies.plan import AUC, Study
+from experiments.jobs.study_plan import AUC, Study
 from experiments.table import ABSENT, Table, as_csv, with_sign
 
 OTHER_SETTING = re.compile(r"test/([^/]+)/verifier/accuracy")

@@ -20,7 +20,7 @@ from scipy.special import nctdtrinc, stdtrit
 from experiments.analysis.statistics import equivalence, holm, over_seeds, paired_p, shared_seeds
 from experiments.analysis.study_results import ArmResult
 from experiments.analysis.study_rows import Gain
-from experiments.studies.plan import AUC, Study
+from experiments.jobs.study_plan import AUC, Study
 from experiments.table import ABSENT, Table, with_sign
 
 LEVEL, POWER = 0.05, 0.8

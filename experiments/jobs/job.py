@@ -1,7 +1,7 @@
 """A job and its group, stored as files. The process that runs a job writes them, a process that monitors it reads them.
 
 outputs/sweeps/<time>/, outputs/studies/<name>/
-    state.json        {"state": …, "host": …, "pid": …, "ended": …} of the process that runs the group
+    state.json        a GroupState: of the process that runs the group
     stop              exists once a stop of the jobs was requested; contains "now" once they are to be killed
     <job>/job.json    a Job
     <job>/run.json    {"folder": …}, the run folder that the job opened
@@ -10,15 +10,11 @@ outputs/sweeps/<time>/, outputs/studies/<name>/
 
 from __future__ import annotations
 
-import os
 import re
-import socket
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal, NamedTuple, get_args
-
-import psutil
 
 from experiments.run_folder.reader import JOB_RUN, SUMMARY, read_json
 from experiments.system.files import write_json
@@ -26,8 +22,7 @@ from experiments.system.files import write_json
 State = Literal["waiting", "running", "done", "done already", "failed", "stopped"]
 STATES: tuple[State, ...] = get_args(State)
 SUCCEEDED = ("done", "done already")
-End = Literal["done", "failed", "stopped"]
-JOB, LOG, STOP, GROUP_STATE = "job.json", "log.txt", "stop", "state.json"
+JOB, LOG, STOP = "job.json", "log.txt", "stop"
 PRIMARY = (
     "test/verifier/accuracy_sampled",
     "test/verifier/accuracy",
@@ -80,34 +75,6 @@ def read_job(folder: Path) -> Job | None:
 
 def write_job(group: Path, job: Job) -> None:
     write_json(job.folder(group) / JOB, asdict(job))
-
-
-@dataclass(frozen=True, kw_only=True)
-class GroupState:
-    """State of a group of jobs, and the process that runs it."""
-
-    state: Literal["running"] | End = "running"
-    host: str = field(default_factory=socket.gethostname)
-    pid: int = field(default_factory=os.getpid)
-    ended: float | None = None
-    """Seconds since the epoch."""
-
-
-def write_state(group: Path, state: GroupState) -> None:
-    write_json(group / GROUP_STATE, asdict(state))
-
-
-def read_state(group: Path) -> GroupState | None:
-    """The state of a group; None if no process supervises the jobs, as when torchrun's ranks run a sweep themselves.
-
-    A process that was killed could not write its end. On its own machine it is detected and counts as "stopped".
-    """
-    content = read_json(group / GROUP_STATE)
-    if not content:
-        return None
-    state = GroupState(**content)
-    killed = state.state == "running" and state.host == socket.gethostname() and not psutil.pid_exists(state.pid)
-    return replace(state, state="stopped") if killed else state
 
 
 class Found(NamedTuple):

@@ -33,21 +33,9 @@ from hydra.types import HydraContext, RunMode
 from omegaconf import DictConfig
 
 from experiments.config.composition import JOB_MODE
-from experiments.jobs.job import (
-    JOB,
-    LOG,
-    STOP,
-    SUCCEEDED,
-    End,
-    GroupState,
-    Job,
-    final_metrics,
-    primary_metric,
-    read_job,
-    write_job,
-    write_state,
-)
+from experiments.jobs.job import JOB, LOG, STOP, SUCCEEDED, Job, final_metrics, primary_metric, read_job, write_job
 from experiments.jobs.progress import LiveJobs
+from experiments.run_folder.group_state import End, GroupState, write_state
 from experiments.run_folder.reader import JOB_RUN, JOB_VARIABLE, SWEEP_COMMAND, SWEEP_VARIABLE
 from experiments.system.devices import GPU_GROUPS, SEPARATOR, THREADS, cores, cores_each, gpu_groups, gpus_of_job
 from experiments.system.files import last_line

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from experiments.jobs.job import read_state
+from experiments.run_folder.group_state import read_state
 from experiments.run_folder.reader import (
     FAILURE,
     MANIFEST,

@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 
 from experiments import compare, report
-from experiments.studies.finished import Mark, Today
+from experiments.jobs.finished import Mark, Today
 
 DATA = Path(__file__).parent / "comparisons"
 EXPECTED = DATA / "shown.json"
@@ -69,7 +69,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 def output_of(folder: Path, case: str, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> dict[str, list[str]]:
     """Runs the command of a case; returns the lines of its standard output and of each file that it writes."""
     marks = {name: study["marks"] for name, study in json.loads((folder / "studies.json").read_text()).items()}
-    for module in ("studies.finished", "analysis.study_report"):
+    for module in ("jobs.finished", "analysis.study_report"):
         monkeypatch.setattr(
             f"experiments.{module}.today", lambda _, study: Today({Mark(*mark) for mark in marks[study.name]}, {})
         )

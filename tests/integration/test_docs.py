@@ -18,9 +18,9 @@ import pytest
 from experiments.cli.commands import COMMANDS
 from experiments.config.folders import VARIABLE, study_names, summaries, take_config_dir
 from experiments.config.override_checks import override_error, override_errors
+from experiments.jobs.study_plan import find_study
 from experiments.model.__main__ import refusal
 from experiments.schema import register
-from experiments.studies.plan import find_study
 
 register()
 ROOT = Path(__file__).resolve().parents[2]

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from experiments.jobs.finished import plan_job
+from experiments.jobs.study_jobs import start_jobs
+from experiments.jobs.study_plan import find_study
 from experiments.mlflow_sync import Tracker
 from experiments.schema import register
-from experiments.studies.finished import plan_job
-from experiments.studies.jobs import start_jobs
-from experiments.studies.plan import find_study
 
 STUDY = """
 question: Does the machinery run?

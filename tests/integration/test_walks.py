@@ -91,7 +91,7 @@ WALKS = {
 
 
 STUDY = "A study: arms, seeds, and what decides"
-"""The only section with several runs; ``tests/unit/experiments/studies/test_own_study.py`` tests its commands."""
+"""The only section with several runs; ``tests/unit/experiments/jobs/test_own_study.py`` tests its commands."""
 
 
 def section(title: str) -> str:

@@ -18,9 +18,9 @@ from experiments.analysis.runs import ABSENT, ArmRuns, Stages, value_of
 from experiments.analysis.set_table import SetTable, set_table
 from experiments.config.folders import without_command
 from experiments.config.hints import command_line
+from experiments.jobs.finished import notes_on_primary
+from experiments.jobs.study_plan import Study, StudyError
 from experiments.mlflow_sync import Tracker
-from experiments.studies.launched import notes_on_primary
-from experiments.studies.plan import Study, StudyError
 from experiments.system.secrets import without_paths
 
 INVISIBLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
@@ -47,7 +47,7 @@ def result_of(tracker: Tracker, study: Study) -> dict[str, Any]:
     """
     from experiments.analysis.study_results import read_results  # slow: they compose today's configurations
     from experiments.analysis.study_rows import rows_of, verdict
-    from experiments.studies.finished import today
+    from experiments.jobs.finished import today
 
     try:
         arms = read_results(tracker, study, *today(tracker, study))

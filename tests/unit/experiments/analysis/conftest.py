@@ -1,3 +1,3 @@
 from __future__ import annotations
 
-from tests.unit.experiments.studies.conftest import runs as runs
+from tests.unit.experiments.jobs.conftest import runs as runs

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from experiments.compare import main as compare
+from experiments.jobs.finished import Today
 from experiments.report import main as report
-from experiments.studies.finished import Today
 
 FLAT = {0: 0.2, 10: 0.2}
 GREEDY = "test/verifier/accuracy"
@@ -20,7 +20,7 @@ GREEDY = "test/verifier/accuracy"
 @pytest.fixture
 def counting(runs: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path]:
     """Returns a function that writes the study's file. Runs of today's configuration count."""
-    for module in ("studies.finished", "analysis.study_report"):
+    for module in ("jobs.finished", "analysis.study_report"):
         monkeypatch.setattr(f"experiments.{module}.today", lambda *_: Today(runs.marks, {}))
     monkeypatch.chdir(tmp_path)
     return lambda **kwargs: runs.file(tmp_path, **kwargs)

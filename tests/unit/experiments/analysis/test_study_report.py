@@ -20,8 +20,8 @@ from experiments.analysis.study_results import mean_defined, read_results
 from experiments.analysis.study_rows import ArmRow, rows_of, verdict
 from experiments.analysis.study_table import runs_as_csv
 from experiments.analysis.study_tests import equivalence_table, family_table
-from experiments.studies.finished import by_configuration
-from experiments.studies.plan import Study, StudyError, read_study
+from experiments.jobs.finished import by_configuration
+from experiments.jobs.study_plan import Study, StudyError, read_study
 
 METRIC = "test/verifier/accuracy"
 FLAT, RISING = {0: 0.2, 10: 0.2}, {0: 0.2, 5: 0.4, 10: 0.4}

@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 
 from experiments.config.hints import python_command
-from experiments.jobs.job import End, GroupState, Job, read_state, write_state
+from experiments.jobs.job import Job
 from experiments.mlflow_sync import Tracker
 from experiments.mlflow_sync.sync import FolderSync
+from experiments.run_folder.group_state import End, GroupState, read_state, write_state
 from experiments.run_folder.reader import JOB_RUN
 from experiments.sweep import send_to_mlflow
 from experiments.system.files import write_json

@@ -17,9 +17,10 @@ import pytest
 from omegaconf import OmegaConf
 from rich.console import Console
 
-from experiments.jobs.job import JOB, LOG, STOP, Job, read_job, read_state
+from experiments.jobs.job import JOB, LOG, STOP, Job, read_job
 from experiments.jobs.progress import LiveJobs
 from experiments.jobs.runner import LONGEST_CAUSE, _outcome, _wait, end_of, run_jobs
+from experiments.run_folder.group_state import read_state
 from experiments.run_folder.reader import JOB_RUN
 from experiments.schema import register
 from experiments.system import devices as shared

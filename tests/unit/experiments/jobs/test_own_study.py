@@ -10,10 +10,10 @@ import pytest
 from experiments.cli.catalogue import main as show
 from experiments.compare import main as compare
 from experiments.config.folders import VARIABLE, study_names, take_config_dir
+from experiments.jobs.study_jobs import check, start_jobs
+from experiments.jobs.study_plan import StudyError, find_study, split
 from experiments.report import main as report
 from experiments.schema import register
-from experiments.studies.jobs import check, start_jobs
-from experiments.studies.plan import StudyError, find_study, split
 from experiments.study import main as run
 
 ROOT = Path(__file__).resolve().parents[4]

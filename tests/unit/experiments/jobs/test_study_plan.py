@@ -15,11 +15,11 @@ from omegaconf import OmegaConf
 from contrastive_reasoning.critics.checkpoint import save_critic
 from experiments.cli.commands import COMMANDS
 from experiments.config.folders import CONF, study_names
+from experiments.jobs.finished import mark_of, start_policies
+from experiments.jobs.study_jobs import ArmJob, check, compose_job, jobs_of, start_jobs
+from experiments.jobs.study_plan import RIGHT_PLAN, Start, Study, StudyError, find_study, read_study
 from experiments.schema import register
 from experiments.stages.plan import plan_stages
-from experiments.studies.finished import mark_of, start_policies
-from experiments.studies.jobs import ArmJob, check, compose_job, jobs_of, start_jobs
-from experiments.studies.plan import RIGHT_PLAN, Start, Study, StudyError, find_study, read_study
 from experiments.study import chosen_study, close
 from experiments.validation import check_credit_fits
 
@@ -104,43 +104,59 @@ def test_options_do_not_change_mark_of_job(tmp_path: Path) -> None:
         check(mistyped)
 
 
+NO_ARM = {"about": "", "overrides": [], "seeds": 1}
+
+
 @pytest.mark.parametrize(
-    ("path", "value", "message"),
+    ("path", "value", "named"),
     [
-        ("question", ..., "s.question is missing; there must be question, primary, curve"),
-        ("quest", "x", "s.quest: no such key; did you mean 's.question'"),
-        ("parallel", True, "s.parallel must be a whole number of at least 1, got True"),
-        ("start", [], r"s.start must be a mapping of overrides, seed; got \[\]"),
-        ("start.seed", "every", "s.start.seed must be a whole number or 'each', got the text 'every'"),
-        ("arms.plain.seeds", 0, "s.arms.plain.seeds must be a whole number of at least 1, got 0"),
-        ("arms.Plain", {"about": "", "overrides": [], "seeds": 1}, "s.arms.Plain: an arm is named by small letters"),
-        ("arms.start", {"about": "", "overrides": [], "seeds": 1}, "s.arms.start: .* and not 'start'"),
-        ("arms.plain.overrides", ["seed=3"], "s.arms.plain.overrides: seed=3: the study sets seed, name, arm itself"),
-        ("common", ["debug"], "s.common: 'debug' is not an override: write 'key=value'"),
-        ("order", [["plain", "better"]], "s.order must hold each arm once, but 'third' 0 times"),
-        ("order", [["plain", "bettr"], ["third"]], "s.order: no arm 'bettr'; did you mean 'better'?"),
-        ("order", ["plain"], "s.order: each row must be a list of arms, got 'plain'"),
-        ("common", ["policy.pretrained=a"], "s.common: policy.pretrained=a: all arms begin from .* start: null"),
-        ("arms.plain.overrides", ["policy.pretrained=a"], "s.arms.plain.overrides: policy.pretrained=a: all arms"),
-        ("start.overrides", ["policy.pretrained=a"], "s.start.overrides: policy.pretrained=a: all arms begin from"),
-        ("primary.arm", "plain", "s.primary: arm and baseline are both 'plain'"),
-        ("primary.arm", "fourth", "s.primary.arm: no arm 'fourth'; there are better, plain, third"),
+        ("question", ..., "s.question"),
+        ("quest", "x", "s.quest: .* did you mean 'question'"),
+        ("parallel", True, "s.parallel: .*True"),
+        ("parallel", 2.5, "s.parallel: .*2.5"),
+        ("parallel", 0, "s.parallel .*0"),
+        ("first_seed", -1, "s.first_seed .*-1"),
+        ("start", [], "s.start: .*Start"),
+        ("start.seed", "every", "s.start.seed .*'each'.*'every'"),
+        ("arms.plain", None, "s.arms.plain"),
+        ("arms.plain.seeds", 0, "s.arms.plain.seeds .*0"),
+        ("arms.plain.seeds", ..., "s.arms.plain.seeds"),
+        ("arms.plain.sedes", 1, "s.arms.plain.sedes: .* did you mean 'seeds'"),
+        ("arms.Plain", NO_ARM, "s.arms.Plain"),
+        ("arms.start", NO_ARM, "s.arms.start"),
+        ("arms.plain.overrides", ["seed=3"], "s.arms.plain.overrides: seed=3"),
+        ("common", ["debug"], "s.common: 'debug'"),
+        ("order", [["plain", "better"]], "s.order .*'third' 0 times"),
+        ("order", [["plain", "bettr"], ["third"]], "s.order: .*'bettr'; did you mean 'better'?"),
+        ("order", ["plain"], "s.order: "),
+        ("common", ["policy.pretrained=a"], "s.common: policy.pretrained=a"),
+        ("arms.plain.overrides", ["policy.pretrained=a"], "s.arms.plain.overrides: policy.pretrained=a"),
+        ("start.overrides", ["policy.pretrained=a"], "s.start.overrides: policy.pretrained=a"),
+        ("primary.arm", "plain", "s.primary: .*'plain'"),
+        ("primary.arm", "fourth", "s.primary.arm: .*'fourth'; there are better, plain, third"),
         ("curve", "val/verifier/acuracy", "s.curve: .* 'val/verifier/acuracy'; did you mean 'val/verifier/accuracy'"),
-        ("primary.metric", "test/loss", "s.primary.metric must be test/verifier/accuracy or .* auc, got 'test/loss'"),
-        ("tests", None, "s.tests must be a list, got None"),
+        ("primary.metric", "test/loss", "s.primary.metric .* auc, .*'test/loss'"),
+        ("tests", None, "s.tests"),
         ("tests", [["plain"]], r"s.tests: .* \['plain'\]"),
         ("tests", [["plain", "plain"]], r"s.tests: .* \['plain', 'plain'\]"),
-        ("tests", [["better", "plain"]] * 2, r"s.tests: \['better', 'plain'\] is listed 2 times"),
-        ("tests", [["bettr", "plain"]], "s.tests: no arm 'bettr'; did you mean 'better'"),
-        ("equivalence", {"pairs": [["better", "plain"]]}, "s.equivalence.margin is missing"),
-        ("equivalence", {"margin": 0, "pairs": []}, "s.equivalence.margin must be a number above 0, got 0"),
-        ("equivalence", {"margin": 2.0, "pairs": [["better", 1]]}, r"s.equivalence.pairs: .* \['better', 1\]"),
-        ("equivalence", {"margin": 2.0, "pairs": [["better", "x"]]}, "s.equivalence.pairs: no arm 'x'; there are"),
+        ("tests", [["better", "plain"]] * 2, r"s.tests: \['better', 'plain'\] .*2 times"),
+        ("tests", [["bettr", "plain"]], "s.tests: .*'bettr'; did you mean 'better'"),
+        ("equivalence", {"pairs": [["better", "plain"]]}, "s.equivalence.margin"),
+        ("equivalence", {"margin": 0, "pairs": []}, "s.equivalence.margin .*0"),
+        ("equivalence", {"margin": 2.0, "pairs": [["better", 1]]}, "s.equivalence.pairs"),
+        ("equivalence", {"margin": 2.0, "pairs": [["better", "x"]]}, "s.equivalence.pairs: .*'x'; there are"),
     ],
 )
-def test_invalid_study_raises_with_specific_message(path: str, value: Any, message: str) -> None:
-    with pytest.raises(StudyError, match=message):
+def test_invalid_study_raises_with_key_and_value(path: str, value: Any, named: str) -> None:
+    with pytest.raises(StudyError, match=f"^{named}"):
         read_study("s", changed(path, value))
+
+
+@pytest.mark.parametrize("text", ["- question", "question", "question: [", "common: ['${']"])
+def test_file_that_is_no_mapping_raises(tmp_path: Path, text: str) -> None:
+    (file := tmp_path / "s.yaml").write_text(text)
+    with pytest.raises(StudyError, match=r"s\b"):
+        find_study(str(file))
 
 
 def extending(folder: Path, content: Any, *, base: Any = CONTENT) -> Study:
@@ -166,18 +182,18 @@ def test_study_extends_another_one(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "base", "message"),
     [
-        ({"extends": "countdown_cerdit"}, {}, "s.extends: no study 'countdown_cerdit'; did you mean"),
-        ({"extends": 3}, {}, "s.extends must be the name of a study, got 3"),
-        ({}, {"extends": "countdown_main"}, "s.extends: .*base.yaml extends countdown_main itself; extend that one"),
-        ({}, {"parallel": 0}, "base.parallel must be a whole number of at least 1, got 0"),
-        ({"arms": {"plain": {}, "bettr": {}}}, {}, "s.arms.bettr.about is missing"),
-        ({"arms": {"plain": {}}}, {}, "s.order: no arm 'better'; there are plain"),
-        ({"arms": ["plain"]}, {}, "s.arms must be a mapping"),
-        ({"quest": "x"}, {}, "s.quest: no such key; did you mean 's.question'"),
+        ({"extends": "countdown_cerdit"}, {}, "s.extends: .*'countdown_cerdit'; did you mean"),
+        ({"extends": []}, {}, "s.extends"),
+        ({}, {"extends": "countdown_main"}, "s.extends: .*base.* countdown_main"),
+        ({}, {"parallel": "two"}, "base.parallel: .*two"),
+        ({"arms": {"plain": {}, "bettr": {}}}, {}, "s.arms.bettr.about"),
+        ({"arms": {"plain": {}}}, {}, "s.order: .*'better'; there are plain"),
+        ({"arms": ["plain"]}, {}, r"s.arms: .*\['plain'\]"),
+        ({"quest": "x"}, {}, "s.quest: .* did you mean 'question'"),
     ],
 )
-def test_invalid_extension_raises_with_specific_message(tmp_path: Path, content: Any, base: Any, message: str) -> None:
-    with pytest.raises(StudyError, match=message):
+def test_invalid_extension_raises_with_key_and_value(tmp_path: Path, content: Any, base: Any, message: str) -> None:
+    with pytest.raises(StudyError, match=f"^{message}"):
         extending(tmp_path, content, base={**CONTENT, **base})
 
 

@@ -13,7 +13,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from experiments.config.composition import compose_lines as composed_lines
 from experiments.config.override_checks import override_errors
-from experiments.studies.plan import BEGUN_FROM, CURVES, EACH, METRICS, RIGHT_PLAN, SETTING, START, Study, StudyError
+from experiments.jobs.study_plan import BEGUN_FROM, CURVES, EACH, METRICS, RIGHT_PLAN, SETTING, START, Study, StudyError
 
 COMPARED = ("grpo", "evaluate")
 
@@ -55,7 +55,7 @@ def start_jobs(study: Study) -> dict[int, ArmJob]:
         return {}
     overrides = [*start.overrides, "stages=[warm_start]", f"{BEGUN_FROM}=null"]
     seeds = sorted({seed for arm in study.arms for seed in study.seeds(arm)})
-    return {seed: _job(study, START, seed if start.seed == EACH else start.seed, overrides) for seed in seeds}
+    return {seed: _job(study, START, seed if start.seed == EACH else int(start.seed), overrides) for seed in seeds}
 
 
 def _job(study: Study, arm: str, seed: int, overrides: Sequence[str]) -> ArmJob:

@@ -13,13 +13,7 @@ import pytest
 
 from experiments.analysis.study_notes import notes_on_left_out
 from experiments.analysis.study_report import report
-from experiments.mlflow_sync.sync import FolderSync
-from experiments.run_folder.reader import POLICY
-from experiments.schema import register
-from experiments.stages.experiment import plans
-from experiments.stages.resume import begin
-from experiments.stages.stage_manifest import CONTENTS, write_manifest, write_result
-from experiments.studies.finished import (
+from experiments.jobs.finished import (
     Today,
     by_configuration,
     mark_of,
@@ -29,8 +23,14 @@ from experiments.studies.finished import (
     today,
     todays_jobs,
 )
-from experiments.studies.jobs import compose_job, start_jobs
-from experiments.studies.plan import Start, Study, StudyError, read_study
+from experiments.jobs.study_jobs import compose_job, start_jobs
+from experiments.jobs.study_plan import Start, Study, StudyError, read_study
+from experiments.mlflow_sync.sync import FolderSync
+from experiments.run_folder.reader import POLICY
+from experiments.schema import register
+from experiments.stages.experiment import plans
+from experiments.stages.resume import begin
+from experiments.stages.stage_manifest import CONTENTS, write_manifest, write_result
 from tests.unit.experiments.stages.test_plan import edit_code
 
 FLAT = {0: 0.2, 10: 0.2}

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from experiments.jobs.finished import Mark
+from experiments.jobs.study_plan import Study, read_study
 from experiments.mlflow_sync import Tracker
 from experiments.mlflow_sync.sync import FolderSync
-from experiments.studies.finished import Mark
-from experiments.studies.plan import Study, read_study
 
 SAMPLES, TOKENS_PER_STEP = 4, 100.0
 CURVE = "val/verifier/accuracy"

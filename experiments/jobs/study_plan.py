@@ -1,0 +1,313 @@
+"""Reads a study from YAML: a question, the primary comparison, and arms that run with several seeds.
+
+question: …                          the question of the study
+primary: {metric: …, arm: …, baseline: …}   the comparison that decides, fixed before the runs
+curve: …                             the validation metric to compare at equal compute; metric: auc is its mean over the
+                                     validations after step 0
+tests: [[arm, baseline], …]          optional: further differences of the primary metric, one family with Holm's
+                                     correction at 5%
+equivalence: {margin: 2.0, pairs: [[arm, baseline], …]}    optional: differences that may lie within ±margin points
+common: [task.counts=[4], …]         overrides of all jobs, which define the test bed
+start: {overrides: […], seed: 0}     the warm start of all arms and seeds; null: policy.pretrained of each arm;
+                                     seed: each trains one warm start per seed, shared by its arms
+arms: {name: {about: …, overrides: […], seeds: 5}}
+first_seed: 0                        optional: the first seed of the arms, for new starts
+order: [[the minimum set], [the rest]]      a row runs with seed 0, then with seed 1, …, before the next row
+parallel: 2                          number of concurrent jobs on this machine
+extends: NAME                        optional: the study with the keys that this file leaves out. The arms are those
+                                     named here; an arm takes its missing keys from the arm of the same name
+
+The file is merged with :class:`StudyFile` by OmegaConf, which reports unknown keys and wrong types with their path.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, is_dataclass
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import yaml
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import ConfigKeyError, OmegaConfBaseException
+
+from experiments.config.folders import CONF, own_folder, study_names
+from experiments.config.hints import command_line, did_you_mean
+from experiments.system.terminal import first_line, one_line
+
+FILE = ".yaml"
+AUC = "auc"
+METRICS = ("test/verifier/accuracy", "test/verifier/accuracy_sampled", AUC)
+"""Allowed primary metrics. The first two are recorded per problem. ``AUC`` is the curve's mean over the validations
+after step 0: it measures speed too, and has a smaller spread over starts."""
+SETTING = "main"
+"""The setting of the suite that decides: the task as the policy was trained on it."""
+CURVES = ("val/verifier/accuracy", "val/verifier/accuracy_sampled")
+PASS_AT = r"val/verifier/pass_at_[1-9]\d*"
+RIGHT_PLAN = "val/arithmetic/right_plan"
+"""Validation curves that can be compared; ``PASS_AT`` matches pass@k with all samples of each problem, and
+``RIGHT_PLAN`` is the share of stories whose steps are right, whatever the answer."""
+START, EACH = "start", "each"
+SET_BY_THE_STUDY = ("seed", "name", "arm")
+BEGUN_FROM = "policy.pretrained"
+"""The key that ``start`` sets for all arms."""
+
+
+class StudyError(ValueError):
+    """Raised for an invalid study; the message is one sentence with key, value and choices."""
+
+
+# The classes of the file are not frozen: OmegaConf could not merge a file with a frozen one. Nothing changes them.
+
+
+@dataclass(kw_only=True)
+class Arm:
+    """One variant of training and its number of seeds."""
+
+    about: str
+    overrides: list[str]
+    seeds: int
+
+
+@dataclass(kw_only=True)
+class Primary:
+    """The comparison that decides, fixed before the runs."""
+
+    metric: str
+    arm: str
+    baseline: str
+
+    @property
+    def at_the_end(self) -> str:
+        """The metric of the trained policy: ``metric``, or sampled success if that is ``AUC``."""
+        return METRICS[1] if self.metric == AUC else self.metric
+
+
+@dataclass(kw_only=True)
+class Equivalence:
+    """Pairs whose difference may be shown to lie within ±``margin`` points."""
+
+    margin: float
+    pairs: list[list[str]]
+
+
+@dataclass(kw_only=True)
+class Start:
+    """The experiment whose warm start runs before the arms."""
+
+    overrides: list[str]
+    seed: int | str
+    """A number or ``EACH``."""
+
+
+@dataclass(kw_only=True)
+class StudyFile:
+    """The keys of the file; see the module docstring."""
+
+    question: str
+    primary: Primary
+    curve: str
+    common: list[str]
+    start: Start | None
+    arms: dict[str, Arm]
+    order: list[list[str]]
+    parallel: int
+    first_seed: int = 0
+    tests: list[list[str]] = field(default_factory=list)
+    equivalence: Equivalence | None = None
+    extends: str | None = None
+
+
+@dataclass(kw_only=True)
+class Study(StudyFile):
+    """A study with its name and origin."""
+
+    name: str
+    called: str
+    """The name or file path by which the user called it."""
+    file: Path | None
+    """The file it was read from; None if it was read from MLflow."""
+
+    @property
+    def command(self) -> str:
+        """The command that runs it."""
+        return command_line("study", self.called)
+
+    @property
+    def measure(self) -> str:
+        """The primary metric and what it is."""
+        auc = f"{AUC} (the mean of {self.curve} over the validations after step 0)"
+        return auc if self.primary.metric == AUC else self.primary.metric
+
+    def seeds(self, arm: str) -> range:
+        """Returns the seeds of an arm."""
+        return range(self.first_seed, self.first_seed + self.arms[arm].seeds)
+
+    @property
+    def start_per_seed(self) -> bool:
+        """Whether each seed trains its own warm start, so that an interval over seeds is also one over starts."""
+        return self.start is not None and self.start.seed == EACH
+
+
+def find_study(name: str) -> Study:
+    """Reads a study by name from ``conf/study/`` or the user's folder, or from a file if it ends in ``.yaml``.
+
+    Raises:
+        StudyError: if there is no such study, or the file is invalid.
+    """
+    path = _path_of(name)
+    if path is None:
+        raise StudyError(_no_study(name))
+    return _build(path.stem, _with_extended(path), called=name, file=path)
+
+
+def _path_of(name: str) -> Path | None:
+    folders = [folder / "study" for folder in (CONF, own_folder()) if folder is not None]
+    places = [Path(name).expanduser()] if name.endswith(FILE) else [folder / f"{name}{FILE}" for folder in folders]
+    return next(filter(Path.is_file, places), None)
+
+
+def _no_study(name: str) -> str:
+    return f"no study {name!r}; {did_you_mean(name, study_names())}"
+
+
+def self_contained(file: Path) -> str:
+    """Returns the text of a study's file; of one that extends another study, with the keys and arms of both."""
+    extends = "extends" in _content(file)
+    return OmegaConf.to_yaml(_with_extended(file)) if extends else file.read_text(encoding="utf-8")
+
+
+def _with_extended(path: Path) -> DictConfig:
+    """Returns the content of a file, with the missing keys of the study that it extends, and its arms with theirs."""
+    content = _content(path)
+    study = _typed(path.stem, content)
+    if study.extends is None:
+        return study
+    where, above = f"{path.stem}.extends", _path_of(study.extends)
+    if above is None:
+        raise StudyError(f"{where}: {_no_study(study.extends)}")
+    base = _typed(above.stem, _content(above))
+    if base.extends is not None:
+        raise StudyError(f"{where}: {above.stem} extends {base.extends} itself; extend that one instead")
+    merged = _typed(path.stem, content, base=base)
+    merged.extends = None
+    if "arms" in content:
+        merged.arms = {arm: merged.arms[arm] for arm in content["arms"]}
+    return merged
+
+
+def _content(path: Path) -> Any:
+    try:
+        return yaml.safe_load(path.read_text(encoding="utf-8"))
+    except yaml.YAMLError as error:
+        raise StudyError(f"{path} is not YAML: {one_line(error)}") from error
+
+
+def _typed(name: str, content: Any, *, base: DictConfig | None = None) -> DictConfig:
+    """Merges the content of a file with the types of ``StudyFile``, or into ``base``. Keys may be missing."""
+    study = OmegaConf.structured(StudyFile) if base is None else base
+    if not isinstance(content, Mapping):
+        raise StudyError(f"{name} must be a mapping of {', '.join(study)}; got {content!r}")
+    for key, value in content.items():  # one by one: the error of a wrong kind of container has no path
+        try:
+            study.merge_with({key: value})
+        except OmegaConfBaseException as error:
+            raise StudyError(_sentence(name, error, key)) from error
+    return study
+
+
+def _sentence(name: str, error: OmegaConfBaseException, key: str = "") -> str:
+    hint = ""
+    if isinstance(error, ConfigKeyError) and is_dataclass(error.object_type):
+        hint = f"; {did_you_mean(str(error.key), [one.name for one in fields(error.object_type)])}"
+    return f"{name}.{error.full_key or key}: {first_line(error)}{hint}"
+
+
+def split(names: Sequence[str]) -> tuple[list[str], list[Study]]:
+    """Returns the names of the experiments in MLflow, and the studies among them.
+
+    Raises:
+        StudyError: if a study's file does not exist or is invalid.
+    """
+    studies = {name: find_study(name) for name in names if name.endswith(FILE) or name in study_names()}
+    return [studies[name].name if name in studies else name for name in names], [*studies.values()]
+
+
+def read_study(name: str, content: Any, *, called: str = "", file: Path | None = None) -> Study:
+    """Builds a study from the content of its file.
+
+    Raises:
+        StudyError: for missing or unknown keys, values of a wrong type, and names that do not fit together.
+    """
+    return _build(name, _typed(name, content), called=called, file=file)
+
+
+def _build(name: str, typed: DictConfig, *, called: str, file: Path | None) -> Study:
+    try:  # not resolved: an override may contain ``${…}``
+        parts: Any = OmegaConf.to_container(typed, throw_on_missing=True)
+    except OmegaConfBaseException as error:
+        raise StudyError(_sentence(name, error)) from error
+    parts["primary"] = Primary(**parts["primary"])
+    parts["start"] = parts["start"] and Start(**parts["start"])
+    parts["equivalence"] = parts["equivalence"] and Equivalence(**parts["equivalence"])
+    parts["arms"] = {arm: Arm(**node) for arm, node in parts["arms"].items()}
+    study = Study(**parts, name=name, called=called or name, file=file)
+    if (flaw := next(_flaws(study), None)) is not None:
+        raise StudyError(f"{name}.{flaw}")
+    return study
+
+
+def _flaws(study: Study) -> Iterator[str]:
+    """Yields a sentence for each value that does not fit the others, beginning with its key."""
+    start, arms, primary, equivalence = study.start, study.arms, study.primary, study.equivalence
+    for where, number in {"parallel": study.parallel, **{f"arms.{arm}.seeds": arms[arm].seeds for arm in arms}}.items():
+        if number < 1:
+            yield f"{where} must be at least 1, got {number}"
+    if study.first_seed < 0:
+        yield f"first_seed must be at least 0, got {study.first_seed}"
+    if start is not None and isinstance(start.seed, str) and start.seed != EACH:
+        yield f"start.seed must be a whole number or {EACH!r}, got {start.seed!r}"
+    if equivalence is not None and not equivalence.margin > 0:
+        yield f"equivalence.margin must be above 0, got {equivalence.margin}"
+    for arm in arms:
+        if not re.fullmatch(r"[a-z]\w*", arm) or arm == START:
+            yield f"arms.{arm}: an arm is named by small letters, digits and _, and not {START!r}"
+    overrides = {"common": study.common, **{f"arms.{arm}.overrides": arms[arm].overrides for arm in arms}}
+    for where, each in {**overrides, **({} if start is None else {"start.overrides": start.overrides})}.items():
+        for override in each:
+            key, equals, _ = override.partition("=")
+            if not equals:
+                yield f"{where}: {override!r} is not an override: write 'key=value'"
+            if key in SET_BY_THE_STUDY:
+                yield f"{where}: {override}: the study sets {', '.join(SET_BY_THE_STUDY)} itself"
+            of_start_itself = where == "start.overrides" and override == f"{BEGUN_FROM}=null"
+            if start is not None and key == BEGUN_FROM and not of_start_itself:
+                yield (  # otherwise it would be silently overwritten
+                    f"{where}: {override}: all arms begin from the policy of {study.name}.start, "
+                    f"so nothing else may set {BEGUN_FROM}; or write start: null"
+                )
+    listed = [*chain.from_iterable(study.order)]
+    pairs = {"tests": study.tests, "equivalence.pairs": [] if equivalence is None else equivalence.pairs}
+    named = {"order": listed, "primary.arm": [primary.arm], "primary.baseline": [primary.baseline]}
+    for where, each in {**named, **{key: [*chain.from_iterable(found)] for key, found in pairs.items()}}.items():
+        for arm in each:
+            if arm not in arms:
+                yield f"{where}: no arm {arm!r}; {did_you_mean(arm, arms)}"
+    for arm in arms:
+        if listed.count(arm) != 1:
+            yield f"order must hold each arm once, but {arm!r} {listed.count(arm)} times"
+    if primary.arm == primary.baseline:
+        yield f"primary: arm and baseline are both {primary.arm!r}"
+    for where, found in pairs.items():
+        for pair in found:
+            if len(pair) != 2 or pair[0] == pair[1]:
+                yield f"{where}: each entry must be a list of two different arms, [arm, baseline], got {pair!r}"
+            if found.count(pair) > 1:
+                yield f"{where}: {pair!r} is listed {found.count(pair)} times"
+    if primary.metric not in METRICS:
+        yield f"primary.metric must be {' or '.join(METRICS)}, got {primary.metric!r}"
+    if study.curve not in (*CURVES, RIGHT_PLAN) and not re.fullmatch(PASS_AT, study.curve):
+        nearest = did_you_mean(study.curve, (*CURVES, RIGHT_PLAN, "val/verifier/pass_at_4"))
+        yield f"curve: no success over training is called {study.curve!r}; {nearest}"
