@@ -260,44 +260,25 @@ def _build(name: str, typed: DictConfig, *, called: str, file: Path | None) -> S
 
 
 def _flaws(study: Study) -> Iterator[str]:
-    """Yields a sentence for each value that does not fit the others, beginning with its key."""
+    """Yields a sentence for each value that does not fit the others, beginning with its key.
+
+    Whether the overrides are valid is checked before the jobs run, see :func:`experiments.jobs.study_jobs.check`.
+    """
     start, arms, primary, equivalence = study.start, study.arms, study.primary, study.equivalence
-    for where, number in {"parallel": study.parallel, **{f"arms.{arm}.seeds": arms[arm].seeds for arm in arms}}.items():
-        if number < 1:
-            yield f"{where} must be at least 1, got {number}"
-    if study.first_seed < 0:
-        yield f"first_seed must be at least 0, got {study.first_seed}"
-    if start is not None and isinstance(start.seed, str) and start.seed != EACH:
-        yield f"start.seed must be a whole number or {EACH!r}, got {start.seed!r}"
-    if equivalence is not None and not equivalence.margin > 0:
-        yield f"equivalence.margin must be above 0, got {equivalence.margin}"
-    for arm in arms:
-        if not re.fullmatch(r"[a-z]\w*", arm) or arm == START:
-            yield f"arms.{arm}: an arm is named by small letters, digits and _, and not {START!r}"
-    overrides = {"common": study.common, **{f"arms.{arm}.overrides": arms[arm].overrides for arm in arms}}
-    for where, each in {**overrides, **({} if start is None else {"start.overrides": start.overrides})}.items():
-        for override in each:
-            key, equals, _ = override.partition("=")
-            if not equals:
-                yield f"{where}: {override!r} is not an override: write 'key=value'"
-            if key in SET_BY_THE_STUDY:
-                yield f"{where}: {override}: the study sets {', '.join(SET_BY_THE_STUDY)} itself"
-            of_start_itself = where == "start.overrides" and override == f"{BEGUN_FROM}=null"
-            if start is not None and key == BEGUN_FROM and not of_start_itself:
-                yield (  # otherwise it would be silently overwritten
-                    f"{where}: {override}: all arms begin from the policy of {study.name}.start, "
-                    f"so nothing else may set {BEGUN_FROM}; or write start: null"
-                )
-    listed = [*chain.from_iterable(study.order)]
     pairs = {"tests": study.tests, "equivalence.pairs": [] if equivalence is None else equivalence.pairs}
+    listed = [*chain.from_iterable(study.order)]
     named = {"order": listed, "primary.arm": [primary.arm], "primary.baseline": [primary.baseline]}
-    for where, each in {**named, **{key: [*chain.from_iterable(found)] for key, found in pairs.items()}}.items():
-        for arm in each:
-            if arm not in arms:
-                yield f"{where}: no arm {arm!r}; {did_you_mean(arm, arms)}"
-    for arm in arms:
-        if listed.count(arm) != 1:
-            yield f"order must hold each arm once, but {arm!r} {listed.count(arm)} times"
+    for where, names in {**named, **{key: [*chain.from_iterable(found)] for key, found in pairs.items()}}.items():
+        for name in names:
+            if name not in arms:
+                yield f"{where}: no arm {name!r}; {did_you_mean(name, arms)}"
+    for name, arm in arms.items():
+        if not re.fullmatch(r"[a-z]\w*", name) or name == START:
+            yield f"arms.{name}: an arm is named by small letters, digits and _, and not {START!r}"
+        if arm.seeds < 1:
+            yield f"arms.{name}.seeds must be at least 1, got {arm.seeds}"
+        if listed.count(name) != 1:
+            yield f"order must hold each arm once, but {name!r} {listed.count(name)} times"
     if primary.arm == primary.baseline:
         yield f"primary: arm and baseline are both {primary.arm!r}"
     for where, found in pairs.items():
@@ -306,8 +287,25 @@ def _flaws(study: Study) -> Iterator[str]:
                 yield f"{where}: each entry must be a list of two different arms, [arm, baseline], got {pair!r}"
             if found.count(pair) > 1:
                 yield f"{where}: {pair!r} is listed {found.count(pair)} times"
+    if equivalence is not None and not equivalence.margin > 0:
+        yield f"equivalence.margin must be above 0, got {equivalence.margin}"
     if primary.metric not in METRICS:
         yield f"primary.metric must be {' or '.join(METRICS)}, got {primary.metric!r}"
     if study.curve not in (*CURVES, RIGHT_PLAN) and not re.fullmatch(PASS_AT, study.curve):
         nearest = did_you_mean(study.curve, (*CURVES, RIGHT_PLAN, "val/verifier/pass_at_4"))
         yield f"curve: no success over training is called {study.curve!r}; {nearest}"
+    if start is not None and isinstance(start.seed, str) and start.seed != EACH:
+        yield f"start.seed must be a whole number or {EACH!r}, got {start.seed!r}"
+    overrides = {"common": study.common, **{f"arms.{name}.overrides": arm.overrides for name, arm in arms.items()}}
+    overrides |= {} if start is None else {"start.overrides": start.overrides}
+    for where, lines in overrides.items():
+        for override in lines:
+            key = override.partition("=")[0]
+            if key in SET_BY_THE_STUDY:
+                yield f"{where}: {override}: the study sets {', '.join(SET_BY_THE_STUDY)} itself"
+            of_start_itself = where == "start.overrides" and override == f"{BEGUN_FROM}=null"
+            if start is not None and key == BEGUN_FROM and not of_start_itself:
+                yield (  # otherwise it would be silently overwritten
+                    f"{where}: {override}: all arms begin from the policy of {study.name}.start, "
+                    f"so nothing else may set {BEGUN_FROM}; or write start: null"
+                )

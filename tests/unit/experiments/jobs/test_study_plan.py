@@ -97,6 +97,8 @@ def test_options_do_not_change_mark_of_job(tmp_path: Path) -> None:
     job = jobs_of(other, {})[0]
     assert compose_job(job).progress._target_.rpartition(".")[2] == "JSONLines"
     assert mark_of(job) == mark_of(jobs_of(study, {})[0])
+    with pytest.raises(StudyError, match="parallel must be at least 1"):
+        chosen_study(options([str(file), "parallel=0"]))
     with pytest.raises(StudyError, match="launcher=joblip: no such launcher; did you mean 'joblib'"):
         chosen_study(COMMANDS["study"].read([str(file), "launcher=joblip"]))
     mistyped, _ = chosen_study(COMMANDS["study"].read([str(file), "progress=jsn"]))
@@ -114,8 +116,6 @@ NO_ARM = {"about": "", "overrides": [], "seeds": 1}
         ("quest", "x", "s.quest: .* did you mean 'question'"),
         ("parallel", True, "s.parallel: .*True"),
         ("parallel", 2.5, "s.parallel: .*2.5"),
-        ("parallel", 0, "s.parallel .*0"),
-        ("first_seed", -1, "s.first_seed .*-1"),
         ("start", [], "s.start: .*Start"),
         ("start.seed", "every", "s.start.seed .*'each'.*'every'"),
         ("arms.plain", None, "s.arms.plain"),
@@ -125,7 +125,6 @@ NO_ARM = {"about": "", "overrides": [], "seeds": 1}
         ("arms.Plain", NO_ARM, "s.arms.Plain"),
         ("arms.start", NO_ARM, "s.arms.start"),
         ("arms.plain.overrides", ["seed=3"], "s.arms.plain.overrides: seed=3"),
-        ("common", ["debug"], "s.common: 'debug'"),
         ("order", [["plain", "better"]], "s.order .*'third' 0 times"),
         ("order", [["plain", "bettr"], ["third"]], "s.order: .*'bettr'; did you mean 'better'?"),
         ("order", ["plain"], "s.order: "),
@@ -204,11 +203,24 @@ def test_pretrained_policy_is_allowed_if_no_start_overrides_it(path: str, value:
     assert read_study("s", content).arms["plain"].overrides == content["arms"]["plain"]["overrides"]
 
 
-def test_check_names_arm_with_invalid_override() -> None:
-    study = read_study("s", changed("arms.third.overrides", ["experiment=llama_oracle", "reward.wight=0.1"]))
-    with pytest.raises(StudyError, match=r"arm third: reward.wight: no such key; did you mean 'reward.weight'"):
+@pytest.mark.parametrize(
+    ("path", "value", "named"),
+    [
+        (
+            "arms.third.overrides",
+            ["experiment=llama_oracle", "reward.wight=0.1"],
+            "arm third: reward.wight: .*'reward.weight'",
+        ),
+        ("common", ["debug"], "arm start: 'debug'"),
+        ("first_seed", -1, "seed=-1"),
+    ],
+)
+def test_check_names_arm_with_invalid_override(path: str, value: Any, named: str) -> None:
+    study = read_study("s", changed(path, value))
+    with pytest.raises(StudyError, match=named):
         check(study)
-    check(study, only=["plain", "better"])  # an arm that does not run may be invalid, or lack its critic
+    if path == "arms.third.overrides":
+        check(study, only=["plain", "better"])  # an arm that does not run may be invalid, or lack its critic
 
 
 SAMPLED = "accuracy_sampled"
