@@ -3,9 +3,8 @@
 A job is done if a finished run has the fingerprint that the job would have today; after a change of code it runs again.
 A report counts every run with today's settings, under any code, and names the code if it differs.
 
-The settings of a run contain the hash of the policy from which it starts. For a warm start on another machine, the hash
-is read from MLflow, where every stage records it with its result. If a warm start was trained several times under
-different code, runs from each of them count.
+The settings of a run contain the hash of the policy from which it starts. If a warm start was trained several times
+under different code, runs from each of them count. Their policies must be here, in ``stages/warm_start/``.
 
 A run of kind ``study`` in the study's experiment stores what was fixed before the first run:
 
@@ -18,10 +17,9 @@ A file that extends another study is stored with the keys of both.
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -30,13 +28,12 @@ from typing import NamedTuple
 import yaml
 
 from experiments.jobs.study_jobs import ArmJob, compose_job, jobs_of, start_jobs
-from experiments.jobs.study_plan import FILE, START, Primary, Study, StudyError, read_study, self_contained
+from experiments.jobs.study_plan import BEGUN_FROM, FILE, START, Primary, Study, StudyError, read_study, self_contained
 from experiments.mlflow_sync import TrackedRun, Tracker
 from experiments.run_folder.reader import POLICY, RESULT
 from experiments.stages.plan import StagePlan
 from experiments.stages.resume import stages_taken
-from experiments.stages.stage_manifest import CONTENTS
-from experiments.system.checksums import content_hash
+from experiments.stages.stage_manifest import read_manifest
 
 MOST_NAMED = 3
 KIND, FIRST = "study", "first"
@@ -56,19 +53,18 @@ class Today(NamedTuple):
 
     marks: Collection[Mark]
     missing: Mapping[int, str]
-    """Seed → path of a warm-start policy that is neither on this machine nor recorded in MLflow. Runs that start from
-    it cannot be matched."""
+    """Seed → path of a warm-start policy that is not here, also not from other code. Its runs cannot be matched."""
 
 
 @cache  # takes one or two seconds, and is needed before the jobs run and by the report
-def plan_job(job: ArmJob, elsewhere: Sequence[tuple[str, str]] = ()) -> list[StagePlan]:
-    """Plans the stages of a job; ``elsewhere``: (path, hash) of policies, used instead of local files."""
-    return list(stages_taken(compose_job(job), elsewhere=dict(elsewhere)).values())
+def plan_job(job: ArmJob) -> list[StagePlan]:
+    """Plans the stages of a job."""
+    return list(stages_taken(compose_job(job)).values())
 
 
-def mark_of(job: ArmJob, elsewhere: Sequence[tuple[str, str]] = ()) -> Mark:
+def mark_of(job: ArmJob) -> Mark:
     """Returns the mark by which a report recognises a run of the job."""
-    return Mark(job.arm, str(job.seed), plan_job(job, elsewhere)[-1].settings)
+    return Mark(job.arm, str(job.seed), plan_job(job)[-1].settings)
 
 
 def start_policies(study: Study) -> dict[int, str]:
@@ -85,39 +81,23 @@ def today(tracker: Tracker, study: Study) -> Today:
     """Returns the marks of runs that count today, for all (arm, seed) pairs with any finished run."""
     there = {(run.tags["arm"], run.tags["seed"]) for run in _finished_runs(tracker, study)}
     jobs = [job for job in todays_jobs(study) if (job.arm, str(job.seed)) in there]
-    known = _start_contents(tracker, study) if jobs else {}
-    policies = start_policies(study) if jobs else {}
-    marks: set[Mark] = set()
+    starts = {seed: plan_job(job)[-1] for seed, job in start_jobs(study).items()} if jobs else {}
+    left = {seed: _left_policies(plan) for seed, plan in starts.items()}
+    marks = set[Mark]()
     for job in jobs:
-        policy = policies.get(job.seed, "")
-        marks |= {mark_of(job, ((policy, content),)) for content in known.get(policy, [])} or {mark_of(job)}
-    missing = {seed: policy for seed, policy in policies.items() if not known[policy]}
-    return Today(marks, missing)
+        marks |= {mark_of(_from(job, policy)) for policy in left.get(job.seed, [])} or {mark_of(job)}
+    return Today(marks, {seed: str(starts[seed].folder / POLICY) for seed, found in left.items() if not found})
 
 
-def _start_contents(tracker: Tracker, study: Study) -> dict[str, list[str]]:
-    """Returns path of each start's policy → known content hashes, from this machine or from MLflow."""
-    known: dict[str, list[str]] = {}
-    for plan in (plan_job(job)[-1] for job in dict.fromkeys(start_jobs(study).values())):
-        policy = plan.folder / POLICY
-        here = [content_hash(policy)] if policy.exists() else []
-        # falls back to other experiments, which may have trained the same start
-        tracked = _left_policies(tracker, [study.name], plan) or _left_policies(tracker, tracker.experiments(), plan)
-        known[str(policy)] = list(dict.fromkeys([*here, *tracked]))
-    return known
+def _left_policies(plan: StagePlan) -> list[Path]:
+    """Returns the policies that finished stages with these settings left on this machine, under any code."""
+    results = sorted(plan.folder.parent.glob(f"*/{RESULT}"))
+    return [one.parent / POLICY for one in results if read_manifest(one.parent).get("settings") == plan.settings]
 
 
-def _left_policies(tracker: Tracker, experiments: Sequence[str], plan: StagePlan) -> list[str]:
-    """Returns the policy hashes recorded by tracked runs of a stage; early versions did not record them."""
-    runs = [run for run in tracker.runs(experiments, kind="stage") if _same_stage(run, plan)]
-    results = [run for run in runs if RESULT in tracker.artifacts.files(run.run_id)]
-    contents = [json.loads(tracker.artifacts.read(run.run_id, RESULT)).get(CONTENTS, {}) for run in results]
-    return [each[POLICY] for each in contents if POLICY in each]
-
-
-def _same_stage(run: TrackedRun, plan: StagePlan) -> bool:
-    """Whether a tracked run has this stage's settings, under any code."""
-    return run.tags.get("stage") == plan.name and run.tags.get("settings") == plan.settings
+def _from(job: ArmJob, policy: Path) -> ArmJob:
+    """Returns the job with another warm start."""
+    return replace(job, overrides=(*job.overrides, f"{BEGUN_FROM}={policy}"))
 
 
 def still_to_do(tracker: Tracker, study: Study, jobs: Sequence[ArmJob]) -> list[ArmJob]:
@@ -170,7 +150,7 @@ def lacking_starts(missing: Mapping[int, str]) -> str:
     policies = list(dict.fromkeys(missing.values()))
     more = f" and {len(policies) - MOST_NAMED} more" if len(policies) > MOST_NAMED else ""
     named = f"{', '.join(policies[:MOST_NAMED])}{more}"
-    return f"their warm start is not on this machine ({named}), and MLflow has no record of it"
+    return f"no policy of their warm start is here, such as {named}"
 
 
 def _finished_runs(tracker: Tracker, study: Study) -> list[TrackedRun]:

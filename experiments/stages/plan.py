@@ -85,12 +85,7 @@ class StagePlan:
     folder: Path
 
 
-def plan_stages(
-    config: DictConfig,
-    *,
-    elsewhere: Mapping[str, str] | None = None,
-    accept: Callable[[StagePlan], StagePlan] | None = None,
-) -> dict[str, StagePlan]:
+def plan_stages(config: DictConfig, *, accept: Callable[[StagePlan], StagePlan] | None = None) -> dict[str, StagePlan]:
     """Plans every stage that the experiment needs, in order. No stage needs to have run.
 
     ``accept`` may replace a plan before later stages are planned on top of it.
@@ -98,21 +93,16 @@ def plan_stages(
     planned: dict[str, StagePlan] = {}
     for stage in config.stages:
         if needed(stage, config):
-            plan = plan_stage(stage, config, planned, elsewhere=elsewhere)
+            plan = plan_stage(stage, config, planned)
             planned[stage] = accept(plan) if accept else plan
     return planned
 
 
-def plan_stage(
-    stage: str, config: DictConfig, earlier: Mapping[str, StagePlan], *, elsewhere: Mapping[str, str] | None = None
-) -> StagePlan:
-    """Plans ``stage`` on top of the ``earlier`` ones.
-
-    ``elsewhere``: path in the configuration → content hash, for files that should not be read on this machine.
-    """
+def plan_stage(stage: str, config: DictConfig, earlier: Mapping[str, StagePlan]) -> StagePlan:
+    """Plans ``stage`` on top of the ``earlier`` ones."""
     relevant = relevant_config(stage, config)
     above = {name: earlier[name] for name in parents(stage, config) if name in earlier}
-    files = file_hashes(relevant, elsewhere or {})
+    files = file_hashes(relevant)
     chosen = {"config": _with_contents(relevant, files)}
     settings = fingerprint(chosen | {"parents": {name: plan.settings for name, plan in above.items()}})
     content = {
@@ -162,7 +152,7 @@ def values_from_parents(stage: str, config: DictConfig, folders: Mapping[str, Pa
 
 def changed_since(plan: StagePlan) -> list[str]:
     """Lists files, and modules not imported yet, that have changed since the stage was planned."""
-    files = file_hashes(plan.config, {})
+    files = file_hashes(plan.config)
     code = _code(plan.config, plan.name)
     changed = [name for name in plan.files.keys() | files.keys() if plan.files.get(name) != files.get(name)]
     late = {module for module in plan.code.keys() | code.keys() if module not in sys.modules}
@@ -224,15 +214,10 @@ def plain(value: Any) -> Any:
     return OmegaConf.to_container(value, resolve=True) if OmegaConf.is_config(value) else value
 
 
-def file_hashes(relevant: Mapping[str, Any], elsewhere: Mapping[str, str]) -> dict[str, str]:
+def file_hashes(relevant: Mapping[str, Any]) -> dict[str, str]:
     """Returns path → content hash of policies, critics and problem files in a configuration; hub names have none."""
-    hashes: dict[str, str] = {}
-    for name in sorted({name for _, name in named_things(relevant)}):
-        if name in elsewhere:
-            hashes[name] = elsewhere[name]
-        elif (path := _local(name)) is not None:
-            hashes[name] = content_hash(path)
-    return hashes
+    names = sorted({name for _, name in named_things(relevant)})
+    return {name: content_hash(path) for name in names if (path := _local(name)) is not None}
 
 
 def named_things(node: Any, *, key: str = "", foreign: bool = False) -> Iterator[tuple[str, str]]:

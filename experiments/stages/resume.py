@@ -89,7 +89,7 @@ def _accept(plan: StagePlan) -> StagePlan:
     return plan
 
 
-def stages_taken(config: DictConfig, *, elsewhere: Mapping[str, str] | None = None) -> dict[str, StagePlan]:
+def stages_taken(config: DictConfig) -> dict[str, StagePlan]:
     """Returns the stages as a run of this configuration would use them, without renaming folders."""
 
     def with_finished(plan: StagePlan) -> StagePlan:
@@ -101,7 +101,7 @@ def stages_taken(config: DictConfig, *, elsewhere: Mapping[str, str] | None = No
         return replace(plan, fingerprint=newest.folder.name, folder=newest.folder)
 
     accept = with_finished if config.checkpoints.resume_changed_code else None
-    return plan_stages(config, elsewhere=elsewhere, accept=accept)
+    return plan_stages(config, accept=accept)
 
 
 def _newest(found: Iterable[Left]) -> Left | None:

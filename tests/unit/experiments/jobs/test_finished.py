@@ -1,8 +1,7 @@
-"""Which runs of a study count and which run again, also if its warm start is on another machine."""
+"""Which runs of a study count and which run again, also if other code trained its warm start."""
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
 from dataclasses import replace
@@ -14,6 +13,7 @@ import pytest
 from experiments.analysis.study_notes import notes_on_left_out
 from experiments.analysis.study_report import report
 from experiments.jobs.finished import (
+    Mark,
     Today,
     by_configuration,
     mark_of,
@@ -23,14 +23,13 @@ from experiments.jobs.finished import (
     today,
     todays_jobs,
 )
-from experiments.jobs.study_jobs import compose_job, start_jobs
-from experiments.jobs.study_plan import Start, Study, StudyError, read_study
-from experiments.mlflow_sync.sync import FolderSync
+from experiments.jobs.study_jobs import compose_job, jobs_of, start_jobs
+from experiments.jobs.study_plan import Study, StudyError, read_study
 from experiments.run_folder.reader import POLICY
 from experiments.schema import register
 from experiments.stages.experiment import plans
 from experiments.stages.resume import begin
-from experiments.stages.stage_manifest import CONTENTS, write_manifest, write_result
+from experiments.stages.stage_manifest import write_manifest, write_result
 from tests.unit.experiments.stages.test_plan import edit_code
 
 FLAT = {0: 0.2, 10: 0.2}
@@ -51,75 +50,58 @@ def study(runs: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Study:
     return read_study(runs.name, content)
 
 
-def leave_start(study: Study) -> Path:
-    """Writes the folder of the warm start with a policy and a result, like the stage does."""
+def leave_start(study: Study, *, fingerprint: str | None = None, weights: bytes = b"weights") -> Path:
+    """Writes the folder of the warm start with a policy and a result, like the stage does; None: of today's code."""
     (job,) = set(start_jobs(study).values())
     plan = plan_job(job)[-1]
-    folder = plan.folder
+    folder = plan.folder.with_name(fingerprint or plan.fingerprint)
     (folder / POLICY).mkdir(parents=True)
-    (folder / POLICY / "model.safetensors").write_bytes(b"weights")
+    (folder / POLICY / "model.safetensors").write_bytes(weights)
     (folder / "config.yaml").write_text("seed: 0\n")
-    write_manifest(plan)
+    write_manifest(replace(plan, folder=folder))
     write_result(folder, {"stage": "warm_start"})
     return folder
 
 
-def send_start(study: Study, folder: Path, tracker: Any, name: str) -> None:
-    run = Path("outputs") / "runs" / name / "2026-01-01T00-00-00-0"
-    run.mkdir(parents=True)
-    (run / "config.yaml").write_text("seed: 0\narm: start\n")
-    entry = {"folder": str(folder), "fingerprint": folder.name, "reused": False}
-    (run / "stages.json").write_text(json.dumps({"warm_start": entry}))
-    (run / "summary.json").write_text("{}\n")
-    FolderSync(run, tracker).send(live=False)
-
-
-def add_arms(runs: Any, study: Study) -> set[Any]:
-    """Adds a finished run of each arm, with the settings that its job has while the start is present."""
-    marks = {mark_of(job) for job in todays_jobs(study)}
+def add_arms(runs: Any, study: Study, policy: Path | None = None) -> set[Mark]:
+    """Adds a finished run of each arm, with the settings of its job; None: it starts from today's policy."""
+    jobs = todays_jobs(study) if policy is None else jobs_of(study, {0: str(policy)})
+    marks = {mark_of(job) for job in jobs}
     plan_job.cache_clear()
     for mark in marks:
-        runs.add(mark.arm, 0, solved=[0, 1], curve=FLAT, settings=mark.stage)
+        time = "2026-01-01T00-00-00" if policy is None else "2025-12-31T00-00-00"
+        runs.add(mark.arm, 0, solved=[0, 1], curve=FLAT, settings=mark.stage, fingerprint=f"{mark}", time=time)
     return marks
 
 
-@pytest.mark.parametrize("made_by", ["this study", "another"])
-def test_runs_count_if_mlflow_recorded_missing_start(runs: Any, study: Study, made_by: str) -> None:
-    folder = leave_start(study)
-    marks = add_arms(runs, study)
-    assert len(marks) == 2
-    send_start(study, folder, runs.tracker, study.name if made_by == "this study" else f"{study.name}-before")
-    shutil.rmtree(folder)
+def test_runs_from_starts_of_any_code_count(runs: Any, study: Study) -> None:
+    """The same start was trained under two versions of the code, and its weights differ."""
+    earlier = leave_start(study, fingerprint="0123456789ab", weights=b"of earlier code") / POLICY
+    marks = add_arms(runs, study, earlier)
     assert today(runs.tracker, study) == Today(marks=marks, missing={})
+    leave_start(study)
+    plan_job.cache_clear()
+    both = marks | add_arms(runs, study)
+    assert len(both) == 4
+    assert today(runs.tracker, study) == Today(marks=both, missing={})
 
 
-def test_report_names_missing_start_that_mlflow_did_not_record(runs: Any, study: Study, tmp_path: Path) -> None:
-    study = replace(
-        study, start=Start(overrides=["experiment=llama_baseline"], seed=5)
-    )  # differs from the start of every other test
+def test_report_names_missing_start(runs: Any, study: Study, tmp_path: Path) -> None:
     folder = leave_start(study)
     add_arms(runs, study)
-    result = json.loads((folder / "result.json").read_text())
-    del result[CONTENTS]
-    (folder / "result.json").write_text(json.dumps(result))
-    send_start(study, folder, runs.tracker, study.name)
     shutil.rmtree(folder)
     found = today(runs.tracker, study)
     assert found.missing == {0: str(folder / POLICY)}
-    reason = f"their warm start is not on this machine ({folder / POLICY}), and MLflow has no record"
-    with pytest.raises(StudyError) as error:
+    with pytest.raises(StudyError, match=f"2 runs .* unknown .*{folder / POLICY}"):
         report(runs.tracker, study, **found._asdict(), output=tmp_path)
-    assert "2 runs have finished, and it is unknown whether they have today's configuration: " in str(error.value)
-    assert reason in str(error.value)
-    others = [run for run in runs.tracker.runs([study.name], kind="experiment") if run.tags["arm"] != "start"]
+    others = runs.tracker.runs([study.name], kind="experiment")
     (note,) = notes_on_left_out(study, others, found.missing)
     assert note.startswith("2 runs left out, ")
-    assert f" 0: {reason}" in note
+    assert f"{folder / POLICY}" in note
     assert notes_on_left_out(study, others, {1: "elsewhere"})[0].startswith("2 runs of another configuration left out")
 
 
 def test_runs_of_other_code_count_in_report_and_run_again(runs: Any, study: Study) -> None:
-    """The start was also trained under other code, and its policy differs."""
     leave_start(study)
     jobs = todays_jobs(study)
     assert today(runs.tracker, study) == Today(marks=set(), missing={}), "nothing has run"
