@@ -62,7 +62,7 @@ def flaws(config: DictConfig) -> Iterator[str]:
     Also for each key of the trainer that the stages set. Nothing is imported for it.
     """
     for name, schema in PARTS.items():
-        yield from schema_flaws(name, config[name], schema)
+        yield from _of_part(name, config[name], schema)
     for stage, best in config.checkpoints.best.items():
         if best is not None and len(best) != 1:
             yield f"checkpoints.best.{stage} must name one metric with min or max, got {best}"
@@ -76,7 +76,7 @@ def flaws(config: DictConfig) -> Iterator[str]:
                 yield f"trainer.{key}={value}: the stages set it; instead of it set {instead}"
 
 
-def schema_flaws(path: str, node: Any, schema: type) -> Iterator[str]:
+def _of_part(path: str, node: Any, schema: type) -> Iterator[str]:
     """Yields the errors of a part without ``_target_``."""
     expected = {field.name: field for field in fields(schema)}
     if not isinstance(node, DictConfig):
@@ -90,7 +90,7 @@ def schema_flaws(path: str, node: Any, schema: type) -> Iterator[str]:
         if value is UNKNOWN:
             continue
         if is_dataclass(hints[name]):
-            yield from schema_flaws(f"{path}.{name}", value, hints[name])
+            yield from _of_part(f"{path}.{name}", value, hints[name])
         else:
             yield from _of_value(f"{path}.{name}", value, hints[name], bounds=field.metadata)
 

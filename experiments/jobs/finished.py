@@ -147,10 +147,8 @@ def counted_runs(
 
 def lacking_starts(missing: Mapping[int, str]) -> str:
     """Returns a phrase on the missing policies; ``missing``: see :class:`Today`."""
-    policies = list(dict.fromkeys(missing.values()))
-    more = f" and {len(policies) - MOST_NAMED} more" if len(policies) > MOST_NAMED else ""
-    named = f"{', '.join(policies[:MOST_NAMED])}{more}"
-    return f"no policy of their warm start is here, such as {named}"
+    policies = list(dict.fromkeys(missing.values()))[:MOST_NAMED]
+    return f"no policy of their warm start is here, such as {', '.join(policies)}"
 
 
 def _finished_runs(tracker: Tracker, study: Study) -> list[TrackedRun]:

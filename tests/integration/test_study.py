@@ -70,7 +70,7 @@ def test_stopped_study_resumes_and_reports_finished_jobs(tmp_path: Path) -> None
     assert f"broken seed 0: FAILED, see {log}" in output
     assert "clip_low" in log.read_text()
     logs = {path.parent.name: path.read_text() for path in log.parent.parent.glob("*/log.txt")}
-    assert any("grpo: going on in" in text for text in logs.values()), logs
+    assert any("grpo: resuming in" in text for text in logs.values()), logs
 
     tracker = Tracker(f"sqlite:///{tmp_path / 'mlflow.db'}")
     done = [run for run in tracker.runs(["tiny"], kind="experiment") if run.status == "FINISHED"]

@@ -167,4 +167,4 @@ def test_ctrl_c_stops_all_jobs_and_same_command_resumes(
     assert again.code == 0, again.said + again.errors
     assert [job["state"] for job in jobs_of(tmp_path)] == ["done", "done"]
     logs = [path.read_text() for path in sorted(max(tmp_path.glob("sweeps/*")).glob("*/log.txt"))]
-    assert any(re.search(r"grpo: going on in", log) for log in logs), logs
+    assert any(re.search(r"grpo: resuming in", log) for log in logs), logs
