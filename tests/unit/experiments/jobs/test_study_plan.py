@@ -98,7 +98,7 @@ def test_options_do_not_change_mark_of_job(tmp_path: Path) -> None:
     assert compose_job(job).progress._target_.rpartition(".")[2] == "JSONLines"
     assert mark_of(job) == mark_of(jobs_of(study, {})[0])
     with pytest.raises(StudyError, match="parallel must be at least 1"):
-        chosen_study(options([str(file), "parallel=0"]))
+        chosen_study(COMMANDS["study"].read([str(file), "parallel=0"]))
     with pytest.raises(StudyError, match="launcher=joblip: no such launcher; did you mean 'joblib'"):
         chosen_study(COMMANDS["study"].read([str(file), "launcher=joblip"]))
     mistyped, _ = chosen_study(COMMANDS["study"].read([str(file), "progress=jsn"]))
