@@ -110,7 +110,8 @@ def run_study(study: Study, *, only: Sequence[str], seeds: range, launcher: str 
         TrackerError: if MLflow cannot be used.
     """
     from experiments.analysis.study_tests import power_sentence
-    from experiments.jobs.finished import plan_job, record_launch, still_to_do, todays_jobs
+    from experiments.jobs.finished import plan_job, still_to_do, todays_jobs
+    from experiments.jobs.launched import record_launch
     from experiments.run_folder.record import git_sha
     from experiments.stages.stage_manifest import is_finished
 

@@ -23,7 +23,8 @@ from experiments.analysis.study_table import (
     study_table,
 )
 from experiments.analysis.study_tests import equivalence_table, family_table, power_sentence
-from experiments.jobs.finished import Mark, by_configuration, notes_on_primary, today
+from experiments.jobs.finished import Mark, by_configuration, today
+from experiments.jobs.launched import notes_on_primary
 from experiments.jobs.study_plan import Study
 from experiments.mlflow_sync import Tracker
 from experiments.schema import register

@@ -14,8 +14,9 @@ arms: {name: {about: …, overrides: […], seeds: 5}}
 first_seed: 0                        optional: the first seed of the arms, for new starts
 order: [[the minimum set], [the rest]]      a row runs with seed 0, then with seed 1, …, before the next row
 parallel: 2                          number of concurrent jobs on this machine
-extends: NAME                        optional: the study with the keys that this file leaves out. The arms are those
-                                     named here; an arm takes its missing keys from the arm of the same name
+extends: NAME                        optional: the study with the keys that this file leaves out, also within primary,
+                                     start and equivalence. The arms are those named here; an arm takes its missing
+                                     keys from the arm of the same name
 
 The file is merged with :class:`StudyFile` by OmegaConf, which reports unknown keys and wrong types with their path.
 """

@@ -13,8 +13,9 @@ import pytest
 from experiments.analysis.study_report import report
 from experiments.cli.commands import COMMANDS
 from experiments.compare import main as compare
-from experiments.jobs.finished import Today, launched_studies, notes_on_primary, record_launch
+from experiments.jobs.finished import Today
 from experiments.jobs.job import Job
+from experiments.jobs.launched import launched_studies, notes_on_primary, record_launch
 from experiments.jobs.study_plan import StudyError, find_study
 from experiments.schema import register
 from experiments.study import chosen_seeds, run_study

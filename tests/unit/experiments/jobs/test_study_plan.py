@@ -17,7 +17,7 @@ from experiments.cli.commands import COMMANDS
 from experiments.config.folders import CONF, study_names
 from experiments.jobs.finished import mark_of, start_policies
 from experiments.jobs.study_jobs import ArmJob, check, compose_job, jobs_of, start_jobs
-from experiments.jobs.study_plan import RIGHT_PLAN, Start, Study, StudyError, find_study, read_study
+from experiments.jobs.study_plan import RIGHT_PLAN, Primary, Start, Study, StudyError, find_study, read_study
 from experiments.schema import register
 from experiments.stages.plan import plan_stages
 from experiments.study import chosen_study, close
@@ -176,6 +176,9 @@ def test_study_extends_another_one(tmp_path: Path) -> None:
     assert study == replace(read_study("s", whole), called=study.called, file=study.file)
     assert [*study.arms] == ["better", "plain", "new"]
     assert extending(tmp_path, {"first_seed": 3}).arms == read_study("s", CONTENT).arms
+    assert extending(tmp_path, {"primary": {"metric": "auc"}}).primary == Primary(
+        **{**CONTENT["primary"], "metric": "auc"}
+    )
 
 
 @pytest.mark.parametrize(
