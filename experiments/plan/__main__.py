@@ -1,13 +1,6 @@
 """Estimate what an experiment costs before anything is loaded:  make plan name=grpo_gsm8k scale=paper gpus=8
 
 python -m experiments.plan experiment=NAME [overrides] [the plan's own arguments]
-
-gpus=8                 number of GPUs in the plan; default: the devices of the trainer
-gpu_memory=80          GiB of each GPU
-mfu=0.4                share of the peak that a step uses; a run logs it as train/throughput/step_utilisation
-tflops=989             peak of each device in 10¹² operations per second
-prompt_tokens=200      tokens of a prompt; default: the budget's maximum
-completion_tokens=800  average tokens of a completion, for work and hours; memory is planned for the maximum
 """
 
 from __future__ import annotations
@@ -21,6 +14,7 @@ from hydra import compose, initialize_config_module
 from omegaconf import OmegaConf
 
 from experiments.cli.arguments import USAGE_ERROR, split_own_keys
+from experiments.cli.commands import COMMANDS
 from experiments.config.composition import expand_home
 from experiments.config.folders import take_config_dir
 from experiments.config.override_checks import override_error
@@ -78,7 +72,7 @@ def _number(name: str, value: str) -> float:
 def main(arguments: Sequence[str]) -> int:
     """Prints the plan, or one sentence for an invalid argument. Returns the exit code."""
     if not arguments or {"-h", "--help"} & set(arguments):
-        print(__doc__)
+        COMMANDS["plan"].print_help()
         return 0 if arguments else USAGE_ERROR
     register()
     try:
