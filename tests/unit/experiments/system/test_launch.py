@@ -144,7 +144,8 @@ def test_signal_reaches_each_rank_and_launcher_waits() -> None:
         signal.signal(signal.SIGTERM, end)
         barrier()
         print("ready", file=sys.stderr, flush=True)
-        time.sleep(600)
+        while True:  # a signal just before one long sleep, or in another thread, would not end it
+            time.sleep(0.1)
     """
     launcher = started(body)
     assert launcher.stderr is not None
