@@ -51,6 +51,11 @@ class Lengths:
         return len(self.completions) * self._width
 
     @property
+    def unpadded(self) -> int:
+        """Tokens through the layers as rows that are passed with rows of their own length alone."""
+        return sum(map(sum, self.rows))
+
+    @property
     def packed(self) -> int:
         """Tokens through the layers with every prompt once and no padding."""
         return sum(self.prompts) + sum(self.completions)
