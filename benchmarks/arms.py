@@ -19,8 +19,6 @@ Tell = Callable[[str], None]
 ROOT = Path(__file__).resolve().parents[1]
 TRAINERS = {"cpu": "cpu", "cuda": "gpu"}
 """Device of all arms → trainer of our own arm."""
-SAFE_PATH = "PYTHONSAFEPATH"
-"""Set by the console command. It is removed for arms: peers find this package only by the working folder."""
 OFFLINE = {"HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false", "HF_HUB_DISABLE_PROGRESS_BARS": "1"}
 
 
@@ -60,7 +58,7 @@ class Arm:
                 stderr=errors,
                 text=True,
                 cwd=ROOT,
-                env={name: value for name, value in os.environ.items() if name != SAFE_PATH} | OFFLINE,
+                env=os.environ | OFFLINE,
             )
         self.versions: Mapping[str, str] = self._hear()["ready"]
 
