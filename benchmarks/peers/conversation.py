@@ -34,11 +34,11 @@ class Conversation:
         os.dup2(2, 1)
 
     def ready(self, **versions: str) -> None:
-        self._say(ready=versions)
+        self._write(ready=versions)
 
     def answer(self, figures: Mapping[str, float], tokens: Mapping[str, Any] | None = None) -> None:
         """Sends measure → seconds or GiB, and the token counts of that work."""
-        self._say(figures=dict(figures), tokens=dict(tokens or {}))
+        self._write(figures=dict(figures), tokens=dict(tokens or {}))
 
     def until_step(self, direct: Mapping[str, Callable[[], Mapping[str, float] | str]]) -> None:
         """Answers requests with the functions of ``direct`` until a step is requested.
@@ -53,7 +53,7 @@ class Conversation:
                 return
             found = direct[measure]() if measure in direct else f"this arm does not measure {measure}"
             if isinstance(found, str):
-                self._say(skipped=found)
+                self._write(skipped=found)
             else:
                 self.answer(found)
         raise SystemExit(0)
@@ -62,7 +62,7 @@ class Conversation:
         for line in iter(sys.stdin.readline, ""):
             yield str(json.loads(line)["measure"])
 
-    def _say(self, **content: Any) -> None:
+    def _write(self, **content: Any) -> None:
         print(json.dumps(content), file=self._out, flush=True)
 
 
