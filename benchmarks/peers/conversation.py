@@ -15,7 +15,7 @@ import json
 import os
 import resource
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from time import perf_counter
 from typing import Any
 
@@ -48,7 +48,8 @@ class Conversation:
         Raises:
             SystemExit: if the benchmark has no more requests.
         """
-        for measure in self._requests():
+        for line in iter(sys.stdin.readline, ""):
+            measure = json.loads(line)["measure"]
             if measure == STEP:
                 return
             found = direct[measure]() if measure in direct else f"this arm does not measure {measure}"
@@ -57,10 +58,6 @@ class Conversation:
             else:
                 self.answer(found)
         raise SystemExit(0)
-
-    def _requests(self) -> Iterator[str]:
-        for line in iter(sys.stdin.readline, ""):
-            yield str(json.loads(line)["measure"])
 
     def _write(self, **content: Any) -> None:
         print(json.dumps(content), file=self._out, flush=True)

@@ -49,8 +49,8 @@ def arms(tmp_path: Path) -> Iterator[Callable[..., list[Arm]]]:
 def test_arm_returns_versions_figures_tokens_and_skipped_measures(tmp_path: Path) -> None:
     with closing(arm(tmp_path)) as fake:
         assert fake.versions == {"fake": "1.2"}
-        for measure in ("shared_prefix", "memory"):
-            with pytest.raises(Skipped, match="not yet" if measure == "shared_prefix" else measure):
+        for measure, reason in (("shared_prefix", "not yet"), ("memory", "memory")):
+            with pytest.raises(Skipped, match=reason):
                 fake.request(measure)
         assert fake.request("scoring").figures == {"scoring": 0.5}
         steps = [fake.request("step") for _ in range(2)]

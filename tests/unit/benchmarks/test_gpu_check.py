@@ -72,14 +72,11 @@ def test_main_without_gpu_fails_and_changes_no_files(tmp_path: Path, capsys: pyt
     assert [path.name for path in tmp_path.rglob("*")] == ["gpu_check", "kept.log"]
 
 
-@pytest.mark.parametrize(
-    ("argument", "message"),
-    [("parts=tests,tset", "there is no part 'tset'; the parts are tests, "), ("minutes=0", "minutes must be positive")],
-)
-def test_main_rejects_invalid_setting(argument: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(("argument", "named"), [("parts=tests,tset", "'tset'"), ("minutes=0", "minutes")])
+def test_main_rejects_invalid_setting(argument: str, named: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="2"):
         main([argument, "device=cpu"])
-    assert message in capsys.readouterr().err
+    assert named in capsys.readouterr().err
 
 
 def test_run_kills_process_and_children_at_time_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
