@@ -38,7 +38,7 @@ def test_help_lists_every_command_and_its_usage(capsys: pytest.CaptureFixture[st
     ("arguments", "sentence"),
     [
         (["swep"], "no command 'swep'; did you mean 'sweep'?\n"),
-        (["quuux"], "no command 'quuux'; there are bench, compare, "),
+        (["quuux"], "no command 'quuux'; there are compare, "),
     ],
     ids=" ".join,
 )
