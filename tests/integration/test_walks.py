@@ -108,7 +108,9 @@ def test_page_shows_exactly_the_example_files() -> None:
     shown = dict(NAMED.findall(PAGE.read_text(encoding="utf-8")))
     assert shown == {name: (ROOT / name).read_text(encoding="utf-8") for name in shown}
     files = {str(path.relative_to(ROOT)) for kind in ("*.py", "*.yaml") for path in EXAMPLES.rglob(kind)}
-    assert files == set(shown)
+    tests = {name for name in files if Path(name).name.startswith("test_")}
+    assert files - tests == set(shown)
+    assert tests <= {*re.findall(r"`(docs/examples/\S+\.py)`", PAGE.read_text(encoding="utf-8"))}
     blocks = [found["language"] for found in BLOCK.finditer(PAGE.read_text(encoding="utf-8"))]
     assert len(blocks) - blocks.count("sh") == len(shown), "no block of code stands without the name of its file"
 
