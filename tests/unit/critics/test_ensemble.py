@@ -27,7 +27,7 @@ from contrastive_reasoning.critics.joint import JointCritic
 from contrastive_reasoning.losses import BinaryNCE, ContrastiveLoss, SymmetricInfoNCE, dot
 from contrastive_reasoning.tasks.countdown.states import encode_state
 from lightning_modules.critic import CriticPretraining
-from lightning_modules.optim import AdamW
+from tests.unit.lightning_modules.grpo_kit import optimizer
 
 MEMBER = partial(NumericV2, digit_dimension=4, hidden_dimension=16, hidden_layers=1, dimension=8, similarity=dot)
 ANCHORS, STEPS = 24, 5
@@ -102,19 +102,11 @@ def test_disagreement_reaches_zero_and_one() -> None:
 
 
 def pretraining(critic: nn.Module, loss: ContrastiveLoss, negatives: int | None) -> CriticPretraining:
-    optimizer = AdamW(
-        learning_rate=3e-3,
-        betas=(0.9, 0.999),
-        epsilon=1e-8,
-        weight_decay=0.01,
-        warmup_steps=1,
-        schedule="cosine",
-        total_steps=STEPS,
-    )
+    settings: dict[str, Any] = {"betas": (0.9, 0.999), "weight_decay": 0.01, "warmup_steps": 1, "schedule": "cosine"}
     return CriticPretraining(
         critic=critic,
         loss=loss,
-        optimizer=optimizer,
+        optimizer=optimizer(3e-3, total_steps=STEPS, **settings),
         negatives_per_anchor=negatives,
         seed=5,
         gradient_clip=None,

@@ -20,8 +20,9 @@ from contrastive_reasoning.losses import BinaryNCE, ContrastiveLoss, SymmetricIn
 from contrastive_reasoning.tasks.countdown.states import encode_state
 from lightning_modules.critic import CriticPretraining
 from lightning_modules.metrics import OracleMetrics, batch_metrics
-from lightning_modules.optim import SKIPPED, AdamW
+from lightning_modules.optim import SKIPPED
 from tests.quiet import quiet_trainer
+from tests.unit.lightning_modules.grpo_kit import optimizer
 
 PAIRS = 64
 
@@ -82,19 +83,11 @@ def module(
     epsilon: float = 1e-8,
     max_skipped_steps: int = 0,
 ) -> CriticPretraining:
-    optimizer = AdamW(
-        learning_rate=3e-3,
-        betas=(0.9, 0.999),
-        epsilon=epsilon,
-        weight_decay=0.01,
-        warmup_steps=5,
-        schedule="cosine",
-        total_steps=total_steps,
-    )
+    settings: dict[str, Any] = {"betas": (0.9, 0.999), "weight_decay": 0.01, "warmup_steps": 5, "schedule": "cosine"}
     return CriticPretraining(
         critic=critic or numeric(seed=0),
         loss=loss or SymmetricInfoNCE(temperature=1.0),
-        optimizer=optimizer,
+        optimizer=optimizer(3e-3, epsilon=epsilon, total_steps=total_steps, **settings),
         negatives_per_anchor=negatives_per_anchor,
         seed=0,
         gradient_clip=None,

@@ -11,15 +11,23 @@ from lightning.pytorch.callbacks import ModelCheckpoint
 from torch import Tensor
 
 from contrastive_reasoning.losses import cosine, info_nce
-from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
-from contrastive_reasoning.policies.load import LoRA
 from contrastive_reasoning.rewards import Credit
 from contrastive_reasoning.rewards.clipo import CLIPOReward, LinearHead
 from contrastive_reasoning.rollout import RolloutBatch
 from contrastive_reasoning.tasks.base import Verdict
 from experiments.stages.checkpoints import path_of
 from experiments.stages.stage_checkpoint import Interrupted
-from tests.unit.lightning_modules.grpo_kit import Metrics, Stop, fit, module, objective, policy, saving, weights
+from tests.unit.lightning_modules.grpo_kit import (
+    Metrics,
+    Stop,
+    fit,
+    lora_policy,
+    module,
+    objective,
+    policy,
+    saving,
+    weights,
+)
 
 
 class Even:
@@ -126,20 +134,9 @@ def test_only_policy_is_registered_and_reference_requires_kl_term() -> None:
     assert dropped.reference is None
 
 
-def policy_with_adapters(dropout: float) -> CausalLMPolicy:
-    plain = policy()
-    lora = LoRA(rank=2, alpha=4.0, dropout=dropout, target_modules="all-linear")
-    return CausalLMPolicy(
-        model=lora.attach(plain.model, seed=0),
-        tokenizer=plain.tokenizer,
-        compute_dtype=torch.float32,
-        chat_template=False,
-    )
-
-
 def test_clipo_trains_with_adapters_and_several_microbatches() -> None:
     metrics = Metrics()
-    trained = module(policy=policy_with_adapters(dropout=0.0), reward=clipo(), microbatch_tokens=100)
+    trained = module(policy=lora_policy(), reward=clipo(), microbatch_tokens=100)
     fit(trained, 2, metrics)
     assert metrics.steps[-1]["train/clipo/loss"] > 0
     assert metrics.steps[-1]["train/optimizer/gradient_norm"] > 0
@@ -155,7 +152,7 @@ def test_zero_clipo_weight_is_bitwise_equal_to_plain_reward() -> None:
 
 def test_adapter_dropout_raises() -> None:
     with pytest.raises(ValueError, match=r"policy\.lora\.dropout must be 0 in GRPO"):
-        module(policy=policy_with_adapters(dropout=0.1))
+        module(policy=lora_policy(dropout=0.1))
 
 
 def test_non_finite_head_loss_raises_and_writes_rollouts(tmp_path: Path) -> None:

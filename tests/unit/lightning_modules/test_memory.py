@@ -16,7 +16,6 @@ from contrastive_reasoning.objectives import ObjectiveInputs, ObjectiveOutputs
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
 from lightning_modules.grpo import Reference, out_of_memory
 from tests.unit.lightning_modules.grpo_kit import (
-    TOKENIZER,
     Gradients,
     Metrics,
     fit,
@@ -71,9 +70,9 @@ class HungryPolicy(CausalLMPolicy):
 
 
 def hungry_policy(seed: int = 1) -> CausalLMPolicy:
-    return HungryPolicy(
-        model=policy(seed=seed).model, tokenizer=TOKENIZER, compute_dtype=torch.float32, chat_template=False
-    )
+    made = policy(seed=seed)
+    made.__class__ = HungryPolicy
+    return made
 
 
 def settings(**changes: Any) -> dict[str, Any]:

@@ -26,11 +26,10 @@ from contrastive_reasoning.tasks.base import Split, Step
 from contrastive_reasoning.tasks.countdown.generator import ProblemSpace
 from contrastive_reasoning.tasks.countdown.problem import CountdownProblem
 from datamodules.preference_pairs import PreferencePair, PreferencePairs
-from lightning_modules.optim import AdamW
 from lightning_modules.preference import PreferencePretraining
 from tests.quiet import quiet_trainer
 from tests.tiny_models import tiny_llama
-from tests.unit.lightning_modules.grpo_kit import countdown
+from tests.unit.lightning_modules.grpo_kit import countdown, optimizer
 
 SPACE = {"counts": [3], "number_range": [1, 9], "target_range": [1, 9]}
 STEPS = 40
@@ -65,17 +64,9 @@ def pairs(kind: type[PreferencePairs] = PreferencePairs) -> PreferencePairs:
 
 
 def module(critic: PreferenceCritic, **changes: Any) -> PreferencePretraining:
-    optimizer = AdamW(
-        learning_rate=3e-3,
-        betas=(0.9, 0.999),
-        epsilon=1e-8,
-        weight_decay=0.0,
-        warmup_steps=5,
-        schedule="cosine",
-        total_steps=STEPS,
-    )
+    adamw = optimizer(3e-3, betas=(0.9, 0.999), warmup_steps=5, schedule="cosine", total_steps=STEPS)
     settings = {"contrast_weight": 0.5, "goal_batches": 2, "seed": 0, "gradient_clip": None, "max_skipped_steps": 0}
-    return PreferencePretraining(critic=critic, optimizer=optimizer, **(settings | changes))
+    return PreferencePretraining(critic=critic, optimizer=adamw, **(settings | changes))
 
 
 def trainer(folder: Path, steps: int = STEPS) -> L.Trainer:

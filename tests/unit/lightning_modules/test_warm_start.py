@@ -10,11 +10,10 @@ from torch.testing import assert_close
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
 from contrastive_reasoning.policies.tiny import train_tokenizer
 from datamodules.plays import PlayCorpus, Plays
-from lightning_modules.optim import AdamW
 from lightning_modules.warm_start import WarmStart
 from tests.quiet import quiet_trainer
 from tests.tiny_models import tiny_llama
-from tests.unit.lightning_modules.grpo_kit import countdown
+from tests.unit.lightning_modules.grpo_kit import countdown, optimizer
 
 TASK = countdown(counts=[3], number_range=[1, 9], train_problems=10, validation_problems=10, test_problems=10)
 
@@ -26,15 +25,7 @@ def policy(seed: int = 0) -> CausalLMPolicy:
     )
 
 
-OPTIMIZER = AdamW(
-    learning_rate=3e-3,
-    betas=(0.9, 0.95),
-    epsilon=1e-8,
-    weight_decay=0.1,
-    warmup_steps=2,
-    schedule="cosine",
-    total_steps=40,
-)
+OPTIMIZER = optimizer(3e-3, betas=(0.9, 0.95), weight_decay=0.1, schedule="cosine", total_steps=40)
 
 
 def module(max_skipped_steps: int = 0, seed: int = 0, dropout: float = 0.0) -> WarmStart:

@@ -18,6 +18,7 @@ from contrastive_reasoning.tasks.countdown import CountdownProblem
 from contrastive_reasoning.tasks.countdown.indented import line_triples, search_lines
 from lightning_modules.optim import AdamW
 from tests.unit.critics.test_number_embedding import build
+from tests.unit.lightning_modules.grpo_kit import optimizer
 from tests.unit.rewards.conftest import Rollouts
 
 PROBLEM = CountdownProblem((21, 16, 17, 26), 46, style="released")
@@ -42,15 +43,7 @@ class Half:
 
 
 def adam(learning_rate: float = 1e-5) -> AdamW:
-    return AdamW(
-        learning_rate=learning_rate,
-        betas=[0.9, 0.999],
-        epsilon=1e-8,
-        weight_decay=0.0,
-        warmup_steps=0,
-        schedule="constant",
-        total_steps=None,
-    )
+    return optimizer(learning_rate, betas=[0.9, 0.999], warmup_steps=0, schedule="constant", total_steps=None)
 
 
 def ramped(**changes: Any) -> RampedCriticReward:
