@@ -46,7 +46,7 @@ def test_problem_steps_are_determined_by_step_and_seed() -> None:
     assert len(loader(first_step=5)) == 8, "of the whole run"
     assert steps(seed=1) != whole
     assert sorted(rows_of_step(0, 14, 7, seed=0)) == sorted([*range(7), *range(7)])
-    with pytest.raises(ValueError, match="the training split has no problems"):
+    with pytest.raises(ValueError, match="no problems"):
         loader([])
 
 
@@ -99,9 +99,9 @@ def test_reasoning_prompts_yields_training_and_validation_batches() -> None:
     kept = [problem for batch in validation for problem in batch.problems]
     assert kept == list(TASK.problems("validation")[:5])
     assert not {problem.id for problem in kept} & {problem.id for batch in train for problem in batch.problems}
-    with pytest.raises(ValueError, match="validation_problems is 50, but the split has only 6 problems"):
+    with pytest.raises(ValueError, match=r"validation_problems.*50.*6"):
         prompts(validation_problems=50).val_dataloader()
-    with pytest.raises(ValueError, match="problems_per_step must be at least 1, got 0"):
+    with pytest.raises(ValueError, match=r"problems_per_step.*0"):
         prompts(problems_per_step=0)
 
 
@@ -115,7 +115,7 @@ def test_training_problems_are_validated_under_a_separate_setting() -> None:
     ]
     tried = [problem for batch in batches[2:] for problem in batch.problems]
     assert tried == list(TASK.problems("train")[:4])
-    with pytest.raises(ValueError, match="training_problems must not be negative, got -1"):
+    with pytest.raises(ValueError, match=r"training_problems.*-1"):
         prompts(training_problems=-1)
 
 
@@ -126,8 +126,8 @@ def test_train_dataloader_starts_at_module_step_and_checks_rank_shares() -> None
     assert len(list(data.train_dataloader())) == 1
     module = SimpleNamespace(rollout_step=0, minibatches_per_rollout=3)
     data.trainer = SimpleNamespace(lightning_module=module, global_rank=0, world_size=2)  # pyright: ignore
-    sentence = r"3 problems cannot be divided evenly over ranks \(2\) × mini-batches \(3\)"
-    with pytest.raises(ValueError, match=sentence):
+
+    with pytest.raises(ValueError, match=r"3 .*\(2\).*\(3\)"):
         data.train_dataloader()
 
 
@@ -165,9 +165,7 @@ def with_prompts_of(lengths: Sequence[int], *, max_prompt_tokens: int, log: Log)
 def test_too_long_prompts_are_skipped_with_a_warning_and_logged() -> None:
     log = Log()
     data = with_prompts_of([3, 30, 4, 31, 5, 20, *[40] * 5], max_prompt_tokens=20, log=log)
-    with pytest.warns(
-        UserWarning, match=r"^7 of 11 training .* left out: .* more than 20 tokens \(p1, p3, p6, p7, p8, …\)$"
-    ):
+    with pytest.warns(UserWarning, match=r"7 of 11 .*20 .*\(p1, p3, p6, p7, p8, …\)"):
         kept = {problem.id for batch in data.train_dataloader() for problem in batch.problems}
     assert kept == {"p0", "p2", "p4", "p5"}
     assert log.metrics == {"train/prompts_left_out": 7}
@@ -179,5 +177,5 @@ def test_too_long_prompts_are_skipped_with_a_warning_and_logged() -> None:
     assert len(list(with_prompts_of([3, 20], max_prompt_tokens=20, log=log).train_dataloader())) == 8
     assert not log.metrics
     data = with_prompts_of([30, 25], max_prompt_tokens=20, log=log)
-    with pytest.raises(ValueError, match=r"each of the 2 training prompts has .* max_prompt_tokens=20 .* shortest 25$"):
+    with pytest.raises(ValueError, match=r"2 .*max_prompt_tokens=20.*25"):
         data.train_dataloader()

@@ -137,9 +137,7 @@ def test_failed_pass_restores_model_layers(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_compiled_without_cpp_compiler_raises(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CXX", "no-such-compiler")
-    with pytest.raises(
-        ValueError, match=r"policy\.compiled=true needs a C\+\+ compiler: no-such-compiler is not there"
-    ):
+    with pytest.raises(ValueError, match=r"policy\.compiled.*no-such-compiler"):
         build()
     assert not build(compiled=False).compiled
 
@@ -147,7 +145,7 @@ def test_compiled_without_cpp_compiler_raises(monkeypatch: pytest.MonkeyPatch) -
 def test_compiled_model_without_layers_raises() -> None:
     tokenizer: PreTrainedTokenizerFast = TOKENIZERS["llama"]
     model = AutoModelForCausalLM.from_config(GPT2Config(n_layer=1, n_embd=8, n_head=1, vocab_size=len(tokenizer)))
-    with pytest.raises(ValueError, match=r"policy\.compiled=true compiles a model's `layers`, and GPT2Model has none"):
+    with pytest.raises(ValueError, match=r"policy\.compiled.*GPT2Model"):
         CausalLMPolicy(
             model=model, tokenizer=tokenizer, compute_dtype=torch.float32, chat_template=False, compiled=True
         )

@@ -72,9 +72,9 @@ def test_weights_with_code_raise_and_are_not_run(
     folder: Path, canary: Path, weights: Callable[[Path, Path], None]
 ) -> None:
     weights(folder, canary)
-    with pytest.raises(ValueError, match=r"^policy\.pretrained=\S+: the file of weights is damaged or holds more than"):
+    with pytest.raises(ValueError, match=r"^policy\.pretrained=\S+: .*weights"):
         load(folder)
-    with pytest.raises(ValueError, match=r"^load_encoder: \S+: the file of weights is damaged or holds more than"):
+    with pytest.raises(ValueError, match=r"^load_encoder: \S+: .*weights"):
         load_encoder(pretrained=str(folder), dtype="float32", training=Frozen(), trust_remote_code=False)
     assert not canary.exists()
     pickle.loads(pickled(canary))
@@ -129,7 +129,7 @@ def test_remote_code_for_known_model_type_is_ignored(folder: Path, canary: Path)
 def test_invalid_tokenizer_file_raises(folder: Path, canary: Path, content: str) -> None:
     data = pickled(canary) if content == "pickle" else content.encode()
     (folder / "tokenizer.json").write_bytes(data)
-    with pytest.raises(ValueError, match=r"^policy\.pretrained=\S+: a file of the tokenizer is not JSON"):
+    with pytest.raises(ValueError, match=r"^policy\.pretrained=\S+: .*tokenizer.*JSON"):
         load(folder)
     assert not canary.exists()
 
@@ -138,6 +138,6 @@ def test_invalid_tokenizer_file_raises(folder: Path, canary: Path, content: str)
 def test_chat_template_is_rendered_in_sandbox(folder: Path, canary: Path, template: str) -> None:
     (folder / "chat_template.jinja").write_text(template.replace("%s", str(canary)))
     tokenizer, _ = tokenizer_and_context(str(folder), trust_remote_code=False)
-    with pytest.raises(ValueError, match=r"^policy\.chat_template: the tokenizer's own template cannot be rendered"):
+    with pytest.raises(ValueError, match=r"^policy\.chat_template"):
         render(tokenizer, "3 4", chat_template=True)
     assert not canary.exists()

@@ -180,25 +180,25 @@ def test_text_model_of_a_model_for_images_matches_the_whole(family: str, tmp_pat
 
 
 def test_model_for_images_without_text_model_is_refused_by_name(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"a model for text and images \(qwen2_5_vl\)"):
+    with pytest.raises(ValueError, match="qwen2_5_vl"):
         load(saved_with_images("Qwen2_5_VL", tmp_path))
 
 
 @pytest.mark.parametrize(("family", "settings"), [("Mamba", {"state_size": 4}), ("Bert", {})])
 def test_other_cache_and_encoder_are_refused_by_name(family: str, settings: dict[str, Any], tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=rf"policy\.pretrained={tmp_path}: {family}\w+ .* pass "):
+    with pytest.raises(ValueError, match=rf"policy\.pretrained={tmp_path}: {family}"):
         load(saved(family, tmp_path, **settings))
 
 
 @pytest.mark.filterwarnings("ignore:.*passes are slower:UserWarning")
 def test_unknown_change_of_logits_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(causal_lm, "logit_transform", lambda config: (1.0, None))
-    with pytest.raises(ValueError, match=r"GraniteForCausalLM \(granite\) .* the padded pass are [\d.]+ nats"):
+    with pytest.raises(ValueError, match=r"granite.*padded.* [\d.]+ nats"):
         load(saved("Granite", tmp_path))
 
 
 def test_own_attention_replaces_plans_that_differ(tmp_path: Path) -> None:
-    with pytest.warns(UserWarning, match="DiffLlamaForCausalLM: passes are slower"):
+    with pytest.warns(UserWarning, match="DiffLlamaForCausalLM"):
         policy = load(saved("DiffLlama", tmp_path))
     assert not policy.plans_attention
     assert not policy.without_weights().plans_attention, "a copy for rollouts keeps it"
@@ -211,7 +211,7 @@ def nan(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
 @pytest.mark.parametrize("broken", ["padded", "decoded"])
 def test_pass_with_nan_is_refused(broken: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(probe, broken, nan(getattr(probe, broken)))
-    with pytest.raises(ValueError, match=f"the {broken} pass are nan nats"):
+    with pytest.raises(ValueError, match=f"{broken}.*nan"):
         load(saved("Mistral", tmp_path))
 
 
@@ -221,7 +221,7 @@ def test_weights_with_nan_are_refused(tmp_path: Path) -> None:
     with torch.no_grad():
         model.model.norm.weight[0] = float("nan")
     model.save_pretrained(folder)
-    with pytest.raises(ValueError, match="its log-probs are not finite"):
+    with pytest.raises(ValueError, match="not finite"):
         load(folder)
 
 

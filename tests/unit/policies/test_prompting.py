@@ -38,7 +38,7 @@ def test_render_puts_prompt_in_one_user_message(tokenizer: PreTrainedTokenizerFa
 
 
 def test_render_without_required_template_raises(tokenizer: PreTrainedTokenizerFast) -> None:
-    with pytest.raises(ValueError, match="the tokenizer has no chat template"):
+    with pytest.raises(ValueError, match="chat template"):
         render(tokenizer, "3 4", chat_template=True)
 
 
@@ -74,7 +74,7 @@ def test_template_without_system_message_support_raises(tokenizer: PreTrainedTok
     strict = with_template(
         tokenizer, "{% if messages[0].role == 'system' %}{{ raise_exception('no system') }}{% endif %}"
     )
-    with pytest.raises(ValueError, match=r"the tokenizer's own template cannot be rendered \(no system\)"):
+    with pytest.raises(ValueError, match=r"template.*\(no system\)"):
         render(strict, ChatPrompt([("system", "Be short."), ("user", "?")]), chat_template=True)
 
 
@@ -197,30 +197,20 @@ OMITS_SYSTEM = "{% for m in messages if m.role == 'user' %}<user>{{ m.content }}
 
 
 @pytest.mark.parametrize(
-    ("template", "used", "system", "sentence"),
+    ("template", "used", "system", "named"),
     [
-        (
-            REJECTS_SYSTEM,
-            True,
-            "Be short.",
-            "the tokenizer's chat template shows no system message; choose none or default",
-        ),
-        (
-            OMITS_SYSTEM,
-            None,
-            "Be short.",
-            "the tokenizer's chat template shows no system message; choose none or default",
-        ),
-        (None, None, "Be short.", "a system message needs a chat template, and the tokenizer has none"),
-        (PLAIN, False, "Be short.", "a system message needs a chat template, and policy.chat_template is false"),
-        (PLAIN, True, " ", "must be none, default or a text, got ' '"),
+        (REJECTS_SYSTEM, True, "Be short.", "shows no"),
+        (OMITS_SYSTEM, None, "Be short.", "shows no"),
+        (None, None, "Be short.", "tokenizer has none"),
+        (PLAIN, False, "Be short.", r"policy\.chat_template"),
+        (PLAIN, True, " ", "' '"),
     ],
 )
 def test_check_system_rejects_message_not_shown_in_prompts(
-    tokenizer: PreTrainedTokenizerFast, template: str | None, used: bool | None, system: str, sentence: str
+    tokenizer: PreTrainedTokenizerFast, template: str | None, used: bool | None, system: str, named: str
 ) -> None:
     changed = tokenizer if template is None else with_template(tokenizer, template)
-    with pytest.raises(ValueError, match=rf"^policy\.system:? {sentence}$"):
+    with pytest.raises(ValueError, match=rf"^policy\.system.*{named}"):
         check_system(changed, chat_template=used, system=system)
     model = tiny_llama(changed, hidden_size=16).model
     with pytest.raises(ValueError, match=r"^policy\.system"):

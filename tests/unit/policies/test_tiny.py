@@ -37,7 +37,7 @@ def test_weights_depend_only_on_seed(tokenizer: PreTrainedTokenizerFast) -> None
 
 @pytest.mark.parametrize(
     ("change", "message"),
-    [({"kind": "gpt"}, "kind must be llama or qwen2"), ({"heads": 5}, r"heads \(5\) must divide hidden_size \(64\)")],
+    [({"kind": "gpt"}, "kind"), ({"heads": 5}, "heads.*5.*hidden_size.*64")],
 )
 def test_invalid_architecture_raises(change: dict[str, object], message: str) -> None:
     size = {

@@ -148,7 +148,7 @@ def test_batch_size_counts_tokens_of_texts(task: Task, rollouts_of, checkpoint: 
 
 def test_reward_without_checkpoint_raises_when_called(task: Task, rollouts_of) -> None:
     shaped = reward(task, Pointer(9.0), None)
-    with pytest.raises(RuntimeError, match=r"reward\.checkpoint is null: train a critic first"):
+    with pytest.raises(RuntimeError, match=r"reward\.checkpoint"):
         shaped(rollouts_of(TEXTS))
 
 

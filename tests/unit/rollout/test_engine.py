@@ -215,15 +215,16 @@ def test_context_length_limits_completions(policy: CausalLMPolicy) -> None:
 
 
 def test_engine_rejects_invalid_sizes_and_overlong_prompts(policy: CausalLMPolicy, problems: Sequence[Problem]) -> None:
-    with pytest.raises(ValueError, match="no problems"):
-        ENGINE.generate(policy, [], group_size=2, sampling=SAMPLED, seed=(0,))
-    with pytest.raises(ValueError, match="group_size must be at least 1, got 0"):
-        ENGINE.generate(policy, problems, group_size=0, sampling=SAMPLED, seed=(0,))
-    with pytest.raises(ValueError, match="max_batch_tokens must be at least 1, got 0"):
-        Engine(max_batch_tokens=0)
     long = Problem(id="countdown-17", prompt="7" * 600, answer="")
-    with pytest.raises(ValueError, match=r"countdown-17: its prompt of 601 tokens .* context of 512 tokens"):
-        ENGINE.generate(policy, [long], group_size=2, sampling=SAMPLED, seed=(0,))
+    for given, size, named in (
+        ([], 2, "no problems"),
+        (problems, 0, "group_size.*0"),
+        ([long], 2, "countdown-17.* 601 .* 512 "),
+    ):
+        with pytest.raises(ValueError, match=named):
+            ENGINE.generate(policy, given, group_size=size, sampling=SAMPLED, seed=(0,))
+    with pytest.raises(ValueError, match=r"max_batch_tokens.*0"):
+        Engine(max_batch_tokens=0)
 
 
 @pytest.mark.parametrize("engine", [ENGINE, HFEngine(max_batch_tokens=10_000)], ids=["own", "hf"])

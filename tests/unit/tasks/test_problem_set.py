@@ -206,18 +206,15 @@ def test_unreadable_rows_error_names_source_and_reason(task: AnswerTask, tmp_pat
 
 
 @pytest.mark.parametrize(
-    ("change", "sentence"),
+    "change",
     [
-        ({"judge": "guess"}, "judge must be one of answer, choice, got 'guess'"),
-        ({"accept": "most"}, "accept must be one of boxed, any, got 'most'"),
-        ({"on_bad": "ignore"}, "on_bad must be one of refuse, leave_out, got 'ignore'"),
-        ({"train_problems": 0}, r"train_problems must be at least 1 \(or null: all\), got 0"),
-        ({"validation_problems": -1}, "validation_problems must be ≥ 0, got -1"),
-        ({"train": None, "test": None}, "train and test are both null: a task needs rows"),
+        *[{"judge": "guess"}, {"accept": "most"}, {"on_bad": "ignore"}],
+        *[{"train_problems": 0}, {"validation_problems": -1}, {"train": None, "test": None}],
     ],
 )
-def test_invalid_settings_are_rejected_before_reading(task: AnswerTask, change: dict[str, Any], sentence: str) -> None:
-    with pytest.raises(ValueError, match=f"^{sentence}$"):
+def test_invalid_settings_are_rejected_before_reading(task: AnswerTask, change: dict[str, Any]) -> None:
+    named = "train.*test" if len(change) == 2 else next(f"{name}.*{value}" for name, value in change.items())
+    with pytest.raises(ValueError, match=named):
         replace(task, **change)
 
 
@@ -347,5 +344,5 @@ def test_stand_in_task_uses_generated_problems_only_without_path(task: AnswerTas
         parts: dict[str, Any] = {"source": source, "path": path, "real": task, "generated": generated}
         assert stand_in_task(**parts, **NO_SIZES) == chosen
         assert stand_in_task(**parts, **NO_SIZES | {"test_problems": 0}) == replace(chosen, test_problems=0)
-    with pytest.raises(ValueError, match=r"task\.source must be one of hub, generated, got 'web'"):
+    with pytest.raises(ValueError, match=r"task\.source.*'web'"):
         stand_in_task(source="web", path=None, real=task, generated=generated, **NO_SIZES)
