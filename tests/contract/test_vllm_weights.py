@@ -67,7 +67,7 @@ def reporting(fingerprint: str | None) -> Callable[[Any], Any]:
 def test_restarted_server_raises(draw: Draw, server: Served) -> None:
     draw()
     server.tamper["policy_report"] = reporting(None)
-    with pytest.raises(ServerError, match=r"holds other weights \(None\) than were sent \([0-9a-f]{32}\)"):
+    with pytest.raises(ServerError, match=r"\(None\).*\([0-9a-f]{32}\)"):
         draw()
 
 
@@ -102,7 +102,7 @@ def test_failed_prefix_cache_reset_raises(draw: Draw, server: Served) -> None:
 
 def test_missing_weights_folder_is_named_in_error(server: Served) -> None:
     client = JSONServer(url=server.url, timeout=60.0, retries=0)
-    with pytest.raises(ServerError, match=r"status 500: .*/nowhere holds no \*\.safetensors"):
+    with pytest.raises(ServerError, match=r"status 500: .*/nowhere"):
         client.post("/collective_rpc", {"method": "load_policy", "args": ["/nowhere"]})
 
 
@@ -112,7 +112,7 @@ def test_other_model_or_vocabulary_raises_before_sending_weights(
     shallow = policy_of(tokenizer, seed=1, layers=1)
     of_words = policy_of(train_tokenizer(["Another text, with other merges"] * 3, vocab_size=262), seed=1)
     for other, difference in ((shallow, ".*num_hidden_layers 2, not 1"), (of_words, r"vocab_size \d+, not 262\)")):
-        with pytest.raises(ServerError, match=rf"serves another model than the policy's \({difference}"):
+        with pytest.raises(ServerError, match=difference):
             engine.generate(other, problems, group_size=2, sampling=SAMPLED, seed=SEED)
     assert server.paths() == ["policy_report"] * 2
 

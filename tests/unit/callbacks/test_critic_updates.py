@@ -159,8 +159,7 @@ def test_skip_beyond_limit_raises_with_both_batches() -> None:
     made = lessons(loss=Spoiled(3, float("nan")), max_skipped_steps=0)
     made.train(met(), device=CPU, rank=0, ranks=1)
     before = parts_of(made)
-    sentence = "loss is not finite, and 0 steps of the critic that learns beside the policy were left out before"
-    with pytest.raises(TooManySkipped, match=sentence) as error:
+    with pytest.raises(TooManySkipped, match=r"^loss .* 0 steps of the critic") as error:
         made.train(met(), device=CPU, rank=0, ranks=1)
     assert same(parts_of(made), before)
     replayed, batch = Sums().batch(8), error.value.batch

@@ -207,7 +207,7 @@ def test_refill_skips_prompts_over_max_prompt_tokens() -> None:
 
 
 def test_max_refills_below_one_raises() -> None:
-    with pytest.raises(ValueError, match=r"max_refills must be at least 1 \(rollout=engine has none\), got 0"):
+    with pytest.raises(ValueError, match=r"max_refills.*0"):
         callback(Scripted(), max_refills=0)
 
 

@@ -151,17 +151,10 @@ def test_draws_depend_only_on_seed_and_rollout_step(plain: tuple[Watcher, L.Trai
     assert first.validated[0][1].texts == later.validated[0][1].texts  # validation draws the same numbers each time
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"group_size": 1}, "group_size must be at least 2: a group of 1 has nothing to compare with"),
-        ({"validation_samples": -1}, "validation_samples must be at least 0, got -1"),
-        ({"greedy": SAMPLED}, "greedy.temperature must be 0, got 1.0"),
-    ],
-)
-def test_invalid_settings_raise(changes: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        callback(**changes)
+@pytest.mark.parametrize("setting", [{"group_size": 1}, {"validation_samples": -1}, {"greedy": SAMPLED}])
+def test_invalid_settings_raise(setting: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=next(iter(setting))):
+        callback(**setting)
 
 
 def drawn_groups(rank: int, ranks: int, engine: Any) -> list[tuple[str, ...]]:

@@ -185,7 +185,7 @@ def test_steps_without_logging_skip_log_calls_and_train_equally(tmp_path: Path, 
 
 
 def test_zero_negatives_per_anchor_raises() -> None:
-    with pytest.raises(ValueError, match="negatives_per_anchor must be at least 1 or null, got 0"):
+    with pytest.raises(ValueError, match=r"negatives_per_anchor.*0"):
         module(negatives_per_anchor=0)
 
 

@@ -151,14 +151,14 @@ def test_zero_clipo_weight_is_bitwise_equal_to_plain_reward() -> None:
 
 
 def test_adapter_dropout_raises() -> None:
-    with pytest.raises(ValueError, match=r"policy\.lora\.dropout must be 0 in GRPO"):
+    with pytest.raises(ValueError, match=r"policy\.lora\.dropout"):
         module(policy=lora_policy(dropout=0.1))
 
 
 def test_non_finite_head_loss_raises_and_writes_rollouts(tmp_path: Path) -> None:
     trained = module(reward=clipo(formula=NaNLoss(), warmup_steps=5))
     before = weights(trained)
-    with pytest.raises(FloatingPointError, match="and 0 steps of CLIPO's head were left out") as error:
+    with pytest.raises(FloatingPointError, match=r"0 steps of CLIPO") as error:
         fit(trained, 2, root=tmp_path)
     path = tmp_path / "skipped" / "step=000001.rank0.pt"
     assert f"the batch of step 1 is in {path}" in str(error.value)

@@ -195,7 +195,7 @@ def test_offloaded_reference_is_on_device_only_during_passes(offload: bool, expe
 
 
 def test_sharded_and_offloaded_reference_raises() -> None:
-    with pytest.raises(ValueError, match=r"module\.shard_reference and module\.offload_reference: .*, got both"):
+    with pytest.raises(ValueError, match=r"module\.shard_reference.*module\.offload_reference"):
         module(reference=policy(), objective=objective(kl_weight=0.1), offload_reference=True, shard_reference=True)
 
 

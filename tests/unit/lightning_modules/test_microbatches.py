@@ -32,7 +32,7 @@ def test_rows_by_budget_has_every_row_once_within_budget() -> None:
 
 
 def test_rows_by_budget_rejects_zero_budget() -> None:
-    with pytest.raises(ValueError, match="microbatch_tokens must be at least 1, got 0"):
+    with pytest.raises(ValueError, match=r"microbatch_tokens.*0"):
         rows_by_budget([[0]], tokens=len, budget=0)
 
 

@@ -142,17 +142,16 @@ def test_resume_with_dropout_is_bitwise_equal(checkpoint: Path, tmp_path: Path) 
 
 def test_critic_without_goal_raises(checkpoint: Path) -> None:
     step = Step(start=0, end=1, state=(1,), legal=True)
-    with pytest.raises(ValueError, match="the critic has no goal"):
+    with pytest.raises(ValueError, match="goal"):
         critic(checkpoint).encode_steps(CountdownProblem((1, 2), 3, style="direct"), "1", [step])
-    with pytest.raises(ValueError, match="mean over successful trajectories, got none"):
+    with pytest.raises(ValueError, match="successful"):
         critic(checkpoint).set_goal([])
 
 
-def test_invalid_settings_raise(checkpoint: Path) -> None:
-    with pytest.raises(ValueError, match="contrast_weight must not be negative, got -1"):
-        module(critic(checkpoint), contrast_weight=-1.0)
-    with pytest.raises(ValueError, match="goal_batches must be at least 1, got 0"):
-        module(critic(checkpoint), goal_batches=0)
+@pytest.mark.parametrize(("name", "value"), [("contrast_weight", -1.0), ("goal_batches", 0)])
+def test_invalid_settings_raise(checkpoint: Path, name: str, value: float) -> None:
+    with pytest.raises(ValueError, match=f"{name}.*{value}"):
+        module(critic(checkpoint), **{name: value})
 
 
 def test_preference_pairs_without_text_critic_raise() -> None:
@@ -162,5 +161,5 @@ def test_preference_pairs_without_text_critic_raise() -> None:
     data = pairs()
     data.trainer = L.Trainer(logger=False, accelerator="cpu", enable_progress_bar=False, enable_model_summary=False)
     data.trainer.strategy._lightning_module = Silent()
-    with pytest.raises(ValueError, match="needs a critic that reads text, got NumericV2"):
+    with pytest.raises(ValueError, match="NumericV2"):
         data.setup()

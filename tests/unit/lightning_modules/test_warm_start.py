@@ -111,7 +111,5 @@ def test_resumed_run_equals_uninterrupted_run(tmp_path: Path) -> None:
 
 def test_example_longer_than_context_raises_with_lengths() -> None:
     trained = module()
-    with pytest.raises(
-        ValueError, match=rf"has \d+ tokens with its prompt, .* context of {trained.policy.max_length}: choose"
-    ):
+    with pytest.raises(ValueError, match=rf"\d+ tokens.* {trained.policy.max_length}"):
         trained.loss([("1 + 2 = " * trained.policy.max_length, "3")])

@@ -30,13 +30,13 @@ def reset_config_dir(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_config_dir_adds_its_studies(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(StudyError, match=f"no study '{NAME}'"):
+    with pytest.raises(StudyError, match=f"'{NAME}'"):
         find_study(NAME)
     take_config_dir(["--config-dir", str(CONF)])
     assert {NAME, "countdown_credit"} <= set(study_names())
     names, (study,) = split([NAME, "grpo_laptop"])
     assert (names, study.name) == ([NAME, "grpo_laptop"], NAME)
-    with pytest.raises(StudyError, match=f"no study 'brevity_cst'; did you mean '{NAME}'"):
+    with pytest.raises(StudyError, match=f"'brevity_cst'.*'{NAME}'"):
         find_study("brevity_cst")
     show()
     assert re.search(rf"^  {NAME} +What a reward for brevity costs", capsys.readouterr().out, re.M)

@@ -130,9 +130,7 @@ def test_every_tracker_method_raises_tracker_error_without_server(monkeypatch: p
         lambda: tracker.table("run", "val/completions"),
     ]
     for call in calls:
-        with pytest.raises(
-            TrackerError, match=rf"^MLflow at http://127.0.0.1:{port} does not answer \([^\n]+ refused\)$"
-        ) as raised:
+        with pytest.raises(TrackerError, match=rf"http://127\.0\.0\.1:{port} [^\n]+ refused") as raised:
             call()
         assert "opensesame" not in str(raised.value)
 

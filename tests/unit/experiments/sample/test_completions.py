@@ -200,11 +200,11 @@ def test_trained_critic_loads_from_critic_stage_or_run_folder(stage: Path, tmp_p
 
 
 def test_trained_critic_raises_for_missing_or_damaged_critic(stage: Path, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"no critic there \(critic\.json is missing\)$"):
+    with pytest.raises(ValueError, match=r"critic\.json"):
         trained_critic(tmp_path, CONFIG)
     for damaged in (WEIGHTS, DESCRIPTION):
         (stage / "critic" / damaged).write_text("no such thing")
-        with pytest.raises(ValueError, match=r"^the critic in .* cannot be read: [^\n]*$"):
+        with pytest.raises(ValueError, match=r"^the critic in .*: [^\n]*$"):
             trained_critic(stage, CONFIG)
 
 

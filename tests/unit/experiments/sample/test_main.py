@@ -199,9 +199,9 @@ def test_invalid_countdown_prompt_raises(prompt: str) -> None:
 def test_seed_selects_validation_problem_without_prompt(tmp_path: Path) -> None:
     problems = TASK.problems("validation")
     assert [question_of(seed=seed).problem for seed in (0, 1, 2, 3)] == [*problems, problems[0]]
-    with pytest.raises(ValueError, match=r"^countdown has no validation problems: give a prompt$"):
+    with pytest.raises(ValueError, match=r"^countdown .*prompt"):
         question_of(task=replace(TASK, validation_problems=0))
     with pytest.raises(ValueError, match=r"^countdown: "):
         question_of(task=replace(TASK, longproc_dir=str(tmp_path / "nowhere")))
-    with pytest.raises(ValueError, match=r"^answer=3: a problem of the task has its own"):
+    with pytest.raises(ValueError, match=r"^answer=3: "):
         question_of("numbers=3,5,8 target=23", answer="3")

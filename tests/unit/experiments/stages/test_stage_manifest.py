@@ -68,7 +68,7 @@ def test_damaged_stage_without_checkpoint_raises(plan: StagePlan) -> None:
         path.unlink()
     assert reusable(plan), "they may be removed to save room"
     flip(plan.folder / WEIGHTS)
-    with pytest.raises(CheckpointError, match=rf"damaged.*; no checkpoint is left .*: remove {plan.folder} to start"):
+    with pytest.raises(CheckpointError, match=f"damaged.*{plan.folder}"):
         reusable(plan)
 
 

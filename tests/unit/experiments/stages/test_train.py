@@ -52,7 +52,7 @@ def on_another_device() -> SingleDeviceStrategy:
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 def test_missing_gpu_raises_assembly_error() -> None:
-    with pytest.raises(AssemblyError, match=r"^trainer \(accelerator=gpu\): No supported gpu backend found!$"):
+    with pytest.raises(AssemblyError, match=r"^trainer \(accelerator=gpu\)"):
         device_of(composed(BASE, "trainer=gpu"))
 
 
