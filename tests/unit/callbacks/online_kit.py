@@ -16,14 +16,15 @@ from contrastive_reasoning.advantages import GroupRelative
 from contrastive_reasoning.critics import Calibration, Isotonic, JointCritic
 from contrastive_reasoning.losses import BinaryNCE
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
-from contrastive_reasoning.policies.load import load_policy
 from contrastive_reasoning.rewards import CalibratedReward, CriticReward, VerifierReward
 from datamodules.hindsight_states import EveryGoal, HindsightStates
 from experiments.run_folder.reader import read_metrics
 from lightning_modules.grpo import GRPO
 from lightning_modules.optim import AdamW
+from tests.tiny_models import loaded_policy
+from tests.tiny_tasks import countdown
 from tests.unit.lightning_modules import grpo_kit
-from tests.unit.lightning_modules.grpo_kit import countdown, module, optimizer, prompts
+from tests.unit.lightning_modules.grpo_kit import module, optimizer, prompts
 
 TASK = countdown(counts=[3], number_range=[1, 30], train_problems=24, validation_problems=2)
 STREAM = HindsightStates(
@@ -82,14 +83,8 @@ def online(**changes: Any) -> OnlineCritic:
 
 
 def outcomes(buffer_batches: int = 2, **changes: Any) -> OutcomeCritic:
-    lessons: dict[str, Any] = {
-        "optimizer": adamw(1e-2),
-        "steps": 2,
-        "max_skipped_steps": 0,
-        "seed": 5,
-        "temperature": 1.0,
-        "batch_size": 16,
-    }
+    limits: dict[str, Any] = {"steps": 2, "max_skipped_steps": 0, "seed": 5, "batch_size": 16}
+    lessons = limits | {"optimizer": adamw(1e-2), "temperature": 1.0}
     return OutcomeCritic(task=TASK, lessons=OutcomeUpdates(**(lessons | changes)), buffer_batches=buffer_batches)
 
 
@@ -108,19 +103,7 @@ LESSONS: dict[str, Any] = {
 
 def policy() -> CausalLMPolicy:
     """The embedded Countdown policy, which writes legal moves."""
-    return load_policy(
-        pretrained="embedded:llama_countdown",
-        architecture=None,
-        weights_dtype="float32",
-        compute_dtype="float32",
-        lora=None,
-        chat_template=False,
-        trust_remote_code=False,
-        gradient_checkpointing=False,
-        compiled=False,
-        kernels="torch",
-        seed=0,
-    )
+    return loaded_policy("embedded:llama_countdown")
 
 
 def learner(shaped: Any, advantage: Any = None, optimizer: AdamW | None = None) -> GRPO:

@@ -20,7 +20,7 @@ from contrastive_reasoning.rollout.sampling import derived_seed
 from contrastive_reasoning.tasks.countdown.states import Known
 from datamodules.hindsight_states import EveryGoal
 from tests.two_ranks import on_ranks
-from tests.unit.callbacks.online_kit import adamw, critic
+from tests.unit.callbacks.online_kit import LESSONS, adamw, critic
 
 LOSS = BinaryNCE(temperature=0.5)
 CPU = torch.device("cpu")
@@ -51,18 +51,8 @@ def met() -> ReplayBuffer:
 
 
 def lessons(**changes: Any) -> CriticUpdates:
-    settings: dict[str, Any] = {
-        "stream": Sums(),
-        "first_replayed": 7,
-        "pairing": EveryGoal(),
-        "goal_range": [10, 50],
-        "loss": LOSS,
-        "optimizer": adamw(3e-3),
-        "steps": 1,
-        "max_skipped_steps": 1,
-        "seed": 0,
-    }
-    made = CriticUpdates(**(settings | changes))
+    own: dict[str, Any] = {"stream": Sums(), "first_replayed": 7, "loss": LOSS, "optimizer": adamw(3e-3)}
+    made = CriticUpdates(**LESSONS | own | {"steps": 1, "max_skipped_steps": 1, "seed": 0} | changes)
     made.start(critic())
     return made
 

@@ -204,15 +204,8 @@ def filled(*parts: Outcomes) -> OutcomeBuffer:
 
 
 def updates(kind: type[OutcomeUpdates] = OutcomeUpdates, **changes: Any) -> OutcomeUpdates:
-    settings: dict[str, Any] = {
-        "optimizer": adamw(3e-3),
-        "steps": 1,
-        "max_skipped_steps": 1,
-        "seed": 0,
-        "temperature": 0.5,
-        "batch_size": 16,
-    }
-    lessons = kind(**(settings | changes))
+    limits: dict[str, Any] = {"steps": 1, "max_skipped_steps": 1, "seed": 0, "batch_size": 16}
+    lessons = kind(**limits | {"optimizer": adamw(3e-3), "temperature": 0.5} | changes)
     lessons.start(critic())
     return lessons
 

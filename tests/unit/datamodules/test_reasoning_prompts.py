@@ -76,19 +76,12 @@ def test_own_batch_pads_uneven_shares_with_uncounted_problems(count: int, ranks:
     assert sorted(counted) == [problem.id for problem in PROBLEMS[:count]], "each counts once"
 
 
-def prompts(validation_problems: int = 5, training_problems: int = 0, problems_per_step: int = 3) -> ReasoningPrompts:
-    return ReasoningPrompts(
-        task=TASK,
-        problems_per_step=problems_per_step,
-        validation_problems=validation_problems,
-        training_problems=training_problems,
-        steps=2,
-        max_prompt_tokens=None,
-        seed=0,
-    )
-
-
 TASK = countdown(counts=[3], train_problems=12, validation_problems=6)
+
+
+def prompts(**changes: Any) -> ReasoningPrompts:
+    settings: dict[str, Any] = {"task": TASK, "steps": 2, "problems_per_step": 3, "validation_problems": 5}
+    return ReasoningPrompts(**settings | {"training_problems": 0, "max_prompt_tokens": None, "seed": 0} | changes)
 
 
 def test_reasoning_prompts_yields_training_and_validation_batches() -> None:
@@ -148,15 +141,8 @@ class Log:
 def with_prompts_of(lengths: Sequence[int], *, max_prompt_tokens: int, log: Log) -> ReasoningPrompts:
     """Prompts with these numbers of words, for a policy whose tokens are words."""
     problems = [Problem(id=f"p{row}", prompt="word " * length, answer="") for row, length in enumerate(lengths)]
-    data = ReasoningPrompts(
-        task=SimpleNamespace(problems=lambda split: problems),  # pyright: ignore[reportArgumentType]
-        problems_per_step=1,
-        validation_problems=0,
-        training_problems=0,
-        steps=8,
-        max_prompt_tokens=max_prompt_tokens,
-        seed=0,
-    )
+    task = SimpleNamespace(problems=lambda split: problems)
+    data = prompts(task=task, steps=8, problems_per_step=1, validation_problems=0, max_prompt_tokens=max_prompt_tokens)
     module = SimpleNamespace(policy=SimpleNamespace(prompt_ids=str.split), rollout_step=0)
     data.trainer = SimpleNamespace(lightning_module=module, global_rank=0, world_size=1, loggers=[log])  # pyright: ignore
     return data

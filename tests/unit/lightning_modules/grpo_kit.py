@@ -29,26 +29,8 @@ from experiments.stages.stage_checkpoint import StageCheckpoint, StopRequest
 from lightning_modules.grpo import GRPO
 from lightning_modules.optim import AdamW
 from tests.quiet import quiet_trainer
-from tests.tiny_models import tiny_llama
-
-
-def countdown(**changes: Any) -> CountdownTask:
-    settings: dict[str, Any] = {
-        "style": "direct",
-        "train": "generated",
-        "test": "generated",
-        "longproc_dir": None,
-        "counts": [3, 4],
-        "number_range": [1, 20],
-        "target_range": [10, 50],
-        "max_search_lines": None,
-        "train_problems": 12,
-        "validation_problems": 6,
-        "test_problems": 2,
-        "seed": 0,
-    }
-    return CountdownTask(**settings | changes)
-
+from tests.tiny_models import tiny_llama, tiny_policy
+from tests.tiny_tasks import countdown
 
 TASK = countdown()
 CORPUS = [problem.prompt for problem in TASK.problems("train")] + ["21+16=37;37-17=20"]
@@ -74,9 +56,7 @@ def policy(dtype: torch.dtype = torch.float32, seed: int = 1) -> CausalLMPolicy:
 
 
 def as_policy(model: Any, compute_dtype: torch.dtype = torch.float32, **settings: Any) -> CausalLMPolicy:
-    return CausalLMPolicy(
-        model=model, tokenizer=TOKENIZER, compute_dtype=compute_dtype, chat_template=False, **settings
-    )
+    return tiny_policy(TOKENIZER, model, compute_dtype=compute_dtype, **settings)
 
 
 def lora_policy(dtype: torch.dtype = torch.float32, dropout: float = 0.0) -> CausalLMPolicy:

@@ -40,14 +40,14 @@ class Steps(DummyLogger):
                 self.steps.setdefault(name, []).append(step)
 
 
-def pairs() -> CriticBatch:
-    """64 states, each with its own goal."""
+def pairs(count: int = PAIRS) -> CriticBatch:
+    """By default 64 states, each with its own goal."""
     generator = torch.Generator().manual_seed(0)
-    states = torch.randint(1, 50, (PAIRS, 3), generator=generator).tolist()
-    positive = torch.eye(PAIRS, dtype=torch.bool)
+    states = torch.randint(1, 50, (count, 3), generator=generator).tolist()
+    positive = torch.eye(count, dtype=torch.bool)
     return CriticBatch(
         state_actions=torch.tensor([encode_state(state) for state in states]),
-        goals=torch.arange(10, 10 + PAIRS),
+        goals=torch.arange(10, 10 + count),
         positive=positive,
         candidate=torch.ones_like(positive),
     )

@@ -10,7 +10,6 @@ import torch
 from lightning.pytorch.callbacks import ModelCheckpoint
 from torch import Tensor
 
-from contrastive_reasoning.losses import cosine, info_nce
 from contrastive_reasoning.rewards import Credit
 from contrastive_reasoning.rewards.clipo import CLIPOReward, LinearHead
 from contrastive_reasoning.rollout import RolloutBatch
@@ -28,6 +27,7 @@ from tests.unit.lightning_modules.grpo_kit import (
     saving,
     weights,
 )
+from tests.unit.rewards.test_clipo import SETTINGS
 
 
 class Even:
@@ -40,26 +40,8 @@ class Even:
 
 
 def clipo(**changes: Any) -> CLIPOReward:
-    settings: dict[str, Any] = {
-        "outcome": Even(),
-        "head": LinearHead(dimension=6, seed=0),
-        "similarity": cosine,
-        "level": "group",
-        "formula": info_nce,
-        "positives": "one",
-        "temperature": 0.2,
-        "weight": 0.2,
-        "floor": -0.5,
-        "self_in_denominator": False,
-        "reference_epsilon": None,
-        "learning_rate": 1e-2,
-        "weight_decay": 0.01,
-        "trainable": True,
-        "warmup_steps": 0,
-        "max_skipped_steps": 0,
-        "seed": 0,
-    }
-    return CLIPOReward(**settings | changes)
+    own: dict[str, Any] = {"outcome": Even(), "head": LinearHead(dimension=6, seed=0), "temperature": 0.2}
+    return CLIPOReward(**SETTINGS | own | {"learning_rate": 1e-2, "max_skipped_steps": 0} | changes)
 
 
 class NaNLoss:

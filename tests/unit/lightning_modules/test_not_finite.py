@@ -144,10 +144,8 @@ def test_non_finite_second_update_is_skipped_and_first_is_kept(tmp_path: Path) -
     fit(one_update, 1)
     trained = module(microbatch_tokens=WHOLE, updates_per_rollout=2, max_skipped_steps=0)
     before = weights(trained)
-    with pytest.raises(FloatingPointError) as error:
+    with pytest.raises(FloatingPointError, match=r"^gradient .* update 2 of 2.* 0 steps"):
         fit(trained, 1, BadGradient(float("nan"), backward=2), root=tmp_path)
-    assert str(error.value).startswith("gradient is not finite in update 2 of 2, and 0 steps were left out")
-    assert str(error.value).endswith("and the weights are as they were before it")
     assert torch.equal(weights(trained), weights(one_update))
     assert not torch.equal(weights(trained), before)
 

@@ -29,7 +29,8 @@ from datamodules.preference_pairs import PreferencePair, PreferencePairs
 from lightning_modules.preference import PreferencePretraining
 from tests.quiet import quiet_trainer
 from tests.tiny_models import tiny_llama
-from tests.unit.lightning_modules.grpo_kit import countdown, optimizer
+from tests.tiny_tasks import countdown
+from tests.unit.lightning_modules.grpo_kit import optimizer
 
 SPACE = {"counts": [3], "number_range": [1, 9], "target_range": [1, 9]}
 STEPS = 40

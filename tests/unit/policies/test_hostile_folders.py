@@ -13,9 +13,10 @@ import pytest
 import torch
 
 from contrastive_reasoning.critics import Frozen, load_encoder
-from contrastive_reasoning.policies.load import load_policy, resolve, tokenizer_and_context
+from contrastive_reasoning.policies.load import resolve, tokenizer_and_context
 from contrastive_reasoning.policies.prompting import render
 from tests.hostile.trap import Trap, module, pickled
+from tests.tiny_models import loaded_policy
 
 REACHES_OUT = "{{ cycler.__init__.__globals__.os.system('touch %s') }}"
 NEVER_ENDS = "{% for i in range(10 ** 12) %}{{ i }}{% endfor %}"
@@ -33,19 +34,7 @@ def canary(tmp_path: Path) -> Path:
 
 
 def load(folder: Path, **changes: Any) -> Any:
-    settings: dict[str, Any] = {
-        "architecture": None,
-        "weights_dtype": "float32",
-        "compute_dtype": "float32",
-        "lora": None,
-        "chat_template": None,
-        "trust_remote_code": False,
-        "gradient_checkpointing": False,
-        "compiled": False,
-        "kernels": "torch",
-        "seed": 0,
-    }
-    return load_policy(pretrained=str(folder), **{**settings, **changes})
+    return loaded_policy(folder, chat_template=None, **changes)
 
 
 def update_json(path: Path, **changes: Any) -> None:

@@ -12,37 +12,17 @@ from transformers import AutoModel, AutoModelForSequenceClassification, BertConf
 
 from contrastive_reasoning.critics import Frozen, load_encoder
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
-from contrastive_reasoning.policies.load import LoRA, embedded_names, load_policy, resolve
-from contrastive_reasoning.policies.tiny import TinyArchitecture
+from contrastive_reasoning.policies.load import LoRA, embedded_names, resolve
+from tests.tiny_models import loaded_policy, tiny_architecture
 
-ARCHITECTURE = TinyArchitecture(
-    kind="llama",
-    hidden_size=32,
-    intermediate_size=64,
-    layers=1,
-    heads=4,
-    key_value_heads=2,
-    max_length=64,
-    vocab_size=300,
+ARCHITECTURE = tiny_architecture(
+    hidden_size=32, intermediate_size=64, layers=1, key_value_heads=2, max_length=64, vocab_size=300
 )
-SETTINGS = {
-    "pretrained": None,
-    "architecture": ARCHITECTURE,
-    "weights_dtype": "float32",
-    "compute_dtype": "float32",
-    "lora": None,
-    "chat_template": False,
-    "trust_remote_code": False,
-    "gradient_checkpointing": False,
-    "compiled": False,
-    "kernels": "torch",
-    "seed": 0,
-    "corpus": lambda: ["Numbers: [1, 2], target: 3\n", "2+1=3"],
-}
+CORPUS = ["Numbers: [1, 2], target: 3\n", "2+1=3"]
 
 
-def load(**changes: object) -> CausalLMPolicy:
-    return load_policy(**{**SETTINGS, **changes})  # pyright: ignore[reportArgumentType]
+def load(pretrained: str | None = None, **changes: Any) -> CausalLMPolicy:
+    return loaded_policy(pretrained, **{"architecture": ARCHITECTURE, "corpus": lambda: CORPUS} | changes)
 
 
 def test_saved_policy_loads_with_equal_weights(tmp_path: Path) -> None:

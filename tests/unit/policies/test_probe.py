@@ -16,11 +16,13 @@ from torch.testing import assert_close
 
 from contrastive_reasoning.policies import causal_lm, probe
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy, evaluating
-from contrastive_reasoning.policies.load import LoRA, load_policy, read_model_config
+from contrastive_reasoning.policies.load import LoRA, read_model_config
 from contrastive_reasoning.policies.probe import check_passes, padded, rows_of
 from contrastive_reasoning.rollout import Engine, Sampling
 from contrastive_reasoning.tasks.base import Problem
 from tests.hf_engine import HFEngine
+from tests.tiny_models import loaded_policy as load
+from tests.tiny_models import tiny_policy
 from tests.unit.policies.conftest import trained_tokenizer
 
 SIZES = {
@@ -64,22 +66,6 @@ def saved(family: str, folder: Path, **changes: Any) -> Path:
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder
-
-
-def load(folder: Path, **changes: Any) -> CausalLMPolicy:
-    settings: dict[str, Any] = {
-        "architecture": None,
-        "weights_dtype": "float32",
-        "compute_dtype": "float32",
-        "lora": None,
-        "chat_template": False,
-        "trust_remote_code": False,
-        "gradient_checkpointing": False,
-        "compiled": False,
-        "kernels": "torch",
-        "seed": 0,
-    }
-    return load_policy(pretrained=str(folder), **{**settings, **changes})
 
 
 def by_transformers(folder: Path, policy: CausalLMPolicy, temperature: float) -> Tensor:
@@ -258,6 +244,4 @@ def test_gradient_of_capped_logits_is_that_of_transformers(tmp_path: Path) -> No
 
 
 def copy_with(policy: CausalLMPolicy, model: Any) -> CausalLMPolicy:
-    return CausalLMPolicy(
-        model=model, tokenizer=policy.tokenizer, compute_dtype=policy.compute_dtype, chat_template=False
-    )
+    return tiny_policy(policy.tokenizer, model, compute_dtype=policy.compute_dtype)

@@ -4,14 +4,12 @@ import copy
 from typing import Any
 
 import pytest
-import torch
 from tokenizers import Tokenizer, models
 from transformers import PreTrainedTokenizerFast
 
-from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
 from contrastive_reasoning.policies.prompting import check_system, prompt_ids, render, turn_end
 from contrastive_reasoning.tasks.base import ChatPrompt
-from tests.tiny_models import tiny_llama
+from tests.tiny_models import tiny_llama, tiny_policy
 
 PLAIN = (
     "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}{% if add_generation_prompt %}<answer>{% endif %}"
@@ -91,12 +89,7 @@ def test_turn_end_token_is_among_eos_token_ids(tokenizer: PreTrainedTokenizerFas
     end = changed.convert_tokens_to_ids("<|end|>")
     assert [turn_end(changed, chat_template=used) for used in (True, None, False)] == [end, end, None]
     model = tiny_llama(changed, hidden_size=16).model
-    ends = {
-        used: CausalLMPolicy(
-            model=model, tokenizer=changed, compute_dtype=torch.float32, chat_template=used
-        ).eos_token_ids
-        for used in (True, False)
-    }
+    ends = {used: tiny_policy(changed, model, chat_template=used).eos_token_ids for used in (True, False)}
     assert ends == {True: (changed.eos_token_id, end), False: (changed.eos_token_id,)}
 
 
@@ -181,9 +174,7 @@ def test_policy_prompt_ids_contain_system_message(tokenizer: PreTrainedTokenizer
     model = tiny_llama(changed, hidden_size=16).model
     decoded = {}
     for system in ("none", "default", "Add them."):
-        policy = CausalLMPolicy(
-            model=model, tokenizer=changed, compute_dtype=torch.float32, chat_template=True, system=system
-        )
+        policy = tiny_policy(changed, model, chat_template=True, system=system)
         decoded[system] = changed.decode(policy.prompt_ids("3 4"), skip_special_tokens=True)
     assert "You are a helper." in decoded["default"]
     assert "Add them." in decoded["Add them."]
@@ -214,6 +205,6 @@ def test_check_system_rejects_message_not_shown_in_prompts(
         check_system(changed, chat_template=used, system=system)
     model = tiny_llama(changed, hidden_size=16).model
     with pytest.raises(ValueError, match=r"^policy\.system"):
-        CausalLMPolicy(model=model, tokenizer=changed, compute_dtype=torch.float32, chat_template=used, system=system)
+        tiny_policy(changed, model, chat_template=used, system=system)
     for word in ("none", "default"):
         assert check_system(changed, chat_template=used, system=word) is None

@@ -79,15 +79,7 @@ def test_unsupported_model_or_adapter_target_raises() -> None:
         ModelShape.of({**SIZES, "model_type": "llama"}).adapter_parameters(4, ["query"])
 
 
-CONFIG = {
-    "model_type": "llama",
-    "vocab_size": 300,
-    "hidden_size": 64,
-    "intermediate_size": 136,
-    "num_hidden_layers": 3,
-    "num_attention_heads": 4,
-    "max_position_embeddings": 128,
-}
+CONFIG = {"model_type": "llama"} | {key: size for key, size in SIZES.items() if key != "num_key_value_heads"}
 
 
 @pytest.mark.parametrize("name", embedded_names())

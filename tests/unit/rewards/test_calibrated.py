@@ -258,14 +258,8 @@ ORACLE_GROUP = 60
 
 
 def calibrated_oracle(task: Task) -> CalibratedReward:
-    return CalibratedReward(
-        source=OracleReward(outcome=VerifierReward(task=task), task=task, weight=0.0),
-        weight=0.0,
-        calibration=Calibration(curve=Isotonic(), least_visits=10),
-        batches=2,
-        refit_every=1,
-        warmup_steps=1,
-    )
+    oracle = OracleReward(outcome=VerifierReward(task=task), task=task, weight=0.0)
+    return calibrated(oracle, batches=2, refit_every=1)
 
 
 def random_play(rng: random.Random) -> str:

@@ -366,6 +366,6 @@ def test_skipped_step_above_limit_raises(rollouts_of: Any) -> None:
         stopped(batch)
     made(batch)
     before = head_and_moments(stopped)
-    with pytest.raises(TooManySkipped, match=r"^loss is not finite, and 0 steps of CLIPO's head "):
+    with pytest.raises(TooManySkipped, match=r"^loss .* 0 steps of CLIPO"):
         stopped(batch)
     assert bitwise_equal(head_and_moments(stopped), before)

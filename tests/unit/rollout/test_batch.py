@@ -14,6 +14,7 @@ from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
 from contrastive_reasoning.rollout import Engine, RolloutBatch, Sampling
 from contrastive_reasoning.rollout.batch import Pick, join_groups, verdicts_of
 from contrastive_reasoning.tasks.base import Problem, Split, Step, Verdict
+from tests.rollout_batches import rollout_batch
 
 SAMPLING = Sampling(temperature=0.7, top_k=None, top_p=1.0, max_tokens=9, stop=[])
 
@@ -110,20 +111,8 @@ class BatchVerifyingEcho(Echo):
 
 
 def rollouts() -> RolloutBatch:
-    return RolloutBatch(
-        problems=Echo().problems("train"),
-        prompt_ids=torch.zeros(2, 1, dtype=torch.long),
-        prompt_mask=torch.ones(2, 1, dtype=torch.bool),
-        completion_ids=torch.zeros(4, 1, dtype=torch.long),
-        mask=torch.ones(4, 1, dtype=torch.bool),
-        old_log_probs=torch.zeros(4, 1),
-        temperature=1.0,
-        pooled=None,
-        texts=["0", "1", "0", "1"],
-        token_spans=[[(0, 1)]] * 4,
-        finish_reasons=["stop"] * 4,
-        group_size=2,
-    )
+    mask = torch.ones(4, 1, dtype=torch.bool)
+    return rollout_batch(Echo().problems("train"), mask, texts=["0", "1", "0", "1"], token_spans=[[(0, 1)]] * 4)
 
 
 def test_verdicts_of_uses_the_problem_of_each_group() -> None:

@@ -19,7 +19,7 @@ from contrastive_reasoning.policies.shared_cache import SharedCache
 from contrastive_reasoning.rollout import Engine, RolloutBatch, Sampling
 from contrastive_reasoning.tasks.base import Problem
 from tests.hf_engine import HFEngine
-from tests.tiny_models import tiny_llama
+from tests.tiny_models import tiny_llama, tiny_policy
 
 ENGINE = Engine(max_batch_tokens=10_000)
 SAMPLED = Sampling(temperature=1.0, top_k=None, top_p=1.0, max_tokens=24, stop=[])
@@ -232,12 +232,7 @@ def test_lora_dropout_is_off_during_generation(
     byte_level: PreTrainedTokenizerFast, problems: Sequence[Problem], engine: Engine | HFEngine
 ) -> None:
     lora = LoRA(rank=2, alpha=4.0, dropout=0.5, target_modules="all-linear")
-    adapted = CausalLMPolicy(
-        model=lora.attach(tiny_llama(byte_level, hidden_size=16), seed=0),
-        tokenizer=byte_level,
-        compute_dtype=torch.float32,
-        chat_template=False,
-    )
+    adapted = tiny_policy(byte_level, lora.attach(tiny_llama(byte_level, hidden_size=16), seed=0))
     with torch.no_grad():
         for parameter in adapted.parameters():
             parameter.add_(0.05)

@@ -59,6 +59,6 @@ def test_commands_accept_config_dir(main: object, tracker: object, capsys: pytes
     option = "only=none" if main is run else "metric=test/verifier/accuracy"
     assert main([NAME, option, "--config-dir", str(CONF)]) == 2
     error = capsys.readouterr().err
-    assert error.startswith(("only=none: no such arm; there are brevity, grpo", f"No run of {NAME} in MLflow at "))
+    assert re.search(f"^only=none: .*brevity, grpo|^No run of {NAME} in MLflow", error)
     assert main([NAME, "--config-dir", "/nowhere"]) == 2
-    assert capsys.readouterr().err == "--config-dir /nowhere: no such folder\n"
+    assert capsys.readouterr().err.startswith("--config-dir /nowhere: ")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import pickle
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,28 +13,23 @@ from contrastive_reasoning.tasks.base import Task
 from contrastive_reasoning.tasks.countdown.problem import EXAMPLES, CountdownProblem, problem_key
 from contrastive_reasoning.tasks.countdown.task import CountdownTask
 from contrastive_reasoning.tasks.countdown.trace import search_trace
+from tests.tiny_tasks import countdown
 
-SETTINGS = {
-    "style": "direct",
-    "train": "generated",
-    "test": "generated",
-    "longproc_dir": None,
+SETTINGS: dict[str, Any] = {
     "longproc_files": ["countdown_x.json"],
     "train_file": None,
     "on_bad": "refuse",
     "counts": [3],
     "number_range": [1, 9],
     "target_range": [10, 30],
-    "max_search_lines": None,
     "train_problems": 120,
     "validation_problems": 20,
     "test_problems": 20,
-    "seed": 0,
 }
 
 
 def task(**changes: object) -> CountdownTask:
-    return CountdownTask(**{**SETTINGS, **changes})  # type: ignore[arg-type]
+    return countdown(**SETTINGS | changes)
 
 
 def keys(problems: object) -> set[str]:
