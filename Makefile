@@ -136,5 +136,5 @@ docs: $(STAMP)  ## build the documentation into site/
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 clean:  ## remove caches and build leftovers; results and .venv stay
-	@rm -rf build dist site *.egg-info .pytest_cache .ruff_cache
+	@rm -rf build dist site mutants *.egg-info .pytest_cache .ruff_cache
 	@find . -name __pycache__ -not -path './.venv/*' -prune -exec rm -rf {} +

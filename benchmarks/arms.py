@@ -7,20 +7,17 @@ import os
 import subprocess
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from experiments.system.files import last_line, write_json
+from experiments.system.files import last_line
 
-Tell = Callable[[str], None]
+Show = Callable[[str], None]
 """Shows the current measurement."""
 ROOT = Path(__file__).resolve().parents[1]
 TRAINERS = {"cpu": "cpu", "cuda": "gpu"}
 """Device of all arms → trainer of our own arm."""
-SAFE_PATH = "PYTHONSAFEPATH"
-"""Set by the console command. It is removed for arms: peers find this package only by the working folder."""
 OFFLINE = {"HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false", "HF_HUB_DISABLE_PROGRESS_BARS": "1"}
 
 
@@ -60,11 +57,11 @@ class Arm:
                 stderr=errors,
                 text=True,
                 cwd=ROOT,
-                env={name: value for name, value in os.environ.items() if name != SAFE_PATH} | OFFLINE,
+                env=os.environ | OFFLINE,
             )
-        self.versions: Mapping[str, str] = self._hear()["ready"]
+        self.versions: Mapping[str, str] = self._read()["ready"]
 
-    def ask(self, measure: str) -> Repeat:
+    def request(self, measure: str) -> Repeat:
         """Requests one repeat. Raises Skipped if the arm does not support the measure, ArmFailed if it has ended."""
         assert self.process.stdin is not None
         try:
@@ -72,10 +69,10 @@ class Arm:
             self.process.stdin.flush()
         except BrokenPipeError:
             raise self._failed() from None
-        heard = self._hear()
-        if "skipped" in heard:
-            raise Skipped(heard["skipped"])
-        return Repeat(figures=heard["figures"], tokens=heard["tokens"])
+        answer = self._read()
+        if "skipped" in answer:
+            raise Skipped(answer["skipped"])
+        return Repeat(figures=answer["figures"], tokens=answer["tokens"])
 
     def close(self) -> None:
         """Closes the input of the process, which ends it; kills it after 20 s."""
@@ -87,7 +84,7 @@ class Arm:
             self.process.kill()
             self.process.wait()
 
-    def _hear(self) -> Mapping[str, Any]:
+    def _read(self) -> Mapping[str, Any]:
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
         if not line:
@@ -96,7 +93,7 @@ class Arm:
 
     def _failed(self) -> ArmFailed:
         self.process.wait()
-        return ArmFailed(f"{self.name} ended: {last_line(self.log, default='without a word')}")
+        return ArmFailed(f"{self.name} ended: {last_line(self.log, default='without output')}")
 
 
 Figures = dict[str, dict[str, list[float]]]
@@ -104,7 +101,7 @@ Figures = dict[str, dict[str, list[float]]]
 
 
 def race(
-    arms: Sequence[Arm], asked: Mapping[str, Sequence[str]], *, warm: Collection[str], repeats: int, tell: Tell
+    arms: Sequence[Arm], requested: Mapping[str, Sequence[str]], *, warm: Collection[str], repeats: int, show: Show
 ) -> Figures:
     """Returns the figures of ``repeats`` answers to every request, after one warm-up answer that is not counted.
 
@@ -112,10 +109,10 @@ def race(
 
     Args:
         arms: the arms; the first takes part in every request.
-        asked: request → names of the other arms that take part.
+        requested: request → names of the other arms that take part.
         warm: requests that every arm has answered before; they need no warm-up.
         repeats: number of counted answers.
-        tell: called before every request.
+        show: called before every request.
 
     Raises:
         ArmFailed: if the first arm has ended.
@@ -123,13 +120,13 @@ def race(
     figures: Figures = defaultdict(lambda: defaultdict(list))
     lost: set[str] = set()
     for repeat in range(repeats + 1):
-        for request, arm in ((request, arm) for request in asked for arm in arms):
-            takes_part = arm is arms[0] or (arm.name in asked[request] and arm.name not in lost)
+        for request, arm in ((request, arm) for request in requested for arm in arms):
+            takes_part = arm is arms[0] or (arm.name in requested[request] and arm.name not in lost)
             if not takes_part or (repeat == 0 and request in warm):
                 continue
-            tell(f"{f'repeat {repeat} of {repeats}' if repeat else 'warm-up'} · {request} · {arm.name}")
+            show(f"{f'repeat {repeat} of {repeats}' if repeat else 'warm-up'} · {request} · {arm.name}")
             try:
-                answer = arm.ask(request)
+                answer = arm.request(request)
             except ArmFailed:
                 if arm is arms[0]:
                     raise
@@ -138,17 +135,6 @@ def race(
             for measure, value in answer.figures.items() if repeat else ():
                 figures[arm.name][measure].append(value)
     return {name: of_arm for name, of_arm in figures.items() if name not in lost}
-
-
-@contextmanager
-def arms_that_close() -> Iterator[list[Arm]]:
-    """Yields an empty list for arms. All arms in it are closed at the end, also after an error."""
-    arms: list[Arm] = []
-    try:
-        yield arms
-    finally:
-        for arm in arms:
-            arm.close()
 
 
 TRL = "1.16.0"
@@ -162,32 +148,25 @@ REQUIREMENTS = (
     "numpy==2.4.6",
 )
 """torch and transformers have our versions, so that a ratio is not due to them. One pip command installs all."""
-STAMP = "installed.json"
 
 
 class NoEnvironment(RuntimeError):
     """Raised if the peers cannot be installed; the message is one sentence."""
 
 
-def peer_python(folder: Path, requirements: tuple[str, ...] = REQUIREMENTS) -> Path:
-    """Returns the interpreter of the environment in ``folder``. Builds it if it is missing or has other versions.
+def peer_python(folder: Path) -> Path:
+    """Returns the interpreter of the environment in ``folder``, after installing what is missing there.
 
     Raises:
         NoEnvironment: if pip fails (no network, no such version).
     """
-    python, stamp = folder / "bin" / "python", folder / STAMP
-    if stamp.is_file() and json.loads(stamp.read_text(encoding="utf-8")) == list(requirements):
-        return python
-    stamp.unlink(missing_ok=True)
-    commands = {
-        "make an environment": [sys.executable, "-m", "venv", str(folder)],
-        "install " + ", ".join(requirements): [str(python), "-m", "pip", "install", "--quiet", *requirements],
-    }
+    python = folder / "bin" / "python"
+    commands = {} if python.is_file() else {"make an environment": [sys.executable, "-m", "venv", str(folder)]}
+    commands["install " + ", ".join(REQUIREMENTS)] = [str(python), "-m", "pip", "install", "--quiet", *REQUIREMENTS]
     for what, command in commands.items():
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
             errors = [line for line in done.stderr.splitlines() if line.startswith("ERROR")]
             reason = errors[-1].removeprefix("ERROR: ") if errors else f"exit status {done.returncode}"
             raise NoEnvironment(f"could not {what}: {reason}")
-    write_json(stamp, list(requirements))
     return python

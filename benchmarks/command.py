@@ -4,9 +4,9 @@
     python -m benchmarks --models smollm2-135m-q4                        a pretrained model, once it is fetched
     python -m benchmarks --device cuda                                   two shapes of Qwen2, on a GPU
 
-Results and notes go to ``outputs/bench.json``. A complete run on the CPU also writes a page: ``docs/performance.md``
-for the small policy, ``docs/performance_pretrained.md`` for the pretrained one. ``scaling`` and ``clipo_overhead`` are
-only measured with the small policy on the CPU.
+Results and notes go to ``outputs/bench.json``. A run of one model on the CPU, without --workloads and --measures, also
+replaces the results on a page: ``docs/performance.md`` for the small policy, ``docs/performance_pretrained.md`` for the
+pretrained one. ``scaling`` and ``clipo_overhead`` are only measured with the small policy on the CPU.
 """
 
 from __future__ import annotations
@@ -18,12 +18,11 @@ from pathlib import Path
 
 import torch
 from rich.console import Console
-from rich.table import Table
 
-from benchmarks.arms import TRAINERS, ArmFailed, NoEnvironment, Tell, peer_python
+from benchmarks.arms import ROOT, TRAINERS, ArmFailed, NoEnvironment, Show, peer_python
 from benchmarks.clipo import clipo_overhead
 from benchmarks.measures import MEASURES, PAIRS, PARTS, UPDATE_ROOFLINE, Findings
-from benchmarks.page import page
+from benchmarks.page import results_section, tables, with_results
 from benchmarks.side_by_side import SideBySide, UnequalWork, scaling
 from benchmarks.workloads import FOLDER, MODELS, PRETRAINED, QWEN2, SMALL, WORKLOADS, on
 from experiments.config.known_models import OUTPUTS, model_folder
@@ -32,47 +31,52 @@ from experiments.system.files import write_json, write_text
 
 OUTPUT = Path("outputs") / "bench.json"
 AT_HOME = ("scaling", "clipo_overhead")
-PAGES = {SMALL: Path("docs") / "performance.md", PRETRAINED: Path("docs") / "performance_pretrained.md"}
-"""Model → the page of a run that measures only this model, on the CPU."""
+PAGES = {SMALL: ROOT / "docs" / "performance.md", PRETRAINED: ROOT / "docs" / "performance_pretrained.md"}
+"""Model → the page of a complete run that measures only this model, on the CPU."""
 KEYS = [workload.key for workload in WORKLOADS]
 NO_VLLM = "vLLM was not measured: --vllm does not name its command; docs/vllm.md describes the installation."
+HOW_TO_READ = (
+    "A ratio is the peer's figure over ours; of clipo_overhead ours over the peer's.",
+    "Of decode_roofline it is the fraction of what the memory's bandwidth allows,",
+    "of update_roofline the fraction of the rate of a large matrix product.",
+)
 
 
 def options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="benchmarks", description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--repeats", type=int, default=5, help="counted repeats of every measure")
     parser.add_argument("--workloads", nargs="+", choices=KEYS, help="default: all that the models do")
-    parser.add_argument("--measures", nargs="+", choices=MEASURES, default=list(MEASURES))
+    parser.add_argument("--measures", nargs="+", choices=MEASURES, help="default: all")
     parser.add_argument("--device", choices=TRAINERS, default="cpu", help="where all arms compute")
     parser.add_argument("--output", type=Path, default=OUTPUT, help="takes the results and the notes")
     parser.add_argument("--models", nargs="+", choices=MODELS, help="default: small on the CPU, the others on a GPU")
     parser.add_argument("--vllm", help="the command of vLLM, such as vllm-env/bin/vllm")
     chosen = parser.parse_args()
-    chosen.models = chosen.models or ([SMALL] if chosen.device == "cpu" else list(QWEN2))
     if chosen.device == "cuda" and not torch.cuda.is_available():
         parser.error("--device cuda needs a CUDA device, and this machine has none")
-    if chosen.device != "cpu" or chosen.models != [SMALL]:
-        chosen.measures = [measure for measure in chosen.measures if measure not in AT_HOME]
     if chosen.repeats < 1:
         parser.error(f"--repeats must be at least 1, got {chosen.repeats}")
+    on_cpu = chosen.device == "cpu"
+    chosen.models = chosen.models or ([SMALL] if on_cpu else list(QWEN2))
+    whole = on_cpu and len(chosen.models) == 1 and not (chosen.workloads or chosen.measures)
+    chosen.page = PAGES.get(chosen.models[0]) if whole else None
+    elsewhere = () if on_cpu and chosen.models == [SMALL] else AT_HOME
+    chosen.measures = [measure for measure in chosen.measures or MEASURES if measure not in elsewhere]
     suited = [workload.key for workload in WORKLOADS if any(map(workload.suits, chosen.models))]
     chosen.workloads = chosen.workloads or suited
     if idle := [key for key in chosen.workloads if key not in suited]:
         parser.error(f"--workloads {idle[0]} is not done by {', '.join(chosen.models)}; choose of {', '.join(suited)}")
     if PRETRAINED in chosen.models and not model_folder(PRETRAINED, OUTPUTS).is_dir():
         parser.error(f"the model {PRETRAINED} is not there; make model name={PRETRAINED} fetches it")
-    of_all = set(MEASURES) - (set(AT_HOME) if chosen.models != [SMALL] else set())
-    whole = set(chosen.measures) == of_all and set(chosen.workloads) == set(suited) and chosen.device == "cpu"
-    chosen.page = PAGES.get(chosen.models[0]) if whole and len(chosen.models) == 1 else None
     return chosen
 
 
-def run(chosen: argparse.Namespace, found: Findings, tell: Tell) -> None:
+def run(chosen: argparse.Namespace, found: Findings, show: Show) -> None:
     """Runs all chosen measures. What a peer cannot do becomes a note, and the other measures go on."""
     on_workloads = {*PARTS, UPDATE_ROOFLINE, *PAIRS} & set(chosen.measures)
     python = None
     if set(PARTS) & on_workloads:
-        tell("the peers' environment (some minutes, once)")
+        show("the peers' environment (some minutes, once)")
         if chosen.vllm is None:
             found.notes.append(NO_VLLM)
         try:
@@ -88,29 +92,21 @@ def run(chosen: argparse.Namespace, found: Findings, tell: Tell) -> None:
                 python=python,
                 vllm=chosen.vllm,
                 found=found,
-                tell=lambda what, title=f"{workload.title}, {model}": tell(f"{title} · {what}"),
+                show=lambda what, title=f"{workload.title}, {model}": show(f"{title} · {what}"),
             )()
     if "scaling" in chosen.measures:
-        scaling(repeats=chosen.repeats, found=found, tell=lambda what: tell(f"scaling · {what}"))
+        scaling(repeats=chosen.repeats, found=found, show=lambda what: show(f"scaling · {what}"))
     if "clipo_overhead" in chosen.measures:
-        tell("clipo_overhead")
+        show("clipo_overhead")
         found.results.append(clipo_overhead(repeats=chosen.repeats))
 
 
-def report(found: Findings, console: Console, output: Path) -> None:
+def report(found: Findings, output: Path) -> None:
     """Prints a table for each workload and writes all findings to a file."""
     write_json(output, asdict(found))
-    tables: dict[str, Table] = {}
-    for result in found.results:
-        columns = ("measure", "against", "ratio", "from", "to", "ours", "theirs", "unit")
-        table = tables.setdefault(result.workload, Table(*columns, title=result.workload))
-        numbers = (result.ratio, result.ratio_min, result.ratio_max, result.ours, result.theirs)
-        table.add_row(result.measure, result.peer, *(f"{number:#.3g}" for number in numbers), result.unit)
-    console.print(*tables.values(), *found.notes, sep="\n")
-    console.print("A ratio is the peer's figure over ours; of clipo_overhead ours over the peer's.")
-    console.print("Of decode_roofline it is the fraction of what the memory's bandwidth allows,")
-    console.print("of update_roofline the fraction of the rate of a large matrix product.")
-    console.print(f"Written: {output}")
+    for table in tables(found.results):
+        table.show()
+    print(*found.notes, *HOW_TO_READ, f"Written: {output}", sep="\n")
 
 
 def main() -> None:
@@ -124,11 +120,11 @@ def main() -> None:
             failure = str(error)
         except KeyboardInterrupt:
             failure = "stopped before its end; what was measured until then is kept"
-    report(found, console, chosen.output)
+    report(found, chosen.output)
     if failure is not None:
         raise SystemExit(failure)
     if chosen.page:
-        write_text(chosen.page, page(found, model=chosen.models[0], repeats=chosen.repeats))
-        console.print(f"Written: {chosen.page}")
+        write_text(chosen.page, with_results(chosen.page, results_section(found, repeats=chosen.repeats)))
+        print(f"Written: {chosen.page}")
     else:
-        console.print("A part of the measures, or another model or device: no page is written.")
+        print("A part of the measures, or another model or device: no page is written.")

@@ -62,10 +62,6 @@ class Result:
     """Median over the repeats in seconds; for ``peak_memory`` in GiB."""
     theirs: float
 
-    @property
-    def unit(self) -> str:
-        return "GiB" if self.measure == PEAK_MEMORY else "s"
-
 
 def compare(
     measure: str, workload: str, peer: str, *, ours: Sequence[float], theirs: Sequence[float], overhead: bool = False

@@ -66,5 +66,5 @@ def _last_output(log: Path) -> str:
 
 
 def shareable(text: str) -> str:
-    """Returns the text without secrets and local paths."""
-    return without_paths(hide_secrets(text))
+    """Returns the text on one line, without secrets and local paths."""
+    return " ".join(without_paths(hide_secrets(text)).split())

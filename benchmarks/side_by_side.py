@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Collection, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.arms import Arm, ArmFailed, Figures, Skipped, Tell, arms_that_close, race
+from benchmarks.arms import Arm, ArmFailed, Figures, Show, Skipped, race
 from benchmarks.measures import (
     AT_PEAK,
     PAIRS,
@@ -35,6 +35,10 @@ class UnequalWork(ValueError):
     """Raised if our arm does not do the work of the workload; the message names the difference."""
 
 
+class LeftOut(RuntimeError):
+    """Raised if a peer cannot be measured; the message is the reason."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class SideBySide:
     """Runs the chosen measures on one workload when called, and adds the results to ``found``."""
@@ -47,29 +51,31 @@ class SideBySide:
     vllm: str | None
     """The command that ``serve`` is appended to; None: no arm samples from a server."""
     found: Findings
-    tell: Tell
+    show: Show
 
     def __call__(self) -> None:
         files, title = WorkFiles(self.workload), self.workload.title
-        with ExitStack() as servers, arms_that_close() as arms:
-            self.tell("starting ours")
-            arms.append(our_arm(files))
-            tokens = arms[0].ask(STEP).tokens
+        with ExitStack() as running:
+            self.show("starting ours")
+            arms = [running.enter_context(closing(our_arm(files)))]
+            tokens = arms[0].request(STEP).tokens
             check_lengths(self.workload, tokens["lengths"])
             self.found.versions.update(arms[0].versions)
             self.found.sizes[title] = size_of(self.workload, files.prompt_tokens, tokens["lengths"])
             peers = []
-            for peer in (peer for peer in (*PEERS, VLLM) if set(self.measures) & set(peer.parts)):
-                command = self._command(peer, files, tokens, servers)
-                if command is not None and self._joins(peer, command, arms, files, tokens):
+            for peer in self._wanted():
+                try:
+                    arms.append(self._join(peer, files, tokens, running))
                     peers.append(peer)
-            asked = requests(self.measures, peers)
-            figures = race(arms, asked, warm=[STEP], repeats=self.repeats, tell=self.tell)
+                except LeftOut as reason:
+                    self._leave_out(peer, str(reason))
+            requested = requests(self.measures, peers)
+            figures = race(arms, requested, warm=[STEP], repeats=self.repeats, show=self.show)
             self._compare(peers, figures)
             for measure in PAIRS:
                 long = self.workload.key.startswith(PREFIX_WORKLOAD)
                 if measure in self.measures and (long or measure != "shared_prefix"):
-                    self.tell(measure)
+                    self.show(measure)
                     measure_pair(measure, arms[0], self.workload, self.repeats, self.found)
 
     def _compare(self, peers: Sequence[Peer], figures: Figures) -> None:
@@ -89,42 +95,40 @@ class SideBySide:
             ours = figures["ours"]
             results.append(compare(UPDATE_ROOFLINE, title, PEAK, ours=ours["update"], theirs=ours[AT_PEAK]))
 
-    def _command(self, peer: Peer, files: WorkFiles, tokens: Mapping[str, Any], servers: ExitStack) -> list[str] | None:
-        """Returns the command of a peer, after starting its server if it needs one; None if it does not take part."""
-        if peer is not VLLM:
-            work = str(files.for_peers(tokens["lengths"]))
-            return [str(self.python), "-m", peer.module, work] if self.python else None
-        if self.vllm is None:
-            return None
-        self.tell("starting vLLM")
-        policy, device, log = files.folder / "policy", self.workload.device, files.folder / "vllm_server.log"
-        server = served(self.vllm, policy, device=device, log=log, seconds=SERVER_SECONDS)
-        try:
-            url, _ = servers.enter_context(server)
-        except (NotUp, OSError) as reason:
-            self._leave_out(peer, str(reason))
-            return None
-        overrides = ["rollout=vllm", f"rollout.engine.url={url}", f"rollout.engine.weights_folder={files.folder}/sent"]
-        return [sys.executable, "-m", peer.module, str(files.for_us()), *overrides]
+    def _wanted(self) -> list[Peer]:
+        """Returns the peers that can run and have one of the measures."""
+        there = [*(PEERS if self.python else ()), *([VLLM] if self.vllm else ())]
+        return [peer for peer in there if set(self.measures) & set(peer.parts)]
 
-    def _joins(
-        self, peer: Peer, command: Sequence[str], arms: list[Arm], files: WorkFiles, tokens: Mapping[str, Any]
-    ) -> bool:
-        """Starts a peer and checks that it has our token counts. Adds a note and returns False if either fails."""
-        self.tell(f"starting {peer.name}")
+    def _join(self, peer: Peer, files: WorkFiles, tokens: Mapping[str, Any], running: ExitStack) -> Arm:
+        """Starts a peer. Raises LeftOut if it, or its server, does not start or has other token counts than ours."""
         log = files.folder / f"{peer.name.split()[0].lower()}.log"
         try:
-            arms.append(Arm(peer.name, command, log=log))
-            theirs = arms[-1].ask(STEP).tokens
+            command = self._command(peer, files, tokens["lengths"], running)
+            self.show(f"starting {peer.name}")
+            arm = running.enter_context(closing(Arm(peer.name, command, log=log)))
+            theirs = arm.request(STEP).tokens
         except ArmFailed:
-            self._leave_out(peer, f"its process failed, see .bench/{self.workload.key}/{log.name}")
-            return False
+            raise LeftOut(f"its process failed, see .bench/{self.workload.key}/{log.name}") from None
         for kind in ("prompt", "completion"):
             if tokens[kind] != theirs[kind]:
-                self._leave_out(peer, f"it has {theirs[kind]} {kind} tokens where we have {tokens[kind]}")
-                return False
-        self.found.versions.update(arms[-1].versions)
-        return True
+                raise LeftOut(f"it has {theirs[kind]} {kind} tokens where we have {tokens[kind]}")
+        self.found.versions.update(arm.versions)
+        return arm
+
+    def _command(self, peer: Peer, files: WorkFiles, lengths: Sequence[int], running: ExitStack) -> list[str]:
+        """Returns the command of a peer, after starting its server if it needs one."""
+        if peer is not VLLM:
+            return [str(self.python), "-m", peer.module, str(files.for_peers(lengths))]
+        self.show("starting vLLM")
+        policy, device, log = files.folder / "policy", self.workload.device, files.folder / "vllm_server.log"
+        try:
+            server = served(str(self.vllm), policy, device=device, log=log, seconds=SERVER_SECONDS)
+            url, _ = running.enter_context(server)
+        except (NotUp, OSError) as reason:
+            raise LeftOut(str(reason)) from None
+        overrides = ["rollout=vllm", f"rollout.engine.url={url}", f"rollout.engine.weights_folder={files.folder}/sent"]
+        return [sys.executable, "-m", peer.module, str(files.for_us()), *overrides]
 
     def _leave_out(self, peer: Peer, reason: str) -> None:
         self.found.notes.append(f"{peer.name} was not measured on {self.workload.title}: {reason}.")
@@ -132,14 +136,14 @@ class SideBySide:
 
 def requests(measures: Collection[str], peers: Sequence[Peer]) -> dict[str, list[str]]:
     """Returns request → names of peers for these measures. One step gives all parts but scoring at once."""
-    asked: dict[str, list[str]] = {STEP: []} if UPDATE_ROOFLINE in measures else {}
+    requested: dict[str, list[str]] = {STEP: []} if UPDATE_ROOFLINE in measures else {}
     for peer in peers:
         parts = set(peer.parts).intersection(measures)
         if parts - {"scoring"}:
-            asked.setdefault(STEP, []).append(peer.name)
+            requested.setdefault(STEP, []).append(peer.name)
         if "scoring" in parts:
-            asked.setdefault("scoring", []).append(peer.name)
-    return asked
+            requested.setdefault("scoring", []).append(peer.name)
+    return requested
 
 
 def check_lengths(workload: Workload, lengths: Sequence[int]) -> None:
@@ -167,8 +171,8 @@ def measure_pair(measure: str, ours: Arm, workload: Workload, repeats: int, foun
     """Measures two alternating times of our arm alone, see ``PAIRS``; adds a note if the arm skips the measure."""
     mine, other, against = PAIRS[measure]
     try:
-        ours.ask(measure)
-        pairs = [ours.ask(measure).figures for _ in range(repeats)]
+        ours.request(measure)
+        pairs = [ours.request(measure).figures for _ in range(repeats)]
     except Skipped as reason:
         found.notes.append(f"{measure} was not measured on {workload.title}: {reason}.")
         return
@@ -176,15 +180,16 @@ def measure_pair(measure: str, ours: Arm, workload: Workload, repeats: int, foun
     found.results.append(compare(measure, workload.title, against, ours=first, theirs=second))
 
 
-def scaling(*, repeats: int, found: Findings, tell: Tell) -> None:
+def scaling(*, repeats: int, found: Findings, show: Show) -> None:
     """Compares our whole step with the same step after one size is doubled."""
     sizes = [BASE, *DOUBLED.values()]
-    with arms_that_close() as arms:
+    arms: list[Arm] = []
+    with ExitStack() as running:
         for workload in sizes:
-            tell(f"starting {workload.key}")
-            arms.append(our_arm(WorkFiles(workload), name=workload.key))
-        asked = {STEP: [workload.key for workload in sizes]}
-        seconds = race(arms, asked, warm=[], repeats=repeats, tell=tell)
+            show(f"starting {workload.key}")
+            arms.append(running.enter_context(closing(our_arm(WorkFiles(workload), name=workload.key))))
+        requested = {STEP: [workload.key for workload in sizes]}
+        seconds = race(arms, requested, warm=[], repeats=repeats, show=show)
     for doubled, workload in DOUBLED.items():
         if missing := [key for key in (BASE.key, workload.key) if key not in seconds]:
             found.notes.append(f"scaling/{doubled} was not measured: {missing[0]} ended before its last step.")

@@ -1,40 +1,16 @@
 """FAMILY_FILE, FILE_TASK and CLIPO's ablations: the names of experiments that share a file of ``experiment/``.
 
-Hydra composes each like a file: ``llama_critic`` is ``experiment/critic.yaml`` with ``family=llama``, ``dapo_math`` is
-``experiment/dapo.yaml`` with ``task=math``, and ``clipo_l2`` is ``clipo_gsm8k`` with ``reward=clipo_l2``. Standard
+These are rows as in ``options.py``: ``llama_critic`` is ``experiment/critic.yaml`` with ``family=llama``, ``dapo_math``
+is ``experiment/dapo.yaml`` with ``task=math``, and ``clipo_l2`` is ``clipo_gsm8k`` with ``reward=clipo_l2``. Standard
 library only.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import replace
 from typing import Any
 
-
-@dataclass(frozen=True)
-class Variant:
-    """An experiment that differs from another one by choices and values.
-
-    Attributes:
-        base: the other one, a file of ``experiment/`` or a name of ``VARIANTS``.
-        choices: config group → option.
-        values: what it sets in the configuration, as in a file.
-        question: what it asks; empty: what ``base`` asks, after the label.
-        label: how it differs from others with the same base, as in ``Llama``.
-    """
-
-    base: str
-    choices: Mapping[str, str] = field(default_factory=dict)
-    values: Mapping[str, Any] = field(default_factory=dict)
-    question: str = ""
-    label: str = ""
-
-    def node(self, name: str) -> dict[str, Any]:
-        """Returns the content that a file of this name would have."""
-        overrides = [{f"override /{group}": option} for group, option in self.choices.items()]
-        return {"defaults": [self.base, "_self_", *overrides], "name": name, **self.values}
-
+from conf.options import Variant
 
 FAMILIES = {"llama": "Llama", "qwen": "Qwen"}
 FOR_BOTH_FAMILIES = (
@@ -73,7 +49,7 @@ REFERENCE = {
 
 def _families() -> dict[str, Variant]:
     return {
-        f"{family}_{base}": Variant(base, {"family": family}, label=label)
+        f"{family}_{base}": Variant(base, label=label, choices={"family": family})
         for family, label in FAMILIES.items()
         for base in FOR_BOTH_FAMILIES
     }
@@ -87,8 +63,8 @@ def _tracks() -> dict[str, Variant]:
             values = {"module": REFERENCE} if objective == "grpo" else {}
             clipo = "clipo" if objective == "grpo" else f"clipo_{objective}"
             compared = {"baseline": f"{objective}_{TASK}", **values}
-            found[f"{objective}_{task}"] = Variant(objective, {"task": task}, values, label=label)
-            found[f"{clipo}_{task}"] = Variant(clipo, {"task": task}, compared, label=label)
+            found[f"{objective}_{task}"] = Variant(objective, values, label=label, choices={"task": task})
+            found[f"{clipo}_{task}"] = Variant(clipo, compared, label=label, choices={"task": task})
     return found
 
 
@@ -132,11 +108,14 @@ def _ablations() -> dict[str, Variant]:
             value: Any = {"true": True, "false": False}.get(option, option)
             for part in reversed(path):
                 value = {part: value}
-            found[name] = Variant("clipo_gsm8k", values={group: value}, question=question)
+            found[name] = Variant("clipo_gsm8k", {group: value}, question)
         else:
-            found[name] = Variant("clipo_gsm8k", {group: option}, question=question)
+            found[name] = Variant("clipo_gsm8k", summary=question, choices={group: option})
     return found
 
 
-VARIANTS: dict[str, Variant] = {**_families(), **_tracks(), **_ablations()}
+EXPERIMENTS = {
+    name: replace(variant, values={"name": name, **variant.values})
+    for name, variant in {**_families(), **_tracks(), **_ablations()}.items()
+}
 """Name → experiment."""

@@ -14,7 +14,7 @@ from typing import Any
 
 from yaml import YAMLError
 
-from contrastive_reasoning.tasks.rows import PlacedRow
+from contrastive_reasoning.tasks.rows import PlacedRow, WrittenFloat
 
 JSON_ENDINGS = (".jsonl", ".json")
 DELIMITERS = {".csv": ",", ".tsv": "\t"}
@@ -281,7 +281,8 @@ def _row(place: str, value: Any, flaw: str = "") -> PlacedRow:
 def _decode(content: bytes) -> tuple[Any, str]:
     """Returns the value of a JSON text and "", or None and the reason why it cannot be read."""
     try:
-        return json.loads(content.removeprefix(_BOM).decode("utf-8"), object_pairs_hook=_once), ""
+        text = content.removeprefix(_BOM).decode("utf-8")
+        return json.loads(text, object_pairs_hook=_once, parse_float=WrittenFloat), ""
     except UnicodeDecodeError:
         return None, "not UTF-8"
     except _Twice as error:

@@ -107,6 +107,8 @@ class ReasoningPrompts(LightningDataModule):
                 f"{self.problems_per_step} problems cannot be divided evenly over ranks ({ranks}) × mini-batches "
                 f"({parts // ranks}): take a multiple of {parts}"
             )
+        if self.steps == 0:
+            rank_zero_warn("the policy is not trained: steps is 0")
         return ProblemSteps(
             problems=self._short_enough(self.task.problems("train")),
             problems_per_step=self.problems_per_step,
@@ -160,6 +162,8 @@ class ReasoningPrompts(LightningDataModule):
         tried = {MAIN: problems[: self.validation_problems]}
         if self.training_problems:
             tried[TRAINING_PROBLEMS] = self.task.problems("train")[: self.training_problems]
+        if not any(tried.values()):
+            rank_zero_warn("nothing is validated: validation_problems is 0")
         size, (rank, ranks) = self.problems_per_step, place_of(self.trainer)
         batches: Any = [
             own_batch(kept[start : start + size], rank=rank, ranks=ranks, setting=setting)

@@ -4,7 +4,7 @@ import sys
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 
-PACKAGES = ("contrastive_reasoning", "lightning_modules", "datamodules", "callbacks", "benchmarks", "conf")
+PACKAGES = ("contrastive_reasoning", "lightning_modules", "datamodules", "callbacks", "conf")
 
 
 class OwnPackages:

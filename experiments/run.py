@@ -127,6 +127,8 @@ def main() -> None:
     """Checks the overrides, then starts Hydra."""
     protect_output()
     be_quiet()
+    if sys.flags.optimize > 1:
+        _end("PYTHONOPTIMIZE=2 removes docstrings, and transformers needs them: unset it, or set it to 1", USAGE_ERROR)
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # else Ctrl-C is ignored or handled
         signal.signal(signal.SIGINT, _leave)
     try:

@@ -13,7 +13,7 @@ from typing import Any, Literal
 from hydra.core.config_store import ConfigStore
 from omegaconf import MISSING, OmegaConf
 
-from conf.experiments import VARIANTS
+from conf import GLOBAL, VARIANTS
 
 STAGES = ("warm_start", "critic", "grpo", "evaluate")
 LEAST, ABOVE = "least", "above"
@@ -216,11 +216,13 @@ class Root:
 
 
 def register() -> None:
-    """Registers with Hydra the schema, the experiments that share a file, and the resolvers."""
+    """Registers with Hydra the schema, the options that are rows of a table, and the resolvers."""
     store = ConfigStore.instance()
     store.store(name="schema", node=Root)
-    for name, variant in VARIANTS.items():
-        store.store(group="experiment", name=name, package="_global_", node=variant.node(name))
+    for group, variants in VARIANTS.items():
+        package = "_global_" if group.startswith(GLOBAL) else None
+        for name, variant in variants.items():
+            store.store(group=group, name=name, package=package, node=variant.node())
     OmegaConf.register_new_resolver("merge", OmegaConf.merge, replace=True)
     OmegaConf.register_new_resolver("equal", lambda one, other: one == other, replace=True)
     # Hydra makes the folder of a sweep before any of our code runs

@@ -55,6 +55,7 @@ from lightning_modules.microbatches import (
     work_of_microbatches,
 )
 from lightning_modules.optim import SKIPPED, AdamW, backward_all, check_gradient_clip, clipped_step
+from lightning_modules.zero import zero_of
 
 T = TypeVar("T")
 CPU_REFUSAL = "can't allocate memory"
@@ -62,6 +63,7 @@ CPU_REFUSAL = "can't allocate memory"
 SHARDED_OR_OFFLOADED = (
     "module.shard_reference and module.offload_reference: a reference is kept by one of them, got both"
 )
+UNPADDED = "and a policy without padding makes one for each length of a row"
 
 
 class GRPO(LightningModule):
@@ -336,6 +338,10 @@ class GRPO(LightningModule):
         return nullcontext() if self.reference is None else self.reference.on_device()
 
     def setup(self, stage: str) -> None:
+        strategy = zero_of(self)
+        if self.policy.unpadded and strategy is not None and strategy.stage == 3:
+            # it would wait forever: each pass gathers weights on all ranks, and ranks have rows of other lengths
+            raise ValueError(f"trainer: ZeRO-3 needs as many passes on every rank, {UNPADDED}: choose trainer=zero2")
         if self.reference is not None:
             self.reference.place(self.trainer.strategy.root_device)  # the module itself is moved there later
 
@@ -365,12 +371,14 @@ class Reference:
     """The frozen policy of a KL term. It is not a module, so no optimizer, checkpoint or strategy of GRPO handles it.
 
     With ``offload`` it is kept in host memory, and moves to the device only within ``on_device``. With ``shard`` each
-    rank keeps its share of the layers. Raises ValueError for both.
+    rank keeps its share of the layers. Raises ValueError for both, or for a shard of a policy without padding.
     """
 
     def __init__(self, policy: CausalLMPolicy, *, offload: bool, shard: bool) -> None:
         if offload and shard:
             raise ValueError(SHARDED_OR_OFFLOADED)
+        if shard and policy.unpadded:
+            raise ValueError(f"module.shard_reference needs as many passes on every rank, {UNPADDED}: set it to false")
         self.policy = policy.requires_grad_(False).eval()
         self.offload = offload
         self.shard = shard

@@ -23,47 +23,48 @@ import hashlib
 import json
 import os
 import re
-import runpy
 import subprocess
 import sys
 import tempfile
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import product
 from pathlib import Path
 from typing import Any
 
 import yaml
+from hydra import compose, initialize_config_module
+from hydra.core.global_hydra import GlobalHydra
+from hydra.core.object_type import ObjectType
+from omegaconf import OmegaConf
 
 ROOT = Path(__file__).resolve().parent.parent
-NO_PARTS = {"experiment", "study", "sweep", "scale", "hub"}
-"""Folders of ``conf/`` that are composed in another way, or that have no options for the command line."""
+NO_PARTS = {"experiment", "study", "sweep", "scale", "hydra"}
+"""Groups that are composed in another way, or that are not ours."""
 SHOWN = 3
 """Maximum number of command lines printed for a difference."""
 Commands = Mapping[str, Sequence[str]]
 """Label → overrides. In the other tree, a study or sweep may have other overrides under the same label."""
 
 
-def commands(conf: Path) -> dict[str, list[str]]:
-    """Returns label → overrides of everything to compose in the tree of this ``conf/``."""
+def commands() -> dict[str, list[str]]:
+    """Returns label → overrides of everything to compose in the imported tree. Hydra must be initialised."""
+    import conf
 
-    def options(group: str) -> list[str]:
-        return sorted(path.stem for path in (conf / group).glob("*.yaml"))
-
-    scales, shared = options("scale"), conf / "experiments.py"
-    variants = runpy.run_path(str(shared))["VARIANTS"] if shared.is_file() else {}
-    experiments = sorted({*options("experiment"), *variants})
-    lines = [[f"experiment={name}", f"scale={scale}"] for name, scale in product(experiments, scales)]
+    options, folder = GlobalHydra.instance().config_loader().get_group_options, Path(conf.__path__[0])
+    scales = options("scale")
+    lines = [[f"experiment={name}", f"scale={scale}"] for name, scale in product(options("experiment"), scales)]
     axes = product(options("family"), options("task"), scales)
     lines += [["name=axes", f"family={family}", f"task={task}", f"scale={scale}"] for family, task, scale in axes]
-    groups = sorted({path.parent.name for path in conf.glob("*/*.yaml")} - NO_PARTS)
+    groups = sorted({*options("", ObjectType.GROUP)} - NO_PARTS)
     lines += [["name=part", f"{group}={option}"] for group in groups for option in options(group)]
     found = {" ".join(line): line for line in lines}
     for name in options("study"):
-        own = yaml.safe_load((conf / "study" / f"{name}.yaml").read_text(encoding="utf-8"))
+        own = yaml.safe_load((folder / "study" / f"{name}.yaml").read_text(encoding="utf-8"))
         base: dict[str, Any] = {"arms": {}}
         if "extends" in own:
-            base = yaml.safe_load((conf / "study" / f"{own['extends']}.yaml").read_text(encoding="utf-8"))
+            base = yaml.safe_load((folder / "study" / f"{own['extends']}.yaml").read_text(encoding="utf-8"))
         study = {**base, **own}
         arms = {arm: {**base["arms"].get(arm, {}), **node}["overrides"] for arm, node in study["arms"].items()}
         start = {"start": study["start"]["overrides"]} if study["start"] else {}
@@ -71,7 +72,7 @@ def commands(conf: Path) -> dict[str, list[str]]:
             f"study {name} {arm}": [*study["common"], *further, "name=s"] for arm, further in (arms | start).items()
         }
     for name in options("sweep"):
-        preset = yaml.safe_load((conf / "sweep" / f"{name}.yaml").read_text(encoding="utf-8"))
+        preset = yaml.safe_load((folder / "sweep" / f"{name}.yaml").read_text(encoding="utf-8"))
         varied = {key: str(values).split(",") for key, values in preset["hydra"]["sweeper"]["params"].items()}
         for number, values in enumerate(product(*varied.values())):
             chosen = [f"{key}={value}" for key, value in zip(varied, values, strict=True)]
@@ -81,34 +82,42 @@ def commands(conf: Path) -> dict[str, list[str]]:
 
 def compose_all(lines: Commands) -> dict[str, Any]:
     """Returns label → resolved configuration of the imported tree, or the error as text."""
-    from hydra import compose, initialize_config_module
-    from omegaconf import OmegaConf
-
-    from experiments.schema import register
-
-    register()
     configs: dict[str, Any] = {}
-    with initialize_config_module("conf", version_base="1.3"):
-        for label, line in lines.items():
-            try:
-                configs[label] = OmegaConf.to_container(compose("config", list(line)), resolve=True)
-            except Exception as error:  # whatever the other tree raises is compared as text
-                configs[label] = f"refused: {str(error).splitlines()[0]}"
+    for label, line in lines.items():
+        try:
+            configs[label] = OmegaConf.to_container(compose("config", list(line)), resolve=True)
+        except Exception as error:  # whatever the other tree raises is compared as text
+            configs[label] = f"refused: {str(error).splitlines()[0]}"
     return configs
 
 
-def composed_in(tree: Path, lines: Commands) -> dict[str, Any]:
-    """Runs ``compose_all`` in a process that imports ``tree``."""
+@contextmanager
+def initialised() -> Iterator[None]:
+    """Initialises Hydra for the configuration of the imported tree."""
+    from experiments.schema import register
+
+    register()
+    with initialize_config_module("conf", version_base="1.3"):
+        yield
+
+
+def composed_in(tree: Path, lines: Commands | None = None) -> tuple[Commands, dict[str, Any]]:
+    """Returns command lines and their configurations, from a process that imports ``tree``.
+
+    Args:
+        tree: a checkout.
+        lines: label → overrides; None: ``commands()`` of that tree.
+    """
     environment = dict(os.environ, PYTHONPATH=str(tree), PYTHONDONTWRITEBYTECODE="1")
     command = [sys.executable, str(Path(__file__).resolve()), "--compose"]
     done = subprocess.run(
         command, cwd=tree, env=environment, input=json.dumps(lines), stdout=subprocess.PIPE, text=True, check=True
     )
-    configs: dict[str, Any] = json.loads(done.stdout)
-    return configs
+    found, configs = json.loads(done.stdout)
+    return found, configs
 
 
-def composed_at(commit: str) -> tuple[dict[str, list[str]], dict[str, Any]]:
+def composed_at(commit: str) -> tuple[Commands, dict[str, Any]]:
     """Returns the command lines of a commit and their configurations."""
     sha = subprocess.check_output(["git", "rev-parse", f"{commit}^{{commit}}"], cwd=ROOT, text=True).strip()
     mark = hashlib.sha256(Path(__file__).read_bytes()).hexdigest()[:12]
@@ -118,8 +127,7 @@ def composed_at(commit: str) -> tuple[dict[str, list[str]], dict[str, Any]]:
             tree = Path(folder) / "tree"
             subprocess.run(["git", "clone", "-q", "--shared", "--no-checkout", str(ROOT), str(tree)], check=True)
             subprocess.run(["git", "checkout", "-q", sha], cwd=tree, check=True)
-            lines = commands(tree / "conf")
-            written = json.dumps([lines, composed_in(tree, lines)])
+            written = json.dumps(composed_in(tree))
         part = kept.with_suffix(f".{os.getpid()}")
         part.write_text(written, encoding="utf-8")
         part.replace(kept)
@@ -173,15 +181,18 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--only", default="", metavar="REGEX")
     args = parser.parse_args(arguments)
     if args.compose:
-        print(json.dumps(compose_all(json.load(sys.stdin))))
+        with initialised():
+            given = json.load(sys.stdin) or commands()
+            print(json.dumps([given, compose_all(given)]))
         return 0
 
     renames = dict(rename.split("->", 1) for rename in args.rename)
     lines, base = composed_at(args.base)
     lines = {label: line for label, line in lines.items() if re.search(args.only, label)}
-    written = commands(ROOT / "conf")
+    with initialised():
+        written = commands()
     mine = {label: written.get(label, renamed(line, renames)) for label, line in lines.items()}
-    here = composed_in(ROOT, mine)
+    _, here = composed_in(ROOT, mine)
     found = {label: differences(base[label], here[label]) for label in lines}
     found = {label: lines for label, lines in found.items() if lines}
     if found:

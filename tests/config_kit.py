@@ -10,7 +10,7 @@ from typing import Any
 from hydra import compose, initialize_config_module
 from omegaconf import DictConfig, OmegaConf
 
-from conf.experiments import VARIANTS
+from conf import VARIANTS
 from experiments.config import composition
 from experiments.config.folders import experiment_names
 from experiments.schema import register
@@ -46,13 +46,19 @@ def nodes(config: Any, path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
             yield from nodes(value, f"{path}[{index}]")
 
 
-def whole(path: Path) -> dict[str, Any]:
-    """Returns the content of a file, merged with the sibling file that it extends, if any."""
-    content = raw(path)
-    group = path.parent.name
-    if "defaults" not in content or path.read_text().startswith("# @package"):
-        return content
-    made: Any = OmegaConf.to_container(part_of(group, path.stem), resolve=False)
+def options(group: str) -> list[str]:
+    """Returns the options of a group, files and rows of a table, without ``base``, whose keys they share."""
+    return sorted({*VARIANTS.get(group, {}), *(path.stem for path in (CONF / group).glob("*.yaml"))} - {"base"})
+
+
+def whole(group: str, option: str) -> dict[str, Any]:
+    """Returns the content of an option, merged with the sibling that it extends, if any."""
+    path = CONF / group / f"{option}.yaml"
+    if path.is_file() and ("defaults" not in raw(path) or path.read_text().startswith("# @package")):
+        return raw(path)
+    if group == "experiment":
+        return content(option)
+    made: Any = OmegaConf.to_container(part_of(group, option), resolve=False)
     return made
 
 
@@ -71,8 +77,8 @@ def part_of(group: str, option: str) -> Any:
 
 def content(experiment: str) -> dict[str, Any]:
     """Returns what an experiment's file, or its row of ``VARIANTS``, has."""
-    if experiment in VARIANTS:
-        return VARIANTS[experiment].node(experiment)
+    if experiment in VARIANTS["experiment"]:
+        return VARIANTS["experiment"][experiment].node()
     return raw(CONF / "experiment" / f"{experiment}.yaml")
 
 

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from transformers import GenerationConfig, StoppingCriteria
 
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy, evaluating
+from contrastive_reasoning.policies.decoder import without_own_settings
 from contrastive_reasoning.rollout.batch import RolloutBatch
 from contrastive_reasoning.rollout.requests import (
     CompletionNotifier,
@@ -71,7 +71,7 @@ def _write(
     policy: CausalLMPolicy, requests: Requests, rows: range, completions: Completions, sampling: Sampling
 ) -> None:
     ids, mask, owner = requests.prompts_of(rows)
-    with _without_own_settings(policy.model):
+    with without_own_settings(policy.model):
         output = policy.model.generate(  # pyright: ignore[reportCallIssue]
             input_ids=ids[owner],
             attention_mask=mask[owner].long(),
@@ -103,20 +103,6 @@ class _Ended(StoppingCriteria):
 
     def __call__(self, input_ids: Tensor, scores: Tensor, **_: Any) -> Tensor:
         return self.ends.ended(self.rows, input_ids[:, -1])
-
-
-@contextmanager
-def _without_own_settings(model: nn.Module) -> Iterator[None]:
-    """Removes a model's own generation config, which would set open options: penalties, forbidden tokens, cuts."""
-    parts: list[Any] = [part for part in model.modules() if hasattr(part, "generation_config")]
-    own = [part.generation_config for part in parts]
-    for part in parts:
-        part.generation_config = GenerationConfig()
-    try:
-        yield
-    finally:
-        for part, config in zip(parts, own, strict=True):
-            part.generation_config = config
 
 
 def _settings(policy: CausalLMPolicy, sampling: Sampling, requests: Requests, rows: range) -> GenerationConfig:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tests.composed_configs import commands, compose_all, differences, renamed, report
-from tests.config_kit import CONF, EXPERIMENTS
+from tests.composed_configs import commands, compose_all, differences, initialised, renamed, report
+from tests.config_kit import EXPERIMENTS
 
 BASE = {"reward": {"weight": 0.5, "parts": ["a", "b"], "head": None}, "seed": 0}
 
@@ -38,8 +38,9 @@ def test_renamed_override_may_expand_to_several() -> None:
 
 
 def test_commands_cover_every_experiment_and_errors_are_kept() -> None:
-    lines = commands(CONF)
-    assert {f"experiment={name} scale=paper" for name in EXPERIMENTS} <= set(lines)
-    made = compose_all({"whole": lines["experiment=clipo_l2 scale=laptop"], "refused": ["reward=nothing"]})
+    with initialised():
+        lines = commands()
+        made = compose_all({"whole": lines["experiment=clipo_l2 scale=laptop"], "refused": ["reward=nothing"]})
+    assert {f"experiment={name} scale=paper" for name in EXPERIMENTS} | {"name=part trainer=zero2"} <= set(lines)
     assert made["whole"]["name"] == "clipo_l2"
     assert made["refused"].startswith("refused: ")

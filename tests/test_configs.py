@@ -1,4 +1,4 @@
-"""Every YAML file of every group composes and builds, at every scale."""
+"""Every option of every group composes and builds, at every scale."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from experiments.config.contradictions import contradiction
 from experiments.config.types import argument_flaws
 from experiments.stages.plan import StagePlan, plan_stage
 from experiments.stages.train import PARTS
-from tests.config_kit import CONF, EXPERIMENTS, SCALES, composed, overridden, part_of, raw, values
+from tests.config_kit import CONF, EXPERIMENTS, SCALES, composed, options, overridden, part_of, raw, values
 from tests.tiny_models import tiny_llama, tiny_qwen2
 
 FIRST, *OTHERS = SCALES
@@ -43,11 +43,6 @@ AXES = {
 
 SET_BY_MODULE = "objective"
 """The group whose options have other values with another module."""
-
-
-def siblings(group: str) -> list[str]:
-    """Returns the options of a group, without ``base``, whose keys they share."""
-    return sorted(path.stem for path in (CONF / group).glob("*.yaml") if path.stem != "base")
 
 
 @pytest.fixture(scope="session")
@@ -105,7 +100,7 @@ def with_values(node: Any, of_experiment: Any) -> Any:
 def choices(experiment: str) -> Iterator[tuple[str, list[str]]]:
     """Yields each group that the experiment names, with the siblings of the chosen option."""
     for group, option in overridden(experiment).items():
-        yield group, [name for name in siblings(group) if name != option]
+        yield group, [name for name in options(group) if name != option]
 
 
 def with_siblings(experiment: str, scale: str, models: dict[str, Path]) -> Iterator[tuple[str, DictConfig]]:
@@ -327,7 +322,7 @@ def test_every_stage_can_be_planned(experiment: str, tiny_models: dict[str, Path
     assert len({plan.fingerprint for plan in finished.values()}) == len(finished)
 
 
-@pytest.mark.parametrize("sweep", siblings("sweep"))
+@pytest.mark.parametrize("sweep", options("sweep"))
 def test_every_value_of_sweep_composes(sweep: str) -> None:
     parameters = raw(CONF / "sweep" / f"{sweep}.yaml")["hydra"]["sweeper"]["params"]
     values = [[(key, value) for value in str(listed).split(",")] for key, listed in parameters.items()]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import tomllib
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -216,3 +217,10 @@ def test_shapes_that_would_broadcast_raise() -> None:
 def test_hydra_utils_is_imported_only_in_assemble() -> None:
     callers = [path.name for path in product_files() if "hydra.utils" in imported(path)]
     assert callers == ["assemble.py"]
+
+
+def test_modules_and_tests_of_mutmut_exist() -> None:
+    """It ignores a path that is not there."""
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["mutmut"]
+    keys = ("source_paths", "also_copy", "pytest_add_cli_args_test_selection")
+    assert not [path for key in keys for path in settings[key] if not (ROOT / path).exists()]

@@ -100,6 +100,7 @@ def test_configurations_do_not_trust_remote_code() -> None:
     settings = [line for line in lines if "trust_remote_code" in line and not line.startswith("#")]
     assert settings
     assert set(settings) == {"trust_remote_code: false"}
+    assert "trust_remote_code" not in (ROOT / "conf" / "options.py").read_text()
 
 
 @pytest.mark.parametrize(

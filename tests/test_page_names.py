@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from conf.experiments import VARIANTS
+from conf import VARIANTS
 from experiments.cli.commands import COMMANDS
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -106,7 +106,7 @@ def known_options() -> frozenset[str]:
 def unknown_options(text: str) -> list[str]:
     """The keys of ``key=value`` in code of ``text`` that are neither of the configuration nor of a command.
 
-    Also each ``group=option`` without a file ``conf/group/option.yaml`` or a name in ``conf/experiments.py``.
+    Also each ``group=option`` without a file ``conf/group/option.yaml`` or a row of a table.
     """
     pairs = [pair for code in CODE.findall(BLOCK.sub("", text)) for pair in OPTION.findall(code)]
     known = {*known_options(), *OTHER_OPTIONS}
@@ -115,7 +115,7 @@ def unknown_options(text: str) -> list[str]:
     for key, values in pairs:
         group = key.partition("@")[0]
         named = [value for value in values.split(",") if re.fullmatch(r"[a-z]\w*", value)] if group in groups else []
-        there = VARIANTS if group == "experiment" else ()
+        there = VARIANTS.get(group, ())
         absent = (value for value in named if not (value in there or (CONF / group / f"{value}.yaml").exists()))
         unknown += [f"{key}={value}" for value in absent]
     return unknown

@@ -1,4 +1,4 @@
-"""Check what works on this machine's GPU, part by part, and write one page:  make gpu-check
+"""Check what works on this machine's GPU, part by part, and write the results on a page:  make gpu-check
 
     python -m benchmarks.gpu_check [MODEL] [device=cuda] [parts=tests,bench] [minutes=30] [experiment=…] [vllm=…]
 
@@ -18,10 +18,10 @@ from pathlib import Path
 
 import torch
 
-from benchmarks.arms import TRAINERS
-from benchmarks.gpu_check.page import Machine, page
+from benchmarks.arms import ROOT, TRAINERS
 from benchmarks.gpu_check.parts import EXPERIMENT, NEEDS, PARTS, Check, outcome_of
-from benchmarks.gpu_check.results import Outcome
+from benchmarks.gpu_check.results import Outcome, outcomes_section
+from benchmarks.page import with_results
 from experiments.cli.arguments import USAGE_ERROR, KeyValueParser
 from experiments.config.known_models import OUTPUTS
 from experiments.run_folder.record import PACKAGES, environment, git_sha, processor
@@ -29,23 +29,22 @@ from experiments.system.files import write_text
 from experiments.system.launch import FAILED, INTERRUPTED
 from experiments.system.terminal import be_quiet, protect_output
 
-FOLDER, PAGE = "gpu_check", Path("docs") / "gpu.md"
+FOLDER, PAGE = "gpu_check", ROOT / "docs" / "gpu.md"
 OF_A_GPU = ("deepspeed", "liger-kernel", "nvidia-ml-py", "vllm")
 NO_GPU = "make gpu-check needs a CUDA device, and this machine has none; device=cpu runs its parts on the CPU"
 
 
 def main(arguments: Sequence[str]) -> int:
     parser = KeyValueParser("benchmarks.gpu_check", __doc__)
-    parser.add_argument(
-        "model", nargs="?", help="as make model names it, or a folder; default: the hub's, else the index's"
-    )
+    named = "as make model names it, or a folder; default: the hub's, else the index's"
+    parser.add_argument("model", nargs="?", help=named)
     parser.add_argument("--device", choices=TRAINERS, default="cuda", help="where the parts compute")
     parser.add_argument("--parts", default=",".join(PARTS), help="with commas between them")
     parser.add_argument("--minutes", type=float, default=sum(part.minutes for part in PARTS.values()), help="of all")
     parser.add_argument("--experiment", default=EXPERIMENT, help="its name and overrides, in quotes")
     parser.add_argument("--vllm", help="the vLLM command; default: vllm-env/bin/vllm, else the one on the path")
     parser.add_argument("--output_dir", type=Path, default=OUTPUTS, help=f"its {FOLDER}/ is emptied, and takes all")
-    parser.add_argument("--page", type=Path, help=f"default: {PAGE}; on the CPU {PAGE.name} beside the rest")
+    parser.add_argument("--page", type=Path, help="default: docs/gpu.md; on the CPU gpu.md beside the rest")
     options = parser.read(arguments)
     chosen = options.parts.split(",")
     if unknown := [part for part in chosen if part not in PARTS]:
@@ -57,13 +56,8 @@ def main(arguments: Sequence[str]) -> int:
         return USAGE_ERROR
     folder = options.output_dir / FOLDER
     place = options.page or (PAGE if options.device == "cuda" else folder / PAGE.name)
-    check = Check(
-        device=options.device,
-        model=options.model,
-        experiment=options.experiment,
-        vllm=options.vllm,
-        folder=folder,
-    )
+    settings = {key: getattr(options, key) for key in ("device", "model", "experiment", "vllm")}
+    check = Check(**settings, folder=folder)
     shutil.rmtree(folder, ignore_errors=True)  # otherwise a finished stage would be reused and not measured
     needed = {*chosen, *(NEEDS[part] for part in chosen if part in NEEDS)}
     try:
@@ -77,7 +71,7 @@ def main(arguments: Sequence[str]) -> int:
 
 def run_parts(check: Check, chosen: set[str], minutes: float, place: Path) -> dict[str, Outcome]:
     """Runs the chosen parts in order. Writes the page after each, so that a stopped check keeps its outcomes."""
-    here, share = machine(check.device), minutes / sum(part.minutes for part in PARTS.values())
+    here, share = machine(), minutes / sum(part.minutes for part in PARTS.values())
     outcomes = {
         name: Outcome(not_run="the check was stopped before it" if name in chosen else "it was not chosen")
         for name in PARTS
@@ -88,26 +82,27 @@ def run_parts(check: Check, chosen: set[str], minutes: float, place: Path) -> di
         outcomes[name] = outcome = outcome_of(part, check, seconds=seconds)
         lines = [f"{what}: {why}" for what, why in outcome.failures] or [outcome.not_run or f"{outcome.seconds:.0f} s"]
         print(*(f"{name}: {outcome.state}, {line}" for line in lines), sep="\n", flush=True)
-        write_text(place, page(here, outcomes))
+        write_text(place, with_results(PAGE, outcomes_section(here, outcomes, device=check.device)))
     return outcomes
 
 
-def machine(device: str) -> Machine:
-    versions: dict[str, str] = {}
-    for name in (*PACKAGES, *OF_A_GPU):
-        try:
-            versions[name] = version(name)
-        except PackageNotFoundError:
-            versions[name] = "not installed"
-    today = str(datetime.now(UTC).date())
-    return Machine(
-        date=today,
-        commit=git_sha(),
-        device=device,
-        environment=environment(),
-        processor=processor(),
-        versions=versions,
-    )
+def machine() -> list[tuple[str, str]]:
+    """Returns the rows of the page about this machine and its software."""
+    found = environment()
+    return [
+        ("date, commit", f"{datetime.now(UTC).date()}, {git_sha() or 'unknown'}"),
+        ("devices", ", ".join(found["accelerators"]) or "no GPU"),
+        ("processor", f"{processor()}, {found['processors']} cores, {found['memory_megabytes']:,} MB"),
+        ("system", f"{found['system']}, {found['python']}, CUDA {found['cuda'] or 'none'}"),
+        ("versions", ", ".join(f"{name} {_version(name)}" for name in (*PACKAGES, *OF_A_GPU))),
+    ]
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "not installed"
 
 
 if __name__ == "__main__":

@@ -64,16 +64,8 @@ class Check:
 
     def tests(self, seconds: float) -> Outcome:
         results = self.folder / "tests.xml"
-        options = (
-            "-v",
-            "-c",
-            "pyproject.toml",
-            "-n",
-            str(TESTS_AT_ONCE),
-            "-p",
-            "no:cacheprovider",
-            f"--junit-xml={results.resolve()}",
-        )
+        options = f"-v -c pyproject.toml -n {TESTS_AT_ONCE} -p no:cacheprovider".split()
+        options.append(f"--junit-xml={results.resolve()}")
         return of_tests(results, self._run("tests", "pytest", *options, "tests/gpu", seconds=seconds))
 
     def fetch(self, seconds: float) -> Outcome:
@@ -129,17 +121,8 @@ class Check:
 
     def _measure(self, part: str, measures: Sequence[str], seconds: float) -> Outcome:
         output = self.folder / f"{part}.json"
-        arguments = (
-            "--device",
-            self.device,
-            "--models",
-            MEASURED[self.device],
-            "--output",
-            str(output),
-            *WORK,
-            "--measures",
-            *measures,
-        )
+        where = ("--device", self.device, "--models", MEASURED[self.device], "--output", str(output))
+        arguments = (*where, *WORK, "--measures", *measures)
         return of_benchmark(output, self._run(part, "benchmarks", *arguments, seconds=seconds))
 
     def _run(self, part: str, module: str, *arguments: str, seconds: float) -> str | None:
@@ -147,22 +130,20 @@ class Check:
 
 
 class Part(NamedTuple):
-    what: str
-    """Description of what it runs."""
     minutes: float
     """Share of the time limit, in minutes of thirty for all parts."""
     run: Callable[[Check, float], Outcome]
 
 
 PARTS = {
-    "tests": Part("the tests in `tests/gpu`", 8, Check.tests),
-    "model": Part("`make model`: Qwen2.5-0.5B-Instruct of the hub, else `smollm2-135m-q4`", 3, Check.fetch),
-    "experiment": Part("ten steps of CLIPO with this model, at `scale=gpu`", 5, Check.train),
-    "bench": Part("`make bench` with its short prompts", 7, Check.bench),
-    "roofline": Part("decoding against memory bandwidth, the update against matrix products", 2, Check.roofline),
-    "vllm": Part("three steps with rollouts by vLLM, where it is installed", 5, Check.train_by_vllm),
+    "tests": Part(8, Check.tests),
+    "model": Part(3, Check.fetch),
+    "experiment": Part(5, Check.train),
+    "bench": Part(7, Check.bench),
+    "roofline": Part(2, Check.roofline),
+    "vllm": Part(5, Check.train_by_vllm),
 }
-"""Name → part, in the order of the check."""
+"""Name → part, in the order of the check; docs/gpu.md describes each."""
 NEEDS = {"experiment": "model", "vllm": "model"}
 
 

@@ -1,8 +1,9 @@
-"""Reads the outcome of a part from the files of its process: tests, metrics of a run, ratios."""
+"""The outcomes of parts: read from the files of their processes, and written as the section of a Markdown page."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -10,6 +11,7 @@ from xml.etree import ElementTree
 
 from benchmarks.processes import shareable
 from experiments.run_folder.reader import find_run_folders, read_metrics, stage_folders
+from experiments.table import Table
 
 SHOWN = {
     "train/throughput/tokens_per_second": "tokens a second",
@@ -23,6 +25,7 @@ SHOWN = {
 
 KINDS = ("failure", "error", "skipped")
 """Elements of a JUnit file for tests that did not pass."""
+ON_CPU = "The parts ran on the CPU. Their figures say nothing about a GPU."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,12 +71,10 @@ def message_of(found: ElementTree.Element) -> str:
 def of_run(outputs: Path, reason: str | None) -> Outcome:
     """Reads the metrics of an experiment, whose folder of outputs has one run."""
     steps: dict[str, list[float]] = {name: [] for name in SHOWN}
-    for run in find_run_folders(outputs):
-        for metric in [
-            metric for stage, place, _ in stage_folders(run) if stage == "grpo" for metric in read_metrics(place)
-        ]:
-            if metric.name in steps:
-                steps[metric.name].append(metric.value)
+    stages = [found for run in find_run_folders(outputs) for found in stage_folders(run)]
+    for metric in (metric for stage, place, _ in stages if stage == "grpo" for metric in read_metrics(place)):
+        if metric.name in steps:
+            steps[metric.name].append(metric.value)
     figures = [(SHOWN[name], f"{median(values):.4g}") for name, values in steps.items() if values]
     if figures:
         figures.insert(0, ("steps", str(max(map(len, steps.values())))))
@@ -100,3 +101,27 @@ def of_benchmark(output: Path, reason: str | None) -> Outcome:
 
 def because(reason: str | None, what: str) -> tuple[tuple[str, str], ...]:
     return () if reason is None else ((what, reason),)
+
+
+def outcomes_section(machine: Sequence[tuple[str, str]], outcomes: Mapping[str, Outcome], *, device: str) -> str:
+    """Returns the section of the page: the machine's rows and all outcomes, without paths and host names."""
+    each = [(f"`{name}`", outcome) for name, outcome in outcomes.items()]
+    parts = [(name, one.state, f"{one.seconds:.0f} s", one.not_run) for name, one in each]
+    failures = [(name, *failure) for name, one in each for failure in one.failures]
+    figures = [(name, *figure) for name, one in each for figure in one.figures]
+    return "\n".join(
+        [
+            *_titled("This machine", ("", ""), machine),
+            *([ON_CPU, ""] if device == "cpu" else []),
+            *_titled("Parts", ("part", "outcome", "took", "why it was not run"), parts),
+            *_titled("What failed", ("part", "what", "why"), failures, without="Nothing."),
+            *_titled("Figures", ("part", "what", "figure"), figures, without="None."),
+            *(f"- {name}: {note}" for name, one in each for note in one.notes),
+        ]
+    )
+
+
+def _titled(title: str, head: Sequence[str], rows: Sequence[Sequence[str]], *, without: str = "") -> list[str]:
+    """Returns the lines of a table with a heading; ``without`` replaces a table without rows."""
+    table = Table(head=head, rows=rows, left=range(len(head))).as_markdown() if rows else f"{without}\n"
+    return [f"## {title}\n", table]

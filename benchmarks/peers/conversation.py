@@ -15,7 +15,7 @@ import json
 import os
 import resource
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from time import perf_counter
 from typing import Any
 
@@ -34,11 +34,11 @@ class Conversation:
         os.dup2(2, 1)
 
     def ready(self, **versions: str) -> None:
-        self._say(ready=versions)
+        self._write(ready=versions)
 
     def answer(self, figures: Mapping[str, float], tokens: Mapping[str, Any] | None = None) -> None:
         """Sends measure → seconds or GiB, and the token counts of that work."""
-        self._say(figures=dict(figures), tokens=dict(tokens or {}))
+        self._write(figures=dict(figures), tokens=dict(tokens or {}))
 
     def until_step(self, direct: Mapping[str, Callable[[], Mapping[str, float] | str]]) -> None:
         """Answers requests with the functions of ``direct`` until a step is requested.
@@ -48,21 +48,18 @@ class Conversation:
         Raises:
             SystemExit: if the benchmark has no more requests.
         """
-        for measure in self._requests():
+        for line in iter(sys.stdin.readline, ""):
+            measure = json.loads(line)["measure"]
             if measure == STEP:
                 return
             found = direct[measure]() if measure in direct else f"this arm does not measure {measure}"
             if isinstance(found, str):
-                self._say(skipped=found)
+                self._write(skipped=found)
             else:
                 self.answer(found)
         raise SystemExit(0)
 
-    def _requests(self) -> Iterator[str]:
-        for line in iter(sys.stdin.readline, ""):
-            yield str(json.loads(line)["measure"])
-
-    def _say(self, **content: Any) -> None:
+    def _write(self, **content: Any) -> None:
         print(json.dumps(content), file=self._out, flush=True)
 
 

@@ -6,6 +6,7 @@ import copy
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +43,8 @@ class CausalLMPolicy(nn.Module):
     fast as fp32 on a CPU with native bf16, and far slower on others. With ``chat_template`` a prompt is rendered as one
     user message; None does so if the tokenizer has a template. ``system`` is the system message before it: ``none``,
     ``default`` or a text, see ``render``. With ``compiled`` the passes below use compiled layers; generation does not.
-    ``score`` is ``token_log_probs`` or a function with its interface.
+    ``score`` is ``token_log_probs`` or a function with its interface. With ``unpadded`` rows of different lengths never
+    share a pass, and ``transformers`` generates, for models that carry padding along or need a cache of their own.
     """
 
     def __init__(
@@ -56,6 +58,7 @@ class CausalLMPolicy(nn.Module):
         chunk: int = 1024,
         compiled: bool = False,
         score: Callable[..., Tensor] = token_log_probs,
+        unpadded: bool = False,
     ) -> None:
         super().__init__()
         if tokenizer.pad_token_id is None:
@@ -77,6 +80,7 @@ class CausalLMPolicy(nn.Module):
         self.chunk = chunk
         self.compiled = compiled
         self.score = score
+        self.unpadded = unpadded
         self.logit_scale, self.softcap = logit_transform(unwrap(model).config)
         self._turn_end = turn_end(tokenizer, chat_template=chat_template)
 
@@ -87,12 +91,13 @@ class CausalLMPolicy(nn.Module):
     @property
     def backbone(self) -> nn.Module:
         """The decoder without the projection to the vocabulary."""
-        return unwrap(self.model).base_model
+        model: Any = unwrap(self.model)
+        return model.model if model.base_model is model else model.base_model  # Llama 4's text model names no base
 
     @property
     def max_length(self) -> int:
         """The context in tokens, prompt and completion together."""
-        return int(self.model.config.max_position_embeddings)
+        return context_of(self.model.config)
 
     @property
     def plans_attention(self) -> bool:
@@ -171,7 +176,10 @@ class CausalLMPolicy(nn.Module):
         lengths = Lengths(
             prompts=prompt_mask.sum(dim=1).tolist(), completions=mask.sum(dim=1).tolist(), owner=owner.tolist()
         )
-        states = self.packed_states if self.packs(lengths) else self.padded_states
+        if self.unpadded:
+            states = self.unpadded_states
+        else:
+            states = self.packed_states if self.packs(lengths) else self.padded_states
         return states(prompt_ids, prompt_mask, completion_ids, mask, owner, lengths)
 
     def padded_states(
@@ -182,6 +190,23 @@ class CausalLMPolicy(nn.Module):
         hidden = self.hidden_states(torch.cat([prompt_ids[owner], completion_ids], dim=1), rows_mask)
         start = prompt_ids.shape[1]
         return CompletionStates(predicting=hidden[:, start - 1 : -1][mask], own=hidden[:, start:][mask])
+
+    def unpadded_states(
+        self, prompt_ids: Tensor, prompt_mask: Tensor, completion_ids: Tensor, mask: Tensor, owner: Tensor, _: Lengths
+    ) -> CompletionStates:
+        """``completion_states`` by a pass for each length of a row, prompt and completion together."""
+        rows_mask = torch.cat([prompt_mask[owner], mask], dim=1)
+        rows, lengths = torch.cat([prompt_ids[owner], completion_ids], dim=1), rows_mask.sum(dim=1)
+        hidden: dict[int, Tensor] = {}
+        for length in lengths.unique().tolist():
+            alike = (lengths == length).nonzero()[:, 0]
+            ids = rows[alike][rows_mask[alike]].view(len(alike), length)
+            hidden |= zip(alike.tolist(), self._pass(input_ids=ids), strict=True)
+        written = [(hidden[row], count) for row, count in enumerate(mask.sum(dim=1).tolist())]
+        return CompletionStates(
+            predicting=torch.cat([states[len(states) - count - 1 : -1] for states, count in written]),
+            own=torch.cat([states[len(states) - count :] for states, count in written]),
+        )
 
     def packed_states(
         self,
@@ -218,6 +243,8 @@ class CausalLMPolicy(nn.Module):
 
     def pass_tokens(self, lengths: Lengths) -> int:
         """Tokens that go through the layers in such a pass, including padding if there is any."""
+        if self.unpadded:
+            return lengths.unpadded
         return lengths.packed if self.packs(lengths) else lengths.padded
 
     def log_probs(
@@ -285,6 +312,7 @@ class CausalLMPolicy(nn.Module):
             system=self.system,
             chunk=self.chunk,
             score=self.score,
+            unpadded=self.unpadded,
         )
 
     def save(self, folder: Path | str) -> None:
@@ -301,13 +329,25 @@ def unwrap(model: PreTrainedModel | PeftModel) -> PreTrainedModel:
     return model.get_base_model() if isinstance(model, PeftModel) else model  # pyright: ignore[reportReturnType]
 
 
+NO_LIMIT = 2**30
+"""Context of a model that limits none, such as a recurrent one."""
+
+
+def context_of(config: PretrainedConfig) -> int:
+    """The context of a model in tokens; ``NO_LIMIT`` if its configuration names none."""
+    text: Any = config.get_text_config()
+    found = [getattr(text, name, None) for name in ("max_position_embeddings", "max_seq_len", "seq_length")]
+    return int(next(filter(None, found), NO_LIMIT))
+
+
 def logit_transform(config: PretrainedConfig) -> tuple[float, float | None]:
     """What a model does to its logits after the projection, (s, c):  z ↦ s z, or z ↦ c tanh(s z / c) with a cap c.
 
-    Cohere multiplies, Granite divides and HyperCLOVA multiplies by a key of that name; Gemma caps.
+    Cohere and Falcon-H1 multiply, Granite and MiniCPM3 divide, HyperCLOVA multiplies by a key of that name; Gemma caps.
     """
     text: Any = config.get_text_config()
-    scale = float(getattr(text, "logit_scale", None) or 1.0)
+    found = [getattr(text, name, None) for name in ("logit_scale", "lm_head_multiplier")]
+    scale = prod(value for value in found if isinstance(value, int | float))
     scaling = float(getattr(text, "logits_scaling", None) or 1.0)
     scale *= scaling if text.model_type.startswith("hyperclovax") else 1 / scaling
     cap = getattr(text, "final_logit_softcapping", None)

@@ -13,7 +13,8 @@ rearranges a weight at every step. Modules that are more than a linear layer (ad
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import cache
 from typing import Any, Protocol, runtime_checkable
 
@@ -22,7 +23,7 @@ from jaxtyping import Bool, Float, Int
 from peft import LoraModel, PeftModel
 from torch import Tensor, nn
 from torch.nn.functional import embedding, linear, rms_norm
-from transformers import DynamicCache
+from transformers import DynamicCache, GenerationConfig, LogitsProcessor
 from transformers.models.llama import LlamaForCausalLM
 from transformers.models.qwen2 import Qwen2ForCausalLM
 
@@ -160,6 +161,64 @@ def cached_pass(
         output_hidden_states=states,
     )
     return output.logits[:, -1], output.hidden_states[-1][:, -1] if states else None
+
+
+def cache_of(policy: CausalLMPolicy) -> DynamicCache:
+    """An empty cache for ``cached_pass``, with the states that each layer of the model keeps."""
+    return DynamicCache(config=unwrap(policy.model).config)
+
+
+def select_rows(cache: DynamicCache, rows: Int[Tensor, " c"]) -> None:
+    """Replaces the rows of a cache by those at ``rows``, which may repeat."""
+    cache.reorder_cache(rows)  # pyright: ignore[reportArgumentType]  # recurrent layers have no batch_select_indices
+
+
+Choose = Callable[[Float[Tensor, "b V"]], tuple[Int[Tensor, " b"], Bool[Tensor, " b"]]]
+"""Chooses the next token of each row by its logits; also returns which rows are then finished."""
+
+
+def write_rows(policy: CausalLMPolicy, prompt: Int[Tensor, " s"], *, rows: int, limit: int, choose: Choose) -> None:
+    """Writes several rows after one prompt by ``transformers``' own ``generate``, with the model's own kind of cache.
+
+    ``choose`` is called until all rows are finished, at most ``limit`` times.
+    """
+    chosen = _Chosen(choose)
+    settings = GenerationConfig(
+        do_sample=False, num_beams=1, max_new_tokens=limit, pad_token_id=policy.pad_token_id, use_cache=True
+    )
+    with without_own_settings(policy.model):
+        policy.model.generate(  # pyright: ignore[reportCallIssue]
+            input_ids=prompt.expand(rows, -1),
+            attention_mask=prompt.new_ones(rows, len(prompt)),
+            generation_config=settings,
+            logits_processor=[chosen],
+            stopping_criteria=[lambda ids, scores, **_: chosen.finished],
+        )
+
+
+class _Chosen(LogitsProcessor):
+    """Makes ``choose`` decide, as greedy search takes the only token with a score."""
+
+    def __init__(self, choose: Choose) -> None:
+        self.choose = choose
+
+    def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
+        tokens, self.finished = self.choose(scores)
+        return torch.full_like(scores, float("-inf")).scatter_(1, tokens[:, None], 0.0)
+
+
+@contextmanager
+def without_own_settings(model: nn.Module) -> Iterator[None]:
+    """Removes a model's own generation config, which would set open options: penalties, forbidden tokens, cuts."""
+    parts: list[Any] = [part for part in model.modules() if hasattr(part, "generation_config")]
+    own = [part.generation_config for part in parts]
+    for part in parts:
+        part.generation_config = GenerationConfig()
+    try:
+        yield
+    finally:
+        for part, config in zip(parts, own, strict=True):
+            part.generation_config = config
 
 
 def _product(policy: CausalLMPolicy, modules: Sequence[nn.Module]) -> Product:

@@ -28,7 +28,7 @@ from transformers import (
 )
 from transformers.modeling_layers import GradientCheckpointingLayer
 
-from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
+from contrastive_reasoning.policies.causal_lm import CausalLMPolicy, context_of
 from contrastive_reasoning.policies.log_probs import liger_log_probs, require_liger, token_log_probs
 from contrastive_reasoning.policies.probe import check_passes
 from contrastive_reasoning.policies.prompting import NO_SYSTEM
@@ -202,7 +202,7 @@ def checkpoint_layers(model: PreTrainedModel) -> None:
 def tokenizer_and_context(pretrained: str, *, trust_remote_code: bool) -> tuple[PreTrainedTokenizerBase, int]:
     """A pretrained policy's tokenizer and its context in tokens, without its weights."""
     config = read_model_config(pretrained, trust_remote_code=trust_remote_code)
-    return _tokenizer(resolve(pretrained), trust_remote_code=trust_remote_code), int(config.max_position_embeddings)
+    return _tokenizer(resolve(pretrained), trust_remote_code=trust_remote_code), context_of(config)
 
 
 def read_model_config(pretrained: str, *, trust_remote_code: bool) -> PretrainedConfig:

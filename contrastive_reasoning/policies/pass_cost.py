@@ -1,8 +1,8 @@
 """The cost of passes, from lengths and sizes alone: padded or packed, and the arithmetic for their tokens.
 
-Rows are padded to the longest, or packed with every prompt once, whichever is cheaper:
+Rows are padded to the longest, or packed with every prompt once, whichever is cheaper in a layer:
 
-    cost = layers · ( tokens · W  +  2 · width · (ATTENTION · area  +  COPY · moved) )
+    cost = tokens · W  +  2 · width · (ATTENTION · area  +  COPY · moved)
 
 W is the number of weights applied to a token in a layer, area is Σ queries × keys with their padding, and moved counts
 the rows of queries, keys and values that are copied. The unit is one multiplication of a matrix product.
@@ -43,12 +43,18 @@ class Lengths:
     @property
     def rows(self) -> list[tuple[int, int]]:
         """Prompt and completion tokens of each completion."""
-        return [(self.prompts[p], length) for p, length in zip(self.owner, self.completions, strict=True)]
+        return [(self.prompts[place], own) for place, own in zip(self.owner, self.completions, strict=True)]
 
     @property
     def padded(self) -> int:
         """Tokens through the layers as padded rows, prompts and completions each padded to their longest."""
-        return len(self.completions) * self._width
+        longest = max([self.prompts[place] for place in self.owner], default=0) + max(self.completions, default=0)
+        return len(self.completions) * longest
+
+    @property
+    def unpadded(self) -> int:
+        """Tokens through the layers if rows of different lengths never share a pass."""
+        return sum(map(sum, self.rows))
 
     @property
     def packed(self) -> int:
@@ -58,19 +64,13 @@ class Lengths:
     @property
     def even(self) -> bool:
         """Whether padded rows contain no padding."""
-        return all(sum(row) == self._width for row in self.rows)
-
-    @property
-    def _width(self) -> int:
-        used = [self.prompts[p] for p in self.owner]
-        return max(used, default=0) + max(self.completions, default=0)
+        return self.padded == self.unpadded
 
 
 @dataclass(frozen=True, kw_only=True)
 class Sizes:
-    """Sizes of a model: layers, heads × their width, and the weights applied to a token in a layer."""
+    """Sizes of a layer: heads × their width, and the weights applied to a token."""
 
-    layers: int
     width: int
     weights: int
 
@@ -82,7 +82,11 @@ class Sizes:
         shared = getattr(config, "num_key_value_heads", None) or heads
         inner = getattr(config, "intermediate_size", None) or 4 * config.hidden_size
         weights = config.hidden_size * (2 * head * (heads + shared) + 3 * inner)
-        return cls(layers=config.num_hidden_layers, width=heads * head, weights=weights)
+        return cls(width=heads * head, weights=weights)
+
+    def cost(self, *, tokens: int, area: float, moved: int) -> float:
+        """The cost of a layer. Exact up to 2⁵², so that equal costs compare as equal."""
+        return tokens * self.weights + 2 * self.width * (ATTENTION * area + COPY * moved)
 
 
 def packing_pays(lengths: Lengths, sizes: Sizes) -> bool:
@@ -92,63 +96,52 @@ def packing_pays(lengths: Lengths, sizes: Sizes) -> bool:
 
 def padded_cost(lengths: Lengths, sizes: Sizes) -> float:
     """The cost of padded rows. Without padding, attention needs no mask and skips later tokens, half of the area."""
-    rows, tokens = len(lengths.completions), lengths.padded
-    area = tokens**2 / max(rows, 1) / (2 if lengths.even else 1)
-    return _cost(sizes, tokens, area, moved=0)
+    tokens = lengths.padded
+    area = tokens**2 / max(len(lengths.completions), 1) / (2 if lengths.even else 1)
+    return sizes.cost(tokens=tokens, area=area, moved=0)
 
 
 def packed_cost(lengths: Lengths, sizes: Sizes) -> float:
-    prompts, completions = prompt_blocks(lengths), completion_blocks(lengths)
-    keys = [(block, _longest(lengths.rows, block)) for block in completions]
-    area = sum(len(block) * max(lengths.prompts[p] for p in block) ** 2 for block in prompts) / 2
-    area += sum(len(block) * t * (s + t) for block, (s, t) in keys)
-    moved = 4 * sum(len(block) * max(lengths.prompts[p] for p in block) for block in prompts)
-    moved += sum(len(block) * (4 * t + 2 * s) for block, (s, t) in keys)
-    return _cost(sizes, lengths.packed, area, moved)
+    area, moved = 0.0, 0
+    for block in prompt_blocks(lengths):
+        rows, longest = len(block), max([lengths.prompts[row] for row in block])
+        area += rows * longest**2 / 2
+        moved += 4 * rows * longest
+    for block in completion_blocks(lengths):
+        rows = len(block)
+        longest = max([lengths.completions[row] for row in block])
+        prompt = max([lengths.prompts[lengths.owner[row]] for row in block])
+        area += rows * longest * (prompt + longest)
+        moved += rows * (4 * longest + 2 * prompt)
+    return sizes.cost(tokens=lengths.packed, area=area, moved=moved)
 
 
 def prompt_blocks(lengths: Lengths) -> list[list[int]]:
     """Prompts that are attended to at once, none padded to more than twice its own area."""
-    return _blocks([(length, length) for length in lengths.prompts])
+    return _blocks(lengths.prompts, lengths.prompts)
 
 
 def completion_blocks(lengths: Lengths) -> list[list[int]]:
     """The same for completions, with the keys of their prompt and their own; empty ones are in no block."""
-    return _blocks([(length, prompt + length) for prompt, length in lengths.rows])
+    completions = lengths.completions
+    keys = [lengths.prompts[place] + own for place, own in zip(lengths.owner, completions, strict=True)]
+    return _blocks(completions, keys)
 
 
-def _blocks(areas: Sequence[tuple[int, int]]) -> list[list[int]]:
+def _blocks(queries: Sequence[int], keys: Sequence[int]) -> list[list[int]]:
     """Groups rows by decreasing queries × keys; one that would fill less than half its padded area starts a block."""
+    areas = [q * k for q, k in zip(queries, keys, strict=True)]
     blocks: list[list[int]] = []
-    widest = (0, 0)
-    for row in sorted((i for i, (queries, _) in enumerate(areas) if queries), key=lambda i: (-_area(areas[i]), i)):
-        wider = _wider(widest, areas[row])
-        if blocks and 2 * _area(areas[row]) >= _area(wider):
+    widest = longest = 0
+    for row in sorted([row for row, q in enumerate(queries) if q], key=areas.__getitem__, reverse=True):
+        q, k = max(widest, queries[row]), max(longest, keys[row])
+        if blocks and 2 * areas[row] >= q * k:
             blocks[-1].append(row)
-            widest = wider
+            widest, longest = q, k
         else:
             blocks.append([row])
-            widest = areas[row]
+            widest, longest = queries[row], keys[row]
     return [sorted(block) for block in blocks]
-
-
-def _cost(sizes: Sizes, tokens: int, area: float, moved: int) -> float:
-    return sizes.layers * (tokens * sizes.weights + 2 * sizes.width * (ATTENTION * area + COPY * moved))
-
-
-def _longest(rows: Sequence[tuple[int, int]], block: Iterable[int]) -> tuple[int, int]:
-    longest = (0, 0)
-    for row in block:
-        longest = _wider(longest, rows[row])
-    return longest
-
-
-def _wider(first: tuple[int, int], second: tuple[int, int]) -> tuple[int, int]:
-    return max(first[0], second[0]), max(first[1], second[1])
-
-
-def _area(extent: tuple[int, int]) -> int:
-    return extent[0] * extent[1]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,9 +4,12 @@
     padded    rows of a scoring pass
     packed    the same tokens in one row, under an attention plan
     decoded   prompts, then one token at a time, as an engine reads them
+    unpadded  rows of a scoring pass, those of one length together
+    written   one prompt, then one token at a time, by the model's own ``generate``
 
-A model family may scale logits, bend attention or store keys in a way that a pass here does not know. If a planned pass
-differs, the model keeps its own attention, with padded passes. If these differ too, the policy is refused.
+A model family may scale logits, bend attention, carry padding along in its states or need a cache of its own. If a
+planned pass differs, the model keeps its own attention, with padded passes. If one of these differs, rows are never
+padded. If that differs too, the policy is refused.
 
 The passes are those of the weights' dtype, without autocast. Sequences are shorter than any attention window.
 """
@@ -23,11 +26,11 @@ from typing import Any
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
-from transformers import DynamicCache, PreTrainedModel
+from transformers import PreTrainedModel
 
 from contrastive_reasoning.policies.attention import NAME
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy, evaluating, unwrap
-from contrastive_reasoning.policies.decoder import cached_pass, step_of
+from contrastive_reasoning.policies.decoder import cache_of, cached_pass, select_rows, step_of, write_rows
 from contrastive_reasoning.policies.pass_cost import Lengths
 from contrastive_reasoning.policies.shared_cache import SharedCache, read_prompts
 
@@ -66,10 +69,11 @@ LogProbs = Float[Tensor, "b t"]
 def check_passes(policy: CausalLMPolicy, named: str) -> None:
     """Compares the passes of a policy with the forward pass of its model. No weight and no random state changes.
 
-    If planned attention differs, the model's attention becomes ``eager``, with a warning.
+    If planned attention differs, the model's attention becomes ``eager``; if padded passes differ, the policy becomes
+    ``unpadded``. Both are followed by a warning.
 
-    Raises ValueError if the log-probs of the model are not finite, or if another pass differs or fails. The message
-    begins with ``named``. For a pass it also names the model's family and the pass.
+    Raises ValueError if the model's own pass fails or its log-probs are not finite, or if unpadded passes differ or
+    fail. The message begins with ``named``. For a pass it also names the model's family and the pass.
     """
     model = unwrap(policy.model)
     plain = copy.copy(policy)
@@ -77,23 +81,39 @@ def check_passes(policy: CausalLMPolicy, named: str) -> None:
     with torch.no_grad(), evaluating(policy.model):
         rows = rows_of(policy)
         with _without_plans(model):
-            own = own_log_probs(plain, rows)
+            try:
+                own = own_log_probs(plain, rows)
+            except Exception as error:  # of any class: code of another family fails in its own way
+                raise ValueError(f"{named}: {_family(model)}: its own forward pass {_failed(error)}") from error
         if not bool(own.isfinite().all()):
             raise ValueError(f"{named}: its log-probs are not finite; its weights may be damaged")
         passes = {"padded": padded, "decoded": decoded}
         if plain.plans_attention:
             if flaw := _flaw({"packed": packed, "decoded": decoded}, plain, rows, own):
                 model.set_attn_implementation("eager")
-                warnings.warn(
-                    f"{type(model).__name__}: passes are slower, as with planned attention {flaw}", stacklevel=2
-                )
+                _warn(model, f"as with planned attention {flaw}")
             else:
                 del passes["decoded"]
-        if flaw := _flaw(passes, plain, rows, own):
-            raise ValueError(
-                f"{named}: {type(model).__name__} ({model.config.model_type}) cannot be trained or sampled "
-                f"here: {flaw}; choose a policy of another family"
-            )
+        if (flaw := _flaw(passes, plain, rows, own)) is None:
+            return
+        plain.unpadded = True
+        if wrong := _flaw({"unpadded": unpadded, "written": written}, plain, rows, own):
+            found = f"{named}: {_family(model)} cannot be trained or sampled here: {wrong}"
+            raise ValueError(f"{found}; choose a policy of another family")
+        policy.unpadded = True
+        _warn(model, f"without padding and with transformers' own generate, as {flaw}")
+
+
+def _family(model: PreTrainedModel) -> str:
+    return f"{type(model).__name__} ({model.config.model_type})"
+
+
+def _failed(error: Exception) -> str:
+    return f"fails ({type(error).__name__}: {' '.join(str(error).split())})"
+
+
+def _warn(model: PreTrainedModel, why: str) -> None:
+    warnings.warn(f"{type(model).__name__}: passes are slower, {why}", stacklevel=3)
 
 
 def _flaw(
@@ -105,7 +125,7 @@ def _flaw(
         try:
             found = compute(policy, rows)
         except Exception as error:  # of any class: code of another family fails in its own way
-            return f"the {name} pass fails ({type(error).__name__}: {' '.join(str(error).split())})"
+            return f"the {name} pass {_failed(error)}"
         off = ((found - own).abs() * rows.mask).sum(dim=1) / rows.mask.sum(dim=1)
         if not bool((off <= tolerance).all()):
             return f"log-probs of the {name} pass are {float(off.max()):.3g} nats from those of its own forward pass"
@@ -146,6 +166,28 @@ def packed(policy: CausalLMPolicy, rows: Rows) -> LogProbs:
     return policy.score_states(policy.packed_states(*rows.inputs), rows.completion_ids, rows.mask, 1.0)
 
 
+def unpadded(policy: CausalLMPolicy, rows: Rows) -> LogProbs:
+    """By a scoring pass over rows of one length at a time."""
+    return policy.score_states(policy.unpadded_states(*rows.inputs), rows.completion_ids, rows.mask, 1.0)
+
+
+def written(policy: CausalLMPolicy, rows: Rows) -> LogProbs:
+    """By ``generate``, which is made to write the completions, those of one prompt at once, which stand together."""
+    parts: list[Tensor] = []
+    for prompt in range(len(PROMPTS)):
+        tokens, found = rows.completion_ids[rows.owner == prompt], list[Tensor]()
+
+        def choose(logits: Tensor, tokens: Tensor = tokens, found: list[Tensor] = found) -> tuple[Tensor, Tensor]:
+            column = tokens[:, len(found)]
+            found.append(_chosen(logits, column))
+            return column, torch.zeros_like(column, dtype=torch.bool)
+
+        ids = rows.prompt_ids[prompt][rows.prompt_mask[prompt]]
+        write_rows(policy, ids, rows=len(tokens), limit=tokens.shape[1], choose=choose)
+        parts.append(torch.stack(found, dim=1))
+    return torch.cat(parts)
+
+
 def decoded(policy: CausalLMPolicy, rows: Rows) -> LogProbs:
     """By reading the prompts, then the completions token by token."""
     logits, read = (_planned if policy.plans_attention else _repeated)(policy, rows)
@@ -175,10 +217,10 @@ def _planned(policy: CausalLMPolicy, rows: Rows) -> tuple[Float[Tensor, "b V"], 
 
 
 def _repeated(policy: CausalLMPolicy, rows: Rows) -> tuple[Float[Tensor, "b V"], Read]:
-    cache, mask = DynamicCache(), rows.prompt_mask
+    cache, mask = cache_of(policy), rows.prompt_mask
     positions = (mask.long().cumsum(dim=1) - 1).clamp_min(0)
     logits, _ = cached_pass(policy, rows.prompt_ids, mask, positions, cache, states=False)
-    cache.batch_select_indices(rows.owner)
+    select_rows(cache, rows.owner)
     starts = mask.sum(dim=1)[rows.owner]
 
     def read(number: int) -> Tensor:

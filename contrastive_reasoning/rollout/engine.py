@@ -11,6 +11,7 @@ Omitted on purpose: paging (rows reserve what they may need) and CUDA graphs.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import torch
 from jaxtyping import Float, Int
@@ -28,8 +29,10 @@ from contrastive_reasoning.rollout.requests import (
     Written,
     encode,
     ends_of,
+    pooled_states,
 )
 from contrastive_reasoning.rollout.sampling import Sampling, Seed, draw, row_uniforms
+from contrastive_reasoning.rollout.unpadded import UnpaddedDecode
 from contrastive_reasoning.tasks.base import Problem
 
 
@@ -80,7 +83,11 @@ class Engine:
         completions = Completions(len(requests), width, policy.device)
         notify = CompletionNotifier(completions, policy, written)
         with torch.no_grad(), evaluating(policy.model), policy.autocast():
-            if policy.plans_attention:
+            if policy.unpadded:
+                for rows in requests.chunks(self.max_batch_tokens):
+                    UnpaddedDecode(policy, requests, rows, completions, sampling).run(uniforms)
+                    notify(rows)
+            elif policy.plans_attention:
                 decode = ContinuousDecode(
                     policy, requests, completions, sampling, budget=self.max_batch_tokens, pooled=pooled, notify=notify
                 )
@@ -89,7 +96,11 @@ class Engine:
                 for rows in requests.chunks(self.max_batch_tokens):
                     RepeatedDecode(policy, requests, rows, completions, sampling, pooled).run(uniforms)
                     notify(rows)
-        return completions.batch(policy, problems, requests, sampling)
+        rollouts = completions.batch(policy, problems, requests, sampling)
+        if pooled and policy.unpadded:
+            states = pooled_states(policy, requests, rollouts, max_batch_tokens=self.max_batch_tokens)
+            return replace(rollouts, pooled=states)
+        return rollouts
 
 
 class ContinuousDecode:

@@ -9,10 +9,9 @@ from __future__ import annotations
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
-from transformers import DynamicCache
 
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
-from contrastive_reasoning.policies.decoder import cached_pass
+from contrastive_reasoning.policies.decoder import cache_of, cached_pass, select_rows
 from contrastive_reasoning.rollout.requests import Completions, Requests, ends_of
 from contrastive_reasoning.rollout.sampling import Sampling, draw
 
@@ -58,9 +57,9 @@ class RepeatedDecode:
         """Reads each prompt once; repeats its keys, values and logits to its rows."""
         width = self.prompt_ids.shape[1]
         positions = (self.prompt_mask.long().cumsum(1) - 1).clamp_min(0)
-        self.cache = DynamicCache()
+        self.cache, self.filled = cache_of(self.policy), width
         logits, _ = self._forward(self.prompt_ids, self.prompt_mask, positions)
-        self.cache.batch_select_indices(self.owner)
+        select_rows(self.cache, self.owner)
         longest = width + int(self.limits[self.rows].max())
         self.mask = torch.ones(len(self.rows), longest, dtype=torch.bool, device=logits.device)
         self.mask[:, :width] = self.prompt_mask[self.owner]
@@ -83,14 +82,14 @@ class RepeatedDecode:
         if float(self.needed.float().mean()) >= COMPACT_BELOW:
             return tokens
         keep = self.needed.nonzero()[:, 0]
-        self.cache.batch_select_indices(keep)
+        select_rows(self.cache, keep)
         self.rows, self.alive, self.needed = self.rows[keep], self.alive[keep], self.needed[keep]
         self.mask, self.positions = self.mask[keep], self.positions[keep]
         return tokens[keep]
 
     def _step(self, tokens: Int[Tensor, " b"]) -> Float[Tensor, "b V"]:
-        filled = self.cache.get_seq_length() + 1
-        logits, states = self._forward(tokens[:, None], self.mask[:, :filled], self.positions[:, None])
+        self.filled += 1
+        logits, states = self._forward(tokens[:, None], self.mask[:, : self.filled], self.positions[:, None])
         self.positions = self.positions + 1
         if states is not None:
             self.completions.add_states(self.rows[self.needed], states[self.needed])

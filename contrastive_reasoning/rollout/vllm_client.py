@@ -8,10 +8,12 @@ weights changed? ── save ──────────► *.safetensors ─
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from http import HTTPStatus
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from itertools import chain
 from pathlib import Path
@@ -151,6 +153,8 @@ def check_log_probs(mode: str | None, sampling: Sampling) -> None:
 
 PAUSE = 0.5
 """Seconds before the first repeat; each further one waits twice as long."""
+API_KEY = "VLLM_API_KEY"
+"""Environment variable of the key that ``vllm serve --api-key`` asks for; vLLM itself reads it from there, too."""
 SHOWN = 300
 """Characters of a server's answer that an error quotes."""
 
@@ -164,13 +168,16 @@ class JSONServer:
         retries: repeats after a connection that was refused or closed. A request is not repeated after a timeout: the
             server is still working on the first one.
 
-    Raises ValueError for another kind of address, a timeout that is not positive or a negative ``retries``.
+    The server's key is read from ``VLLM_API_KEY``, if it has one. Raises ValueError for another kind of address or one
+    with a login, a timeout that is not positive or a negative ``retries``.
     """
 
     def __init__(self, *, url: str, timeout: float, retries: int) -> None:
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname or parts.path.strip("/"):
             raise ValueError(f"rollout.engine.url must be http://host:port, got {url!r}")
+        if parts.username is not None:
+            raise ValueError(f"rollout.engine.url takes no login; the server's key is read from the variable {API_KEY}")
         if timeout <= 0:
             raise ValueError(f"rollout.engine.timeout must be positive, got {timeout}")
         if retries < 0:
@@ -181,10 +188,18 @@ class JSONServer:
 
     def post(self, path: str, body: dict[str, Any] | None = None) -> Any:
         """The server's answer, None for an empty one. Raises ``ServerError`` in the cases that its docstring lists."""
-        content = json.dumps(body or {}).encode()
+        return self._read(path, *self._ask(path, json.dumps(body or {}).encode()))
+
+    def check_key(self) -> None:
+        """Raises ServerError if the server asks for another key; the endpoints that change weights ask for none."""
+        status, _ = self._ask("/v1/completions", b"{}")  # without a prompt the answer is another error
+        if status == HTTPStatus.UNAUTHORIZED:
+            raise ServerError(f"{self.url} asks for the key of its --api-key: set the environment variable {API_KEY}")
+
+    def _ask(self, path: str, content: bytes) -> tuple[int, bytes]:
         for attempt in range(self.retries + 1):
             try:
-                return self._read(path, *self._once(path, content))
+                return self._once(path, content)
             except TimeoutError as error:
                 raise ServerError(f"{self.url}{path} did not answer within {self.timeout:g} seconds") from error
             except (OSError, HTTPException) as error:
@@ -197,7 +212,10 @@ class JSONServer:
     def _once(self, path: str, content: bytes) -> tuple[int, bytes]:
         connection = self._connection(self._host, self._port, timeout=self.timeout)
         try:
-            connection.request("POST", path, content, {"Content-Type": "application/json"})
+            headers = {"Content-Type": "application/json"}
+            if key := os.environ.get(API_KEY):
+                headers["Authorization"] = f"Bearer {key}"
+            connection.request("POST", path, content, headers)
             response = connection.getresponse()
             return response.status, response.read()
         finally:
@@ -205,7 +223,7 @@ class JSONServer:
 
     def _read(self, path: str, status: int, content: bytes) -> Any:
         shown = content.decode("utf-8", "replace")[:SHOWN]
-        if status != 200:
+        if status != HTTPStatus.OK:
             raise ServerError(f"{self.url}{path} answered with status {status}: {shown}")
         try:
             return json.loads(content) if content else None

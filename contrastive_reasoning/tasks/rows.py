@@ -25,6 +25,23 @@ LISTED = 10
 """The most rows that an error message lists."""
 
 
+class WrittenFloat(float):
+    """A float whose text is that of its file: ``2.50``, or more digits than a float holds."""
+
+    text: str
+
+    def __new__(cls, text: str) -> WrittenFloat:
+        number = super().__new__(cls, text)
+        number.text = text
+        return number
+
+    def __str__(self) -> str:
+        return self.text
+
+    def __reduce__(self) -> tuple[type[WrittenFloat], tuple[str]]:
+        return WrittenFloat, (self.text,)
+
+
 class PlacedRow(NamedTuple):
     """A row and its place in the file."""
 
@@ -158,9 +175,10 @@ def as_text(value: Any, column: str) -> str:
         raise BadRow(f"{column} is {value}")
     if not (numbers or isinstance(value, str | None)):
         raise BadRow(f"{column} is neither text nor a number but {type(value).__name__}")
-    if any(isinstance(number, float) and abs(number) >= EXACT for number in numbers):
+    read = [number for number in numbers if isinstance(number, float) and not isinstance(value, WrittenFloat)]
+    if any(abs(number) >= EXACT for number in read):
         raise BadRow(f"{column} is {value}, a float whose digits are not exact; write it as an integer or as text")
-    if isinstance(value, float) and value.is_integer():
+    if isinstance(value, float) and value.is_integer() and abs(value) < EXACT:
         value = int(value)
     text = "" if value is None else str(value).strip()
     if not text:

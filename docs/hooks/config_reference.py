@@ -1,4 +1,4 @@
-"""The reference of the configuration, generated from the YAML files of ``conf/`` when the site is built."""
+"""The reference of the configuration, generated from the files and tables of ``conf/`` when the site is built."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import yaml
 from mkdocs.structure.files import File, Files
 
-from conf.experiments import VARIANTS
+from conf import VARIANTS
 from experiments.config.folders import summaries
 
 CONF = Path(__file__).resolve().parents[2] / "conf"
@@ -50,11 +50,12 @@ GROUPS = {
 
 
 def options(group: str) -> dict[str, str]:
-    """The text of each YAML file of a group, by name; of experiments that share one, what each would have."""
+    """The text of each YAML file of a group, by name; of a row of a table, what its file would have."""
     texts = {path.stem: path.read_text(encoding="utf-8") for path in sorted((CONF / group).glob("*.yaml"))}
-    if group == "experiment":
-        questions = summaries(group)
-        texts |= {name: f"# {questions[name]}\n{yaml.safe_dump(one.node(name))}" for name, one in VARIANTS.items()}
+    comments, variants = summaries(group), VARIANTS.get(group, {})
+    texts |= {
+        name: f"# {comments[name]}\n{yaml.safe_dump(one.node(), sort_keys=False)}" for name, one in variants.items()
+    }
     return dict(sorted(texts.items()))
 
 
@@ -67,7 +68,7 @@ def index_page() -> str:
             "# Configuration",
             "",
             "In `over='…'`, `group=option` selects an option of a group, and `dotted.key=value` sets a value. Files",
-            "of `study` are not part of a run's configuration. These pages are generated from the YAML files.",
+            "of `study` are not part of a run's configuration. These pages are generated from `conf/`.",
             "",
             "| group | what | options |",
             "|---|---|---|",

@@ -228,18 +228,10 @@ sync = Command(
 )
 sync.add_argument("names", nargs="*", metavar="[NAME …]", help=f"{EXPERIMENTS}; default: all")
 
-bench = Command(
-    "bench",
-    "measure a GRPO step side by side with its peers, as ratios on this machine",
-    "benchmarks",
-    example="--workloads short --measures generation update --repeats 3",
-    more="[--workloads …] [--measures …] [--repeats N] [--device cpu|cuda]",
-)
-
 COMMANDS = {
     command.name: command
     for command in (
         *(exp, sweep, study, listing, model, plan, evaluation),
-        *(sample, compare, report, dashboard, sync, bench),
+        *(sample, compare, report, dashboard, sync),
     )
 }

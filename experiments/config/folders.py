@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from conf.experiments import VARIANTS
+from conf import VARIANTS, Variant
 
 VARIABLE = "CONTRASTIVE_REASONING_CONF"
 OPTIONS = ("--config-dir", "-cd")
@@ -49,14 +49,15 @@ def take_config_dir(arguments: Sequence[str]) -> list[str]:
         if not folder or not Path(folder).is_dir():
             raise ConfigDirError(f"{prefix}{folder}: no such folder")
         names = [path.relative_to(folder) for path in sorted(Path(folder).rglob("*.yaml"))]
-        if hidden := next((name for name in names if (CONF / name).is_file()), None):
-            raise ConfigDirError(
-                f"{prefix}{folder}: {hidden} is a file of conf/ too, which comes first; give yours another name"
-            )
-        if taken := next((name for name in names if str(name.parent) == "experiment" and name.stem in VARIANTS), None):
-            raise ConfigDirError(f"{prefix}{folder}: {taken} has the name of an experiment; give yours another name")
+        if taken := next((name for name in names if _is_in_conf(name)), None):
+            raise ConfigDirError(f"{prefix}{folder}: {taken} is an option of conf/ too; give yours another name")
         os.environ[VARIABLE] = str(Path(folder).resolve())
     return left
+
+
+def _is_in_conf(name: Path) -> bool:
+    """Returns whether ``conf/`` has this option, as a file or as a row of a table."""
+    return (CONF / name).is_file() or name.stem in VARIANTS.get(name.parent.as_posix(), {})
 
 
 def is_ours(path: str) -> bool:
@@ -82,27 +83,28 @@ def first_comment(text: str) -> str:
 
 
 def summaries(group: str) -> dict[str, str]:
-    """Returns name → first comment for each YAML file of a group, first in conf/, then in the user's own folder.
+    """Returns name → first comment for each option of a group, first of conf/, then of the user's own folder.
 
     Experiments that share a file are listed instead of that file, with its comment.
     """
-    found: dict[str, str] = {}
-    for folder in filter(None, (CONF, own_folder())):
-        paths = sorted((folder / group).glob("*.yaml"))
-        files = {path.stem: first_comment(path.read_text(encoding="utf-8", errors="replace")) for path in paths}
-        found |= _with_variants(files) if (folder, group) == (CONF, "experiment") else files
-    return found
+    found, variants = _first_comments(CONF / group), VARIANTS.get(group, {})
+    rows = {name: _summary(variant, found) for name, variant in variants.items()}
+    if group == "experiment":
+        rows = {name: f"{line} make exp name={name}" for name, line in rows.items()}
+        for base in {variant.base for variant in variants.values()}:
+            found.pop(base, None)
+    own = own_folder()
+    return dict(sorted((found | rows).items())) | (_first_comments(own / group) if own is not None else {})
 
 
-def _with_variants(files: Mapping[str, str]) -> dict[str, str]:
-    bases = {variant.base for variant in VARIANTS.values()}
-    found = {name: line for name, line in files.items() if name not in bases}
-    for name, variant in VARIANTS.items():
-        line = variant.question or files[variant.base]
-        if variant.label:
-            line = f"{variant.label}: {line[0].lower()}{line[1:]}"
-        found[name] = f"{line} make exp name={name}"
-    return dict(sorted(found.items()))
+def _first_comments(folder: Path) -> dict[str, str]:
+    paths = sorted(folder.glob("*.yaml"))
+    return {path.stem: first_comment(path.read_text(encoding="utf-8", errors="replace")) for path in paths}
+
+
+def _summary(variant: Variant, files: Mapping[str, str]) -> str:
+    line = variant.summary or files[variant.base]
+    return f"{variant.label}: {line[0].lower()}{line[1:]}" if variant.label else line
 
 
 def without_command(summary: str) -> str:

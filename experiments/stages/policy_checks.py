@@ -92,7 +92,7 @@ def check_server(config: DictConfig, stages: Iterable[str]) -> None:
 
     Raises:
         AssemblyError: on every rank, if an engine rejects its arguments, or a server serves another model, computes
-            other log-probs, cannot be reached or cannot report its model.
+            other log-probs, asks for another key, cannot be reached or cannot report its model.
     """
     engines = {stage: build(config, ENGINES[stage]) for stage in stages if stage in ENGINES}
     served = {stage: engine for stage, engine in engines.items() if hasattr(engine, "served")}
@@ -103,6 +103,7 @@ def check_server(config: DictConfig, stages: Iterable[str]) -> None:
     ours = architecture_of(config)
     try:
         for stage, engine in served.items():
+            on_first_rank(engine.served.server.check_key)
             report = on_first_rank(partial(engine.served.check_model, ours))
             if stage == "grpo":
                 check_log_probs(report.logprobs_mode, build(config, "rollout.sampling"))

@@ -22,6 +22,7 @@ NOISE = (
     r".*`torch.distributed.\w+` is deprecated.*",  # deepspeed calls it
     r".*DeepSpeed handles gradient clipping internally.*",  # the strategy passes the module's gradient_clip
     r".*each worker will save a shard of the checkpoint.*",  # the stage writes one file at its end
+    r".*Total length of `\w+` across ranks is zero.*",  # the data module says it in terms of its settings
     r".*checkpoint that ended before the epoch ended.*",  # the data loaders start at the restored step
 )
 QUIET_LOGGERS = (

@@ -128,8 +128,10 @@ class FakeVLLM:
 def refusal(body: dict[str, Any]) -> dict[str, Any] | None:
     """Returns vLLM's error for a request that it rejects, else None."""
     message = None
-    if body["temperature"] == 0.0 and body["n"] > 1:
+    if "prompt" not in body:
+        message = "1 validation error: prompt: Field required"
+    elif body["temperature"] == 0.0 and body["n"] > 1:
         message = f"n must be 1 when using greedy sampling, got {body['n']}."
-    if len(body["stop"]) > 4:
+    elif len(body["stop"]) > 4:
         message = f"List should have at most 4 items after validation, not {len(body['stop'])}"
     return None if message is None else {"error": {"message": message, "type": "BadRequestError", "code": 400}}

@@ -74,12 +74,3 @@ def test_failed_part_is_reported_with_reason_and_next_part_runs(model: Path, tmp
     assert "| `experiment` | experiment | exit code " in failed
     assert "group_size" in failed
     assert "| `vllm` | server | exit code 1: no output |" in failed
-
-
-@pytest.mark.whole
-def test_parts_over_time_limit_are_stopped_and_reported(model: Path, tmp_path: Path) -> None:
-    code, _, page = run_check(model, tmp_path, "parts=experiment,roofline", "minutes=0.03")
-    assert code == 1
-    assert "| `model` | works |" in page
-    assert "| `experiment` | experiment | stopped at its time limit of 0 s; " in page
-    assert "| `roofline` | benchmark | stopped at its time limit of 0 s; " in page

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -239,6 +240,13 @@ def test_sweep_writes_no_secret_of_its_environment(sweep: Sweep) -> None:
 
 def holding(text: str, files: list[Path]) -> list[Path]:
     return [path for path in files if text.encode() in path.read_bytes()]
+
+
+def test_python_without_docstrings_is_refused_in_one_sentence() -> None:
+    command = [sys.executable, "-OO", "-m", "experiments.run", *SMALL]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert re.fullmatch("PYTHONOPTIMIZE=2 .*transformers.*\n", done.stderr)
 
 
 @pytest.mark.parametrize("key", ["policy.pretrained", "hydra.sweep.dir"])

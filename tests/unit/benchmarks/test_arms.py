@@ -3,24 +3,15 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
 import torch
 
-from benchmarks.arms import (
-    REQUIREMENTS,
-    STAMP,
-    Arm,
-    ArmFailed,
-    NoEnvironment,
-    Skipped,
-    arms_that_close,
-    peer_python,
-    race,
-)
+from benchmarks.arms import REQUIREMENTS, Arm, ArmFailed, NoEnvironment, Skipped, peer_python, race
 from benchmarks.peers.conversation import processors
-from experiments.system.files import write_json
 
 STEPPING = """
 from benchmarks.peers.conversation import Conversation
@@ -46,18 +37,26 @@ def arm(folder: Path, name: str = "fake", script: str = STEPPING) -> Arm:
     return Arm(name, [sys.executable, "-c", f"exec(open({str(path)!r}).read())"], log=folder / f"{name}.log")
 
 
+@pytest.fixture
+def arms(tmp_path: Path) -> Iterator[Callable[..., list[Arm]]]:
+    """Returns a function that starts an arm for each name, with its script."""
+    with ExitStack() as running:
+        yield lambda **scripts: [
+            running.enter_context(closing(arm(tmp_path, name, script))) for name, script in scripts.items()
+        ]
+
+
 def test_arm_returns_versions_figures_tokens_and_skipped_measures(tmp_path: Path) -> None:
-    with arms_that_close() as arms:
-        arms.append(arm(tmp_path))
-        assert arms[0].versions == {"fake": "1.2"}
-        for measure, message in (("shared_prefix", "not yet"), ("memory", "this arm does not measure memory")):
-            with pytest.raises(Skipped, match=message):
-                arms[0].ask(measure)
-        assert arms[0].ask("scoring").figures == {"scoring": 0.5}
-        steps = [arms[0].ask("step") for _ in range(2)]
+    with closing(arm(tmp_path)) as fake:
+        assert fake.versions == {"fake": "1.2"}
+        for measure, reason in (("shared_prefix", "not yet"), ("memory", "memory")):
+            with pytest.raises(Skipped, match=reason):
+                fake.request(measure)
+        assert fake.request("scoring").figures == {"scoring": 0.5}
+        steps = [fake.request("step") for _ in range(2)]
         assert [step.figures["whole_step"] for step in steps] == [2, 4]
         assert steps[0].tokens == {"completion": 7}
-    assert arms[0].process.returncode == 0
+    assert fake.process.returncode == 0
     assert (tmp_path / "fake.log").read_text() == "what a library prints\n"
 
 
@@ -66,12 +65,11 @@ def test_arm_that_ends_raises_with_last_output(tmp_path: Path) -> None:
         arm(tmp_path, script=ENDS_AT_ONCE)
 
 
-def test_race_alternates_arms_and_counts_first_answer_only_if_warm(tmp_path: Path) -> None:
+def test_race_alternates_arms_and_counts_first_answer_only_if_warm(arms: Callable[..., list[Arm]]) -> None:
     lines: list[str] = []
-    with arms_that_close() as arms:
-        arms += [arm(tmp_path, name) for name in ("ours", "a", "b")]
-        seconds = race(arms, {"step": ["a", "b"], "scoring": ["b"]}, warm=[], repeats=2, tell=lines.append)
-        warm = race(arms[:2], {"step": ["a"]}, warm=["step"], repeats=1, tell=lambda what: None)
+    all_three = arms(ours=STEPPING, a=STEPPING, b=STEPPING)
+    seconds = race(all_three, {"step": ["a", "b"], "scoring": ["b"]}, warm=[], repeats=2, show=lines.append)
+    warm = race(all_three[:2], {"step": ["a"]}, warm=["step"], repeats=1, show=lambda what: None)
     assert seconds == {
         "ours": {"generation": [2, 3], "whole_step": [4, 6], "scoring": [0.5, 0.5]},
         "a": {"generation": [2, 3], "whole_step": [4, 6]},
@@ -81,26 +79,27 @@ def test_race_alternates_arms_and_counts_first_answer_only_if_warm(tmp_path: Pat
     assert {name: of_arm["generation"] for name, of_arm in warm.items()} == {"ours": [4], "a": [4]}
 
 
-def test_race_omits_peer_that_ends_and_raises_if_ours_ends(tmp_path: Path) -> None:
-    with arms_that_close() as arms:
-        scripts = {"ours": ends_in_step(5), "weak": ends_in_step(3), "b": STEPPING}
-        arms += [arm(tmp_path, name, script) for name, script in scripts.items()]
-        ours, _, other = arms
-        seconds = race(arms, {"step": ["weak", "b"]}, warm=[], repeats=3, tell=lambda what: None)
-        assert {name: of_arm["generation"] for name, of_arm in seconds.items()} == {"ours": [2, 3, 4], "b": [2, 3, 4]}
-        with pytest.raises(ArmFailed, match=r"^ours ended"):
-            race([ours, other], {"step": ["b"]}, warm=["step"], repeats=1, tell=lambda what: None)
+def test_race_omits_peer_that_ends_and_raises_if_ours_ends(arms: Callable[..., list[Arm]]) -> None:
+    ours, weak, other = arms(ours=ends_in_step(5), weak=ends_in_step(3), b=STEPPING)
+    seconds = race([ours, weak, other], {"step": ["weak", "b"]}, warm=[], repeats=3, show=lambda what: None)
+    assert {name: of_arm["generation"] for name, of_arm in seconds.items()} == {"ours": [2, 3, 4], "b": [2, 3, 4]}
+    with pytest.raises(ArmFailed, match=r"^ours ended"):
+        race([ours, other], {"step": ["b"]}, warm=["step"], repeats=1, show=lambda what: None)
 
 
-def test_peer_python_reuses_environment_and_removes_stamp_on_failure(tmp_path: Path) -> None:
-    write_json(tmp_path / STAMP, list(REQUIREMENTS))
-    assert peer_python(tmp_path) == tmp_path / "bin" / "python"
-    assert [path.name for path in tmp_path.iterdir()] == [STAMP], "nothing was made"
-    write_json(tmp_path / STAMP, ["older==1.0"])
+def test_peer_python_installs_requirements_into_environment_or_raises(tmp_path: Path) -> None:
+    python = tmp_path / "whole" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    python.write_text('#!/bin/sh\necho "$@" >> "$0.log"\necho "ERROR: no network" >&2\ntest ! -e "$0.broken"\n')
+    python.chmod(0o755)
+    assert peer_python(tmp_path / "whole") == python
+    assert Path(f"{python}.log").read_text() == f"-m pip install --quiet {' '.join(REQUIREMENTS)}\n"
+    Path(f"{python}.broken").touch()
+    with pytest.raises(NoEnvironment, match=r"trl.*: no network$"):
+        peer_python(tmp_path / "whole")
     (tmp_path / "bin").write_text("a file where a folder has to be")
-    with pytest.raises(NoEnvironment, match=r"^could not make an environment: exit status \d+$"):
+    with pytest.raises(NoEnvironment):
         peer_python(tmp_path)
-    assert not (tmp_path / STAMP).exists()
 
 
 def test_requirements_are_pinned_and_match_our_versions() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import closing
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -12,7 +13,6 @@ import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from benchmarks import workloads
-from benchmarks.arms import arms_that_close
 from benchmarks.measures import AT_PEAK, PARTS, PEAK, VLLM, Findings
 from benchmarks.roofline import Traffic, decode_bytes, traffic_of
 from benchmarks.side_by_side import SideBySide, check_lengths, measure_pair, our_arm
@@ -72,10 +72,9 @@ def test_qwen2_shapes_have_number_of_weights_of_their_name(model: str, billions:
 def test_our_arm_does_same_work_in_every_repeat(tmp_path: Path) -> None:
     workload = replace(FEW, max_tokens=4)
     files = WorkFiles(workload, tmp_path)
-    with arms_that_close() as arms:
-        arms.append(our_arm(files))
-        steps = [arms[0].ask("step") for _ in range(2)]
-        scoring, prefixes = arms[0].ask("scoring"), arms[0].ask("shared_prefix")
+    with closing(our_arm(files)) as ours:
+        steps = [ours.request("step") for _ in range(2)]
+        scoring, prefixes = ours.request("scoring"), ours.request("shared_prefix")
     assert set(steps[0].figures) | set(scoring.figures) == {*PARTS, AT_PEAK}
     assert set(prefixes.figures) == {"shared_prefix", "own_prefix"}
     assert steps[0].tokens == steps[1].tokens
@@ -93,7 +92,7 @@ def test_server_arm_is_measured_or_reason_is_noted(
     workload = replace(FEW, max_tokens=4)
     measured, found = {"whole_step", "update_roofline"}, Findings()
     SideBySide(
-        workload=workload, measures=measured, repeats=1, python=None, vllm=server, found=found, tell=lambda what: None
+        workload=workload, measures=measured, repeats=1, python=None, vllm=server, found=found, show=lambda what: None
     )()
     assert [result.peer for result in found.results] == [*([] if reasons else [VLLM.name]), PEAK]
     assert all(result.ratio > 0 for result in found.results)
@@ -111,10 +110,9 @@ def test_decode_roofline_of_other_model_is_a_fraction(tmp_path: Path, monkeypatc
     files, found = WorkFiles(workload, tmp_path), Findings()
     config = AutoConfig.from_pretrained(files.folder / "policy")
     assert (config.model_type, config.vocab_size) == ("qwen2", 700)
-    with arms_that_close() as arms:
-        arms.append(our_arm(files))
-        assert arms[0].ask("step").tokens["lengths"] == [24] * 4
-        measure_pair("decode_roofline", arms[0], workload, 2, found)
+    with closing(our_arm(files)) as ours:
+        assert ours.request("step").tokens["lengths"] == [24] * 4
+        measure_pair("decode_roofline", ours, workload, 2, found)
     assert [result.measure for result in found.results] == ["decode_roofline"], found.notes
     assert found.results[0].workload == "4 prompts of ~260 tokens × 8 × 64 tokens, toy on cpu"
     assert 0 < found.results[0].ratio < 1

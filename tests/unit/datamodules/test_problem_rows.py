@@ -348,3 +348,9 @@ def test_json_rows_reports_a_flawed_line_and_reads_the_others(tmp_path: Path, li
 def test_json_rows_reads_a_list_item_by_item(tmp_path: Path) -> None:
     rows = read_json_rows(tmp_path / "a.json", b"\xef\xbb\xbf [" + LINE + b",\n 5, " + LINE + b"]")
     assert rows == [("row 0", PLAIN, ""), ("row 1", {}, "no object of columns but int"), ("row 2", PLAIN, "")]
+
+
+def test_json_rows_keep_the_spelling_of_fractions(tmp_path: Path) -> None:
+    file = tmp_path / "set.jsonl"
+    file.write_text('{"answer": 2.50}\n{"answer": 0.10}\n')
+    assert [str(row["answer"]) for _, row, _ in json_rows(file)] == ["2.50", "0.10"]

@@ -98,6 +98,14 @@ def test_reasoning_prompts_yields_training_and_validation_batches() -> None:
         prompts(problems_per_step=0)
 
 
+@pytest.mark.parametrize(("key", "part"), [("steps", "train"), ("validation_problems", "val")])
+def test_nothing_to_train_or_validate_is_said(key: str, part: str) -> None:
+    data = prompts()
+    setattr(data, key, 0)
+    with pytest.warns(UserWarning, match=f"{key} is 0"):
+        assert not list(getattr(data, f"{part}_dataloader")())
+
+
 def test_training_problems_are_validated_under_a_separate_setting() -> None:
     batches = list(prompts(training_problems=4).val_dataloader())
     assert [(batch.setting, len(batch)) for batch in batches] == [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,8 @@ from torch.testing import assert_close
 from contrastive_reasoning.objectives import ObjectiveInputs, ObjectiveOutputs
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
 from lightning_modules.grpo import Reference, out_of_memory
+from lightning_modules.zero import ZeroStrategy
+from tests.quiet import quiet_trainer
 from tests.unit.lightning_modules.grpo_kit import (
     Gradients,
     Metrics,
@@ -217,3 +220,18 @@ def test_reference_stays_unchanged_and_offloading_keeps_results() -> None:
         runs.append((weights(trained), second))
     assert torch.equal(runs[0][0], runs[1][0])
     assert runs[0][1] == runs[1][1]
+
+
+def test_policy_without_padding_is_not_sharded() -> None:
+    unpadded = policy()
+    unpadded.unpadded = True
+    with pytest.raises(ValueError, match=r"module\.shard_reference .* set it to false"):
+        Reference(unpadded, offload=False, shard=True)
+    trained = module(policy=unpadded)
+    for stage, refused in ((2, False), (3, True)):
+        zero = ZeroStrategy(
+            stage=stage, offload_optimizer=False, offload_parameters=False, bucket_elements=1000, whole_elements=0
+        )
+        trained.trainer = quiet_trainer(devices=1, strategy=zero)
+        with pytest.raises(ValueError, match="trainer=zero2") if refused else nullcontext():
+            trained.setup("fit")

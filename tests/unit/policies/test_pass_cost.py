@@ -12,7 +12,7 @@ from contrastive_reasoning.policies.pass_cost import (
     padded_cost,
 )
 
-SIZES = Sizes(layers=4, width=192, weights=442_368)
+SIZES = Sizes(width=192, weights=442_368)
 
 
 def groups(prompts: list[int], completions: list[int]) -> Lengths:
@@ -74,4 +74,4 @@ def test_sizes_of_model_config() -> None:
     grouped = LlamaConfig(
         hidden_size=64, intermediate_size=100, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2
     )
-    assert Sizes.of(grouped) == Sizes(layers=2, width=64, weights=64 * (64 + 2 * 32 + 64) + 3 * 64 * 100)
+    assert Sizes.of(grouped) == Sizes(width=64, weights=64 * (64 + 2 * 32 + 64) + 3 * 64 * 100)

@@ -3,6 +3,8 @@ from __future__ import annotations
 import socket
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
@@ -89,6 +91,40 @@ def test_json_server_raises_one_line_errors_for_invalid_answers(serve: Serve, co
     with pytest.raises(ServerError, match=f"^{url}/x .*{named}") as caught:
         JSONServer(url=url, timeout=5.0, retries=0).post("/x")
     assert "\n" not in str(caught.value)
+
+
+def test_key_comes_from_the_environment_and_its_absence_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str | None] = []
+
+    class Guarded(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            asked.append(self.headers["Authorization"])
+            self.rfile.read(int(self.headers["Content-Length"]))
+            self.send_response(400 if asked[-1] == "Bearer right-key" else 401)
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Guarded) as listening:
+        threading.Thread(target=listening.serve_forever).start()
+        try:
+            server = JSONServer(url=f"http://127.0.0.1:{listening.server_port}", timeout=5.0, retries=0)
+            for key, refused in ((None, True), ("wrong-key", True), ("right-key", False)):
+                monkeypatch.delenv("VLLM_API_KEY", raising=False)
+                if key is not None:
+                    monkeypatch.setenv("VLLM_API_KEY", key)
+                with pytest.raises(ServerError, match="VLLM_API_KEY") if refused else nullcontext():
+                    server.check_key()
+        finally:
+            listening.shutdown()
+    assert asked == [None, "Bearer wrong-key", "Bearer right-key"]
+
+
+def test_json_server_takes_no_login_in_its_url() -> None:
+    with pytest.raises(ValueError, match=r"rollout\.engine\.url .*VLLM_API_KEY") as caught:
+        JSONServer(url="http://ann:secret@127.0.0.1:8000", timeout=1.0, retries=0)
+    assert "secret" not in str(caught.value)
 
 
 def test_json_server_does_not_retry_after_a_timeout(serve: Serve) -> None:

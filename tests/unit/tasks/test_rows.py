@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,7 +13,16 @@ import pytest
 
 from contrastive_reasoning.tasks.answer import check_golds
 from contrastive_reasoning.tasks.formats import PlainAnswer
-from contrastive_reasoning.tasks.rows import LISTED, MissingColumn, ReadSet, read_set, text_at, value_at
+from contrastive_reasoning.tasks.rows import (
+    LISTED,
+    BadRow,
+    MissingColumn,
+    ReadSet,
+    WrittenFloat,
+    read_set,
+    text_at,
+    value_at,
+)
 from datamodules.problem_rows import ProblemRows
 
 ROW: dict[str, Any] = {
@@ -37,8 +47,18 @@ def test_value_at_follows_dotted_path_and_text_at_returns_text() -> None:
         ([0, 5], "[0, 5]"),
         (12345678901234567890123, "12345678901234567890123"),
         ([12345678901234567890123], "[12345678901234567890123]"),
+        (WrittenFloat("2.50"), "2.50"),
+        (WrittenFloat("1e2"), "100"),
+        (WrittenFloat("12345678901234567890.5"), "12345678901234567890.5"),
     ]:
         assert text_at({"answer": value}, "answer") == text
+    with pytest.raises(BadRow, match="answer"):
+        text_at({"answer": 12345678901234567890.5}, "answer")
+
+
+def test_written_float_is_a_float_that_keeps_its_text() -> None:
+    number = pickle.loads(pickle.dumps(WrittenFloat("2.50")))
+    assert (number, str(number), f"{number}", number * 2) == (2.5, "2.50", "2.50", 5.0)
 
 
 @pytest.mark.parametrize("column", ["z", "a.z", "a.b.c.d", "list.0"])
@@ -74,13 +94,13 @@ MALFORMED: list[tuple[str | dict[str, Any], str]] = [
     ({"question": "How many?", "answer": []}, "answer is neither text nor a number but list"),
     ('{"question": "How many?", "answer": NaN}', "answer is nan"),
     ('{"question": "How many?", "answer": -Infinity}', "answer is -inf"),
-    ('{"question": "How many?", "answer": 1e999}', "answer is inf"),
+    ('{"question": "How many?", "answer": 1e999}', "answer is 1e999"),
     ('{"question": "How many?", "answer": [1, NaN]}', "answer is [1, nan]"),
     ('{"question": "How \\ud800 many?", "answer": 4}', "question holds half a character"),
     ({"question": "How " * 30_000, "answer": 4}, "question has 119999 characters, and at most 100000 are read"),
     (
-        '{"question": "How many?", "answer": 12345678901234567890123.0}',
-        "answer is 1.2345678901234568e+22, a float whose digits are not exact; write it as an integer or as text",
+        '{"question": "How many?", "answer": [12345678901234567890123.0]}',
+        "answer is [1.2345678901234568e+22], a float whose digits are not exact; write it as an integer or as text",
     ),
     ({"question": "How many?", "answer": "4" * 600}, "no gold answer"),
     ('{"question": "How many?", "answer": 4', "not valid JSON (Expecting ',' delimiter)"),

@@ -3,7 +3,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from conf.experiments import VARIANTS
+from conf.experiments import EXPERIMENTS
 from experiments.cli.catalogue import SECTIONS
 from experiments.config.folders import CONF, summaries
 
@@ -24,5 +24,5 @@ def test_list_imports_only_standard_library() -> None:
     assert titles == [*SECTIONS.values()]
     assert listed == [name for group in SECTIONS for name in summaries(group)]
     assert {"llama_critic", "clipo_dapo_math", "clipo_l2", "critic_text", "countdown_credit", "tau"} <= set(listed)
-    assert {variant.base for variant in VARIANTS.values()} & set(listed) == {"clipo_gsm8k"}
+    assert {variant.base for variant in EXPERIMENTS.values()} & set(listed) == {"clipo_gsm8k"}
     assert not any(" make " in line for line in done.stdout.splitlines() if line.startswith("  "))

@@ -21,7 +21,7 @@ register()
 ROOT = Path(__file__).resolve().parents[4]
 CLONE_TARGETS = {
     *("help", "setup", "test", "test-whole", "test-all", "test-real"),
-    *("lint", "types", "check", "gpu-check", "docs", "clean"),
+    *("lint", "types", "check", "bench", "gpu-check", "docs", "clean"),
 }
 """Targets without a meaning for an installed package."""
 SUMMARY = re.compile(r"^([a-z-]+):.*?## (.*?)(?::  .*)?$", re.M)
@@ -89,7 +89,6 @@ def console(command: str, *arguments: str) -> list[str]:
         (["sync"], ["sync"]),
         (["sync", "name=llama_critic llama_baseline"], ["sync", "llama_critic", "llama_baseline"]),
         (["sync", "over=--follow"], ["sync", "--follow"]),
-        (["bench", "over=--repeats 3"], ["bench", "--repeats", "3"]),
     ],
     ids=" ".join,
 )
@@ -98,6 +97,11 @@ def test_command_starts_same_process_as_make_target(
 ) -> None:
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     assert run_make(*target) == console(*command)
+
+
+def test_make_targets_of_a_clone_run_benchmarks(run_make: RunMake) -> None:
+    assert run_make("bench", "over=--repeats 3") == ["benchmarks", "--repeats", "3"]
+    assert run_make("gpu-check", "name=a", "over=minutes=9") == ["benchmarks.gpu_check", "a", "minutes=9"]
 
 
 def test_sync_command_sends_all_or_named_experiments() -> None:

@@ -111,13 +111,11 @@ def test_take_config_dir_rejects_unusable_folder(folder: Path, monkeypatch: pyte
         with pytest.raises(ConfigDirError, match=f"^--config-dir {named}: no such folder$"):
             take_config_dir(["--config-dir", named])
     assert own_folder() is None
-    (folder / "reward" / "verifier.yaml").write_text("# Mine.\n")
-    with pytest.raises(ConfigDirError, match=r"reward/verifier\.yaml is a file of conf/ too, which comes first; give"):
-        take_config_dir(["--config-dir", str(folder)])
-    (folder / "reward" / "verifier.yaml").unlink()
-    (folder / "experiment" / "llama_critic.yaml").write_text("# Mine.\n")
-    with pytest.raises(ConfigDirError, match=r"experiment/llama_critic\.yaml has the name of an experiment"):
-        take_config_dir(["--config-dir", str(folder)])
+    for name in ("reward/verifier", "reward/clipo_l2", "experiment/llama_critic"):  # a file and two rows of tables
+        (folder / f"{name}.yaml").write_text("# Mine.\n")
+        with pytest.raises(ConfigDirError, match=rf"{name}\.yaml is an option of conf/ too"):
+            take_config_dir(["--config-dir", str(folder)])
+        (folder / f"{name}.yaml").unlink()
     monkeypatch.setenv(VARIABLE, "no/where")
     with pytest.raises(ConfigDirError, match=f"^{VARIABLE}=no/where: no such folder$"):
         take_config_dir(["experiment=mine"])

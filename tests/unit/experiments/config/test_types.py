@@ -14,13 +14,14 @@ import pytest
 from hydra.utils import get_object
 from omegaconf import DictConfig, OmegaConf
 
+from conf import VARIANTS
 from experiments.assemble import AssemblyError
 from experiments.config.folders import VARIABLE
 from experiments.config.override_checks import override_error
 from experiments.config.types import argument_flaws, flaws
 from experiments.stages.experiment import check_arguments, check_parts
 from experiments.stages.train import device_of
-from tests.config_kit import CONF, EXPERIMENTS, composed
+from tests.config_kit import CONF, EXPERIMENTS, composed, nodes
 
 
 def first_flaw(body: str) -> str | None:
@@ -39,6 +40,8 @@ def test_every_experiment_has_only_arguments_that_its_parts_take(experiment: str
 def test_every_target_in_conf_shows_its_arguments() -> None:
     """A target whose signature or annotations could not be read would be accepted with any key."""
     targets = {name for path in CONF.rglob("*.yaml") for name in re.findall(r"_target_: (\S+)", path.read_text())}
+    rows = [variant.node() for variants in VARIANTS.values() for variant in variants.values()]
+    targets |= {node["_target_"] for _, node in nodes(rows)}
     assert len(targets) > 100
     for target in targets:
         built = get_object(target)

@@ -82,7 +82,7 @@ def test_by_name_reads_stage_and_offload_from_trainer_name() -> None:
     found = [by_name(name, 8) for name in ("cpu", "gpu", *MILD_TO_STRONG)]
     assert [sharding.stage for sharding in found] == [0, 0, 0, 1, 2, 3, 3]
     assert [sharding.offload_optimizer and sharding.offload_parameters for sharding in found] == [False] * 6 + [True]
-    with pytest.raises(ValueError, match=r"trainer=zero4.*4"):
+    with pytest.raises(ValueError, match="trainer=zero4"):
         by_name("zero4", 2)
 
 

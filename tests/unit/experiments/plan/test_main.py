@@ -58,31 +58,28 @@ def test_page_equals_documentation_without_heavy_imports() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "sentence"),
+    ("argument", "named"),
     [
-        (
-            ["rollout.gruop_size=4"],
-            "rollout.gruop_size: no such key; did you mean 'rollout.group_size' of copy_weights, engine, ",
-        ),
-        (["gpu=8"], "gpu: no such key; did you mean 'gpus'?"),
-        (["seed=0,1"], "seed=0,1: several values, and this is a single run; "),
-        (["policy.pretrained=nobody/nothing"], "policy.pretrained=nobody/nothing: its shape is unknown"),
-        (["gpus=many"], "gpus=many: it takes a whole number"),
-        (["gpus=0"], "gpus must be at least 1, got 0"),
-        (["mfu=40"], "mfu must lie in (0, 1], got 40"),
-        (["mfu=nan"], "mfu must lie in (0, 1], got nan"),
-        (["tflops=-1"], "tflops must be positive, got -1"),
-        (["gpu_memory=nan"], "gpu_memory must be positive, got nan"),
-        (["completion_tokens=0"], "completion_tokens must be at least 1, got 0"),
+        ("rollout.gruop_size=4", "'rollout.group_size'"),
+        ("gpu=8", "'gpus'"),
+        ("seed=0,1", "seed=0,1"),
+        ("policy.pretrained=nobody/nothing", "policy.pretrained=nobody/nothing"),
+        ("gpus=many", "gpus=many"),
+        ("gpus=0", "gpus"),
+        ("mfu=40", "mfu"),
+        ("mfu=nan", "mfu"),
+        ("tflops=-1", "tflops"),
+        ("gpu_memory=nan", "gpu_memory"),
+        ("completion_tokens=0", "completion_tokens"),
     ],
 )
-def test_invalid_argument_prints_one_sentence(
-    arguments: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
+def test_invalid_argument_prints_one_sentence_with_its_name(
+    argument: str, named: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["experiment=grpo_gsm8k", *arguments]) == 2
+    assert main(["experiment=grpo_gsm8k", argument]) == 2
     out, err = capsys.readouterr()
     assert out == ""
-    assert err.startswith(sentence)
+    assert named in err
     assert err.count("\n") == 1
 
 
