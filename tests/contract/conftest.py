@@ -12,7 +12,7 @@ import torch
 from transformers import PreTrainedTokenizerFast
 
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
-from contrastive_reasoning.policies.tiny import TinyArchitecture, tiny_model, train_tokenizer
+from contrastive_reasoning.policies.tiny import tiny_model, train_tokenizer
 from contrastive_reasoning.rollout import RolloutBatch
 from contrastive_reasoning.rollout.vllm import VLLMEngine
 from contrastive_reasoning.tasks.base import Problem
@@ -20,6 +20,7 @@ from tests.contract.fake_vllm import FakeVLLM, FakeWorker, TokenIn
 from tests.contract.real_vllm import real_vllm
 from tests.contract.recording import Backend, Served, serving
 from tests.contract.vllm_kit import SAMPLED, SEED, engine_of
+from tests.tiny_models import tiny_architecture
 
 NUMBERS = [(3, 4), (21, 16, 17, 26), (1, 2, 3), (49, 48, 47, 46), (5,)]
 
@@ -38,16 +39,9 @@ def policy_of(
     tokenizer: PreTrainedTokenizerFast, *, seed: int, kind: type[CausalLMPolicy] = CausalLMPolicy, **sizes: Any
 ) -> Any:
     """A policy with widely spread weights, so that completions differ and some of them end by themselves."""
-    small: dict[str, int] = {
-        "hidden_size": 64,
-        "intermediate_size": 128,
-        "layers": 2,
-        "heads": 2,  # of 32 values each: vLLM's attention on a CPU supports no smaller ones
-        "key_value_heads": 1,
-        "max_length": 512,
-        "vocab_size": 320,
-    }
-    model = tiny_model(TinyArchitecture(kind="llama", **small | sizes), tokenizer, seed=0)
+    # heads of 32 values each: vLLM's attention on a CPU supports no smaller ones
+    small = tiny_architecture(**{"heads": 2, "key_value_heads": 1} | sizes)
+    model = tiny_model(small, tokenizer, seed=0)
     with torch.no_grad(), torch.random.fork_rng():
         torch.manual_seed(seed)
         for parameter in model.parameters():

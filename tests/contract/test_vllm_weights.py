@@ -20,6 +20,7 @@ from contrastive_reasoning.rollout.vllm_client import JSONServer, ServerError
 from contrastive_reasoning.tasks.base import Problem
 from tests.contract.conftest import policy_of
 from tests.contract.vllm_kit import SAMPLED, SEED, engine_of, scored
+from tests.tiny_models import tiny_policy
 from tests.unit.lightning_modules import grpo_kit as kit
 
 if TYPE_CHECKING:
@@ -44,12 +45,7 @@ def test_lora_policy_is_sent_merged(
     engine: VLLMEngine, server: Served, policy: CausalLMPolicy, problems: Sequence[Problem]
 ) -> None:
     lora = LoRA(rank=2, alpha=4.0, dropout=0.0, target_modules="all-linear")
-    adapted = CausalLMPolicy(
-        model=lora.attach(policy.model, seed=0),  # pyright: ignore[reportArgumentType]
-        tokenizer=policy.tokenizer,
-        compute_dtype=torch.float32,
-        chat_template=False,
-    )
+    adapted = tiny_policy(policy.tokenizer, lora.attach(policy.model, seed=0))  # pyright: ignore[reportArgumentType]
     with torch.no_grad():
         for name, parameter in adapted.named_parameters():
             if "lora_" in name:
@@ -67,7 +63,7 @@ def reporting(fingerprint: str | None) -> Callable[[Any], Any]:
 def test_restarted_server_raises(draw: Draw, server: Served) -> None:
     draw()
     server.tamper["policy_report"] = reporting(None)
-    with pytest.raises(ServerError, match=r"holds other weights \(None\) than were sent \([0-9a-f]{32}\)"):
+    with pytest.raises(ServerError, match=r"\(None\).*\([0-9a-f]{32}\)"):
         draw()
 
 
@@ -82,7 +78,7 @@ def test_weights_of_another_run_loaded_during_generation_raise(
         return answer
 
     server.tamper["/v1/completions"] = meddle
-    with pytest.raises(ServerError, match="another run uses it"):
+    with pytest.raises(ServerError, match="another run"):
         draw(1)
 
 
@@ -95,14 +91,14 @@ def test_server_that_loads_other_weights_raises(draw: Draw, server: Served) -> N
 
 def test_failed_prefix_cache_reset_raises(draw: Draw, server: Served) -> None:
     server.tamper["/reset_prefix_cache"] = lambda answer: {**answer, "success": False}
-    with pytest.raises(ServerError, match="did not reset its prefix cache"):
+    with pytest.raises(ServerError, match="prefix cache"):
         draw()
     assert "/v1/completions" not in server.paths()
 
 
 def test_missing_weights_folder_is_named_in_error(server: Served) -> None:
     client = JSONServer(url=server.url, timeout=60.0, retries=0)
-    with pytest.raises(ServerError, match=r"status 500: .*/nowhere holds no \*\.safetensors"):
+    with pytest.raises(ServerError, match=r"status 500: .*/nowhere"):
         client.post("/collective_rpc", {"method": "load_policy", "args": ["/nowhere"]})
 
 
@@ -112,7 +108,7 @@ def test_other_model_or_vocabulary_raises_before_sending_weights(
     shallow = policy_of(tokenizer, seed=1, layers=1)
     of_words = policy_of(train_tokenizer(["Another text, with other merges"] * 3, vocab_size=262), seed=1)
     for other, difference in ((shallow, ".*num_hidden_layers 2, not 1"), (of_words, r"vocab_size \d+, not 262\)")):
-        with pytest.raises(ServerError, match=rf"serves another model than the policy's \({difference}"):
+        with pytest.raises(ServerError, match=difference):
             engine.generate(other, problems, group_size=2, sampling=SAMPLED, seed=SEED)
     assert server.paths() == ["policy_report"] * 2
 
@@ -134,8 +130,8 @@ def test_faulty_server_weights_show_in_first_step_metrics(
         return answer
 
     def metrics() -> tuple[float, float]:
-        engine = engine_of(server.url, tmp_path)
-        logged = kit.fit(kit.module(policy=copy.deepcopy(policy)), 1, engine=engine).callback_metrics
+        draws = kit.generation(engine=engine_of(server.url, tmp_path))
+        logged = kit.fit(kit.module(policy=copy.deepcopy(policy)), 1, draws=draws).callback_metrics
         return float(logged["train/rollout/log_prob_gap"]), float(logged["train/objective/ratio_max"])
 
     sound = metrics()

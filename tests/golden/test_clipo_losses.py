@@ -24,6 +24,7 @@ from contrastive_reasoning.rewards import CLIPOReward, Credit, clipo
 from contrastive_reasoning.rewards.clipo import contrastive_reward
 from contrastive_reasoning.rollout import RolloutBatch
 from contrastive_reasoning.tasks.base import Problem, Verdict
+from tests.rollout_batches import rollout_batch
 
 golden_rows = pytest.mark.golden_rows
 FORMULAS = {
@@ -203,18 +204,6 @@ class IdentityHead:
 
 
 def rollouts_of(states: Tensor, *, group_size: int) -> RolloutBatch:
-    rows, prompts = len(states), len(states) // group_size
-    return RolloutBatch(
-        problems=[Problem(id=str(k), prompt="", answer="") for k in range(prompts)],
-        prompt_ids=torch.zeros(prompts, 1, dtype=torch.long),
-        prompt_mask=torch.ones(prompts, 1, dtype=torch.bool),
-        completion_ids=torch.zeros(rows, 1, dtype=torch.long),
-        mask=torch.ones(rows, 1, dtype=torch.bool),
-        old_log_probs=torch.zeros(rows, 1),
-        temperature=1.0,
-        pooled=states,
-        texts=[""] * rows,
-        token_spans=[[(0, 0)]] * rows,
-        finish_reasons=["stop"] * rows,
-        group_size=group_size,
-    )
+    problems = [Problem(id=str(k), prompt="", answer="") for k in range(len(states) // group_size)]
+    mask = torch.ones(len(states), 1, dtype=torch.bool)
+    return rollout_batch(problems, mask, pooled=states, token_spans=[[(0, 0)]] * len(states))

@@ -84,7 +84,7 @@ def test_choose_experiments_returns_given_names_or_newest_eight() -> None:
     there = {f"name{number}": str(number) for number in range(12)}
     assert list(choose_experiments(["name3", "name1"], there)) == ["name3", "name1"]
     assert list(choose_experiments([], there)) == [f"name{number}" for number in range(8)]
-    with pytest.raises(Refused, match=r"^No experiment 'llama_critc' in MLflow; did you mean 'llama_critic'\?"):
+    with pytest.raises(Refused, match=r"'llama_critc'.*'llama_critic'"):
         choose_experiments(["llama_critc"], {"llama_critic": "1"})
 
 

@@ -102,7 +102,7 @@ def test_interrupted_grpo_stage_resumes_to_same_weights(
         training_step(module, batch, batch_idx)
 
     monkeypatch.setattr(GRPO, "training_step", stop_in_the_first)
-    with pytest.raises(Interrupted, match=r"grpo: stopped by Ctrl-C at step 1 \(checkpoint .*step=000001\.ckpt\)"):
+    with pytest.raises(Interrupted, match=r"grpo: .*Ctrl-C .*step=000001\.ckpt"):
         run(outputs)
     monkeypatch.undo()
     stages = entries(run(outputs))

@@ -91,7 +91,7 @@ def test_interrupted_warm_start_resumes_to_same_weights(
         return training_step(module, batch, batch_idx)
 
     monkeypatch.setattr(WarmStart, "training_step", stop_in_the_sixth)
-    with pytest.raises(Interrupted, match="warm_start: stopped by Ctrl-C at step 6"):
+    with pytest.raises(Interrupted, match=r"warm_start: .*Ctrl-C .*step 6"):
         run(pretrained, tmp_path / "stopped", *only)
     monkeypatch.undo()
     resumed = run(pretrained, tmp_path / "stopped", *only)["warm_start"]

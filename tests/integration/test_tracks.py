@@ -93,6 +93,6 @@ def test_decoding_settings_of_tracks_match_paper() -> None:
 def test_evaluation_over_time_limit_warns_and_dumps_stacks(small: list[str], tmp_path: Path) -> None:
     config = composed("suite=track1", "callbacks.every.watchdog.limits.evaluation=0.001", *small)
     make_files(config, tmp_path)
-    with pytest.warns(UserWarning, match=r"evaluation of test.* has lasted longer than 0\.001 s"):
+    with pytest.warns(UserWarning, match=r"evaluation of test.*0\.001 s"):
         evaluate(config, tmp_path / "stage", {})
     assert "Current thread" in (tmp_path / "stage" / "stacks" / "rank0.txt").read_text()

@@ -20,13 +20,14 @@ from torch import nn
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
-from contrastive_reasoning.policies.load import LoRA, load_policy
+from contrastive_reasoning.policies.load import LoRA
 from contrastive_reasoning.rollout import Engine, RolloutBatch, Sampling
 from contrastive_reasoning.tasks.base import Problem
 from contrastive_reasoning.tasks.countdown import CountdownProblem
 from experiments.config.known_models import model_folder
 from tests.integration.forking import Forks
 from tests.integration.killing import runs
+from tests.tiny_models import loaded_policy, tiny_policy
 
 ROOT = Path(__file__).resolve().parents[2]
 NAME = "smollm2-135m-q4"
@@ -84,9 +85,7 @@ def written(policy: CausalLMPolicy) -> Written:
 @pytest.fixture(scope="session")
 def played(policy: CausalLMPolicy) -> Written:
     """Sampled games of Countdown without the chat template; a line is a game."""
-    plain = CausalLMPolicy(
-        model=policy.model, tokenizer=policy.tokenizer, compute_dtype=torch.float32, chat_template=False
-    )
+    plain = tiny_policy(policy.tokenizer, policy.model)
     return Written(plain, drawn(plain, games(), group_size=8, temperature=0.7, max_tokens=18, stop=["\n"]))
 
 
@@ -100,19 +99,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Forks]:
 
 def loaded(folder: Path, lora: LoRA | None = None) -> CausalLMPolicy:
     """Loads the policy of ``policy=smollm2``, in float32 throughout."""
-    return load_policy(
-        pretrained=str(folder),
-        architecture=None,
-        weights_dtype="float32",
-        compute_dtype="float32",
-        lora=lora,
-        chat_template=True,
-        trust_remote_code=False,
-        gradient_checkpointing=False,
-        compiled=False,
-        kernels="torch",
-        seed=0,
-    )
+    return loaded_policy(folder, lora=lora, chat_template=True)
 
 
 def games() -> list[CountdownProblem]:

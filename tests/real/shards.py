@@ -8,13 +8,12 @@ from typing import Any
 
 import torch
 
-from callbacks.rollout_generation import RolloutGeneration
 from contrastive_reasoning.policies.load import LoRA
 from contrastive_reasoning.rewards import Credit
-from contrastive_reasoning.rollout import Engine, RolloutBatch, Sampling
+from contrastive_reasoning.rollout import Engine, RolloutBatch
 from tests.real.conftest import loaded
 from tests.unit.lightning_modules import grpo_kit
-from tests.unit.lightning_modules.ranks_kit import Known, result, trainer
+from tests.unit.lightning_modules.ranks_kit import trained as train
 
 STEPS = 2
 LEARNING_RATE = 1e-4
@@ -32,10 +31,6 @@ class Vowels:
         return Credit(outcome=outcome, parts={"vowels": outcome})
 
 
-def sampling(temperature: float) -> Sampling:
-    return Sampling(temperature=temperature, top_k=None, top_p=1.0, max_tokens=8, stop=("e",))
-
-
 def trained(name: str, kind: str, few_layers: Path) -> dict[str, Any]:
     """Trains on two rollout batches of four groups, each in two mini-batches of several micro-batches."""
     module = grpo_kit.module(
@@ -45,20 +40,11 @@ def trained(name: str, kind: str, few_layers: Path) -> dict[str, Any]:
         minibatches_per_rollout=2,
         microbatch_tokens=50,  # two completions behind their prompt
     )
-    passes, known, loss = [], Known(), module.loss
+    passes, loss = [], module.loss
     module.loss = lambda *args: (passes.append(1), loss(*args))[1]
-    draws = RolloutGeneration(
-        engine=Engine(max_batch_tokens=10_000),
-        group_size=4,
-        sampling=sampling(1.0),
-        greedy=sampling(0.0),
-        validation_samples=0,
-        copy_weights=True,
-        seed=3,
-    )
-    fitting = trainer(name, STEPS, [draws, known], limit_val_batches=0)
-    fitting.fit(module, datamodule=grpo_kit.prompts(4, STEPS))
-    found = result(module, known)
+    drawn, greedy = (grpo_kit.sampling(temperature, max_tokens=8, stop="e") for temperature in (1.0, 0.0))
+    draws = grpo_kit.generation(engine=Engine(max_batch_tokens=10_000), sampling=drawn, greedy=greedy)
+    found = train(name, module, grpo_kit.prompts(4, STEPS), draws, steps=STEPS, limit_val_batches=0)
     return {"weights": found["weights"], "moved": found["moved"], "steps": found["steps"], "passes": len(passes)}
 
 

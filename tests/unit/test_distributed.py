@@ -36,5 +36,5 @@ def test_even_shares_have_equal_size_and_never_increase_largest_cost() -> None:
 def test_even_shares_separates_large_costs() -> None:
     assert even_shares([9, 1, 9, 1, 0, 5, 0, 5], 2) == [[0, 1, 4, 5], [2, 3, 6, 7]]
     assert even_shares([9, 9, 1, 1], 2) == [[0, 2], [1, 3]]
-    with pytest.raises(ValueError, match="5 costs cannot be divided evenly over 2"):
+    with pytest.raises(ValueError, match=r"5 .*2"):
         even_shares([1, 2, 3, 4, 5], 2)

@@ -33,7 +33,7 @@ def test_pca_of_equal_points_is_zero_and_too_many_components_raise() -> None:
     same = pca(torch.ones(4, 3), components=2)
     assert same.points.abs().max() < 1e-6
     assert same.explained.isfinite().all()
-    with pytest.raises(ValueError, match="4 points in 3 dimensions have no 4 principal components"):
+    with pytest.raises(ValueError, match=r"4 points in 3 .*4"):
         pca(torch.ones(4, 3), components=4)
 
 
@@ -47,7 +47,7 @@ def test_tsne_separates_clusters_and_keeps_global_random_state() -> None:
     assert tsne(clusters, perplexity=30.0, seed=20261128123456).isfinite().all()
     within, between = torch.cdist(flat[:10], flat[:10]).mean(), torch.cdist(flat[:10], flat[10:]).mean()
     assert between > within
-    with pytest.raises(ValueError, match="at least 4 points, got 3"):
+    with pytest.raises(ValueError, match=r"4 points.*3"):
         tsne(POINTS[:3], perplexity=1.0, seed=0)
 
 
@@ -78,7 +78,7 @@ def test_uniformity_matches_formula_over_pairs() -> None:
     unit = [(row / row.norm()).tolist() for row in FEW]
     terms = [exp(-2 * sum((a - b) ** 2 for a, b in zip(x, y, strict=True))) for x, y in combinations(unit, 2)]
     assert uniformity(FEW).item() == pytest.approx(log(sum(terms) / len(terms)), abs=1e-12)
-    with pytest.raises(ValueError, match="at least two points, got 1"):
+    with pytest.raises(ValueError, match=r"two points.*1"):
         uniformity(FEW[:1])
 
 

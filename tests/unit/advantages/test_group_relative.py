@@ -69,10 +69,9 @@ def test_masked_tokens_have_zero_advantage_and_others_are_equal(advantage: Advan
 
 @pytest.mark.parametrize("advantage", ALL)
 def test_group_of_one_or_incomplete_group_raises(advantage: Advantage) -> None:
-    with pytest.raises(ValueError, match=r"group_size must be at least 2 .* got 1"):
-        advantage(credit([1.0, 0.0]), one_token(2), 1)
-    with pytest.raises(ValueError, match="5 rollouts are not whole groups of 2"):
-        advantage(credit([1.0] * 5), one_token(5), 2)
+    for rewards, size, named in ([1.0, 0.0], 1, "group_size.*1"), ([1.0] * 5, 2, "5 .*2"):
+        with pytest.raises(ValueError, match=named):
+            advantage(credit(rewards), one_token(len(rewards)), size)
 
 
 OUTCOME = GroupRelative(normalise_std=True, epsilon=1e-6)
@@ -164,20 +163,13 @@ def test_weight_zero_is_bitwise_equal_to_outcome(
     assert not torch.equal(advantage_of(mixed(outcome, 0.5), full_credit, 4), advantage_of(outcome, full_credit, 4))
 
 
-NEEDS = "a reward that values steps"
-BEFORE = f"{NEEDS} and the state before them"
-
-
 @pytest.mark.parametrize(
-    ("mixed", "missing", "needs"),
-    [
-        (MIXED[0], "steps", NEEDS),
-        *[(mixed, missing, BEFORE) for mixed in MIXED[1:4] for missing in ("steps", "starts")],
-    ],
+    ("mixed", "missing"),
+    [(MIXED[0], "steps"), *[(mixed, missing) for mixed in MIXED[1:4] for missing in ("steps", "starts")]],
 )
 def test_missing_step_values_raise_with_reward_name(
-    mixed: Callable[[Advantage, float], Advantage], missing: str, needs: str
+    mixed: Callable[[Advantage, float], Advantage], missing: str
 ) -> None:
     changes: dict[str, Any] = {missing: None}
-    with pytest.raises(ValueError, match=rf"needs {needs} .*: function$"):
+    with pytest.raises(ValueError, match=r"steps.*: function$"):
         advantage_of(mixed(OUTCOME, 0.5), replace(credit_of([0, 1], []), **changes), 2)

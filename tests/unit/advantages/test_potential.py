@@ -135,18 +135,15 @@ def test_leaving_dead_branch_regains_cost_of_entering() -> None:
     assert got == [-1.0, 1.0, 1.0, 1.0, 0.0, 0.0]
 
 
-@pytest.mark.parametrize("name", ["weight", "decay"])
-@pytest.mark.parametrize("value", [-0.1, 1.1, float("nan")])
+@pytest.mark.parametrize(("name", "value"), [("scale", 0.0), *product(["weight", "decay"], [-0.1, 1.1, float("nan")])])
 def test_settings_out_of_range_raise(name: str, value: float) -> None:
-    with pytest.raises(ValueError, match=rf"{name} must lie in \[0, 1\], got {value}"):
+    with pytest.raises(ValueError, match=f"{name}.*{value}"):
         potential(**{name: value})
-    with pytest.raises(ValueError, match=r"scale must be positive, got 0\.0"):
-        potential(scale=0.0)
 
 
 def test_reward_without_verdicts_raises() -> None:
     unverified = Credit(outcome=torch.zeros(2), parts={}, steps=[[], []], starts=[0.0, 0.0])
-    with pytest.raises(ValueError, match="holds no verifier"):
+    with pytest.raises(ValueError, match="verifier"):
         potential()(unverified, torch.ones(2, 1, dtype=torch.bool), 2)
 
 

@@ -125,7 +125,7 @@ def test_resumed_advantage_is_bitwise_equal_to_uninterrupted() -> None:
 
 @pytest.mark.parametrize("share", [0.0, -0.1, 1.1, float("nan")])
 def test_share_out_of_range_raises(share: float) -> None:
-    with pytest.raises(ValueError, match=rf"share must lie in \(0, 1\], got {share}"):
+    with pytest.raises(ValueError, match=f"share.*{share}"):
         subsampled(share=share)
 
 
@@ -144,6 +144,5 @@ def holders_of(outcome: Advantage) -> list[Callable[[], Advantage]]:
 def test_stateless_advantage_rejects_stateful_outcome(number: int) -> None:
     """No checkpoint would contain the inner state."""
     name = type(holders_of(OUTCOME)[number]()).__name__
-    message = f"Subsampled remembers earlier batches, so {name} cannot hold it: make {name} part of Subsampled"
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(ValueError, match=f"Subsampled.*{name}"):
         holders_of(subsampled())[number]()

@@ -96,7 +96,7 @@ def test_trust_ignores_auroc_across_problems() -> None:
 
 @pytest.mark.parametrize("other", [OUTCOME, GRPOLambda(outcome=OUTCOME, decay=0.9, floor=None)])
 def test_gate_rejects_advantage_without_step_credit(other: Advantage) -> None:
-    with pytest.raises(ValueError, match=f"{type(other).__name__} .* process, potential, survival or vineppo"):
+    with pytest.raises(ValueError, match=type(other).__name__):
         gate(advantage=other)
 
 
@@ -131,30 +131,19 @@ def test_begin_anew_drops_batches_of_former_critic() -> None:
     assert found == pytest.approx([0.0, 0.0, 0.5])
 
 
-def test_missing_step_metrics_raise_but_missing_auroc_does_not() -> None:
+def test_missing_step_metrics_or_values_raise_but_missing_auroc_does_not() -> None:
+    plain = Credit(outcome=torch.zeros(4), parts={"verifier": torch.zeros(4)})
+    with pytest.raises(ValueError, match="verifier"):
+        gate()(plain, MASK, 2)
     without_metrics = replace(credit(), metrics={})
     made = gate()
     made(without_metrics, MASK, 2)
-    with pytest.raises(ValueError, match=r"reads steps/auroc_siblings, and this reward \(oracle\) has no metrics"):
+    with pytest.raises(ValueError, match=r"steps/auroc_siblings.*oracle"):
         made(without_metrics, MASK, 2)
     assert weights(gate(), *[credit()] * 3) == [0.0] * 3
 
 
-def test_reward_without_step_values_raises() -> None:
-    plain = Credit(outcome=torch.zeros(4), parts={"verifier": torch.zeros(4)})
-    with pytest.raises(ValueError, match=r"needs a reward that values steps .* this one has: verifier"):
-        gate()(plain, MASK, 2)
-
-
-OUT_OF_RANGE = [
-    ("window", 0, "at least 1"),
-    ("total_steps", 0, "at least 1"),
-    ("floor", 1.0, r"lie in \[0, 1\)"),
-    ("span", 0.0, "above 0"),
-]
-
-
-@pytest.mark.parametrize(("name", "value", "message"), OUT_OF_RANGE)
-def test_numbers_out_of_range_raise(name: str, value: float, message: str) -> None:
-    with pytest.raises(ValueError, match=f"{name} must (be )?{message}, got {value}"):
+@pytest.mark.parametrize(("name", "value"), [("window", 0), ("total_steps", 0), ("floor", 1.0), ("span", 0.0)])
+def test_numbers_out_of_range_raise(name: str, value: float) -> None:
+    with pytest.raises(ValueError, match=f"{name}.*{value}"):
         gate(**{name: value})

@@ -16,15 +16,15 @@ from contrastive_reasoning.advantages import GroupRelative
 from contrastive_reasoning.critics import Calibration, Isotonic, JointCritic
 from contrastive_reasoning.losses import BinaryNCE
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
-from contrastive_reasoning.policies.load import load_policy
 from contrastive_reasoning.rewards import CalibratedReward, CriticReward, VerifierReward
-from contrastive_reasoning.rollout import Engine, Sampling
 from datamodules.hindsight_states import EveryGoal, HindsightStates
 from experiments.run_folder.reader import read_metrics
 from lightning_modules.grpo import GRPO
 from lightning_modules.optim import AdamW
-from tests.quiet import quiet_trainer
-from tests.unit.lightning_modules.grpo_kit import countdown, module, prompts, saving_first
+from tests.tiny_models import loaded_policy
+from tests.tiny_tasks import countdown
+from tests.unit.lightning_modules import grpo_kit
+from tests.unit.lightning_modules.grpo_kit import module, optimizer, prompts
 
 TASK = countdown(counts=[3], number_range=[1, 30], train_problems=24, validation_problems=2)
 STREAM = HindsightStates(
@@ -72,15 +72,8 @@ def calibrated(checkpoint: str) -> CalibratedReward:
 
 
 def adamw(learning_rate: float, *, epsilon: float = 1e-8) -> AdamW:
-    return AdamW(
-        learning_rate=learning_rate,
-        betas=[0.9, 0.999],
-        epsilon=epsilon,
-        weight_decay=0.01,
-        warmup_steps=2,
-        schedule="constant",
-        total_steps=None,
-    )
+    settings: dict[str, Any] = {"betas": [0.9, 0.999], "schedule": "constant", "total_steps": None}
+    return optimizer(learning_rate, epsilon=epsilon, weight_decay=0.01, **settings)
 
 
 def online(**changes: Any) -> OnlineCritic:
@@ -90,14 +83,8 @@ def online(**changes: Any) -> OnlineCritic:
 
 
 def outcomes(buffer_batches: int = 2, **changes: Any) -> OutcomeCritic:
-    lessons: dict[str, Any] = {
-        "optimizer": adamw(1e-2),
-        "steps": 2,
-        "max_skipped_steps": 0,
-        "seed": 5,
-        "temperature": 1.0,
-        "batch_size": 16,
-    }
+    limits: dict[str, Any] = {"steps": 2, "max_skipped_steps": 0, "seed": 5, "batch_size": 16}
+    lessons = limits | {"optimizer": adamw(1e-2), "temperature": 1.0}
     return OutcomeCritic(task=TASK, lessons=OutcomeUpdates(**(lessons | changes)), buffer_batches=buffer_batches)
 
 
@@ -116,19 +103,7 @@ LESSONS: dict[str, Any] = {
 
 def policy() -> CausalLMPolicy:
     """The embedded Countdown policy, which writes legal moves."""
-    return load_policy(
-        pretrained="embedded:llama_countdown",
-        architecture=None,
-        weights_dtype="float32",
-        compute_dtype="float32",
-        lora=None,
-        chat_template=False,
-        trust_remote_code=False,
-        gradient_checkpointing=False,
-        compiled=False,
-        kernels="torch",
-        seed=0,
-    )
+    return loaded_policy("embedded:llama_countdown")
 
 
 def learner(shaped: Any, advantage: Any = None, optimizer: AdamW | None = None) -> GRPO:
@@ -146,35 +121,26 @@ def fit(
     trained: GRPO,
     steps: int,
     *callbacks: Callback,
-    resume: Path | None = None,
     group_size: int = 6,
-    logger: Any = False,
-    root: Path | None = None,
     validation_problems: int = 0,
+    **run: Any,
 ) -> None:
-    sampling = Sampling(temperature=1.0, top_k=None, top_p=1.0, max_tokens=32, stop=[])
-    greedy = Sampling(temperature=0.0, top_k=None, top_p=1.0, max_tokens=32, stop=[])
-    generation = RolloutGeneration(
-        engine=Engine(max_batch_tokens=100_000),
-        group_size=group_size,
-        sampling=sampling,
-        greedy=greedy,
-        validation_samples=0,
-        copy_weights=True,
-        seed=3,
+    """Trains on ``steps`` batches, with those of a warm-up."""
+    grpo_kit.fit(
+        trained,
+        steps - trained.warmup_steps,
+        *callbacks,
+        draws=generation(group_size),
+        data=prompts(4, steps, TASK, validation_problems),
+        validate_every=1 if validation_problems else None,
+        **run,
     )
-    trainer = quiet_trainer(
-        default_root_dir=root,
-        limit_train_batches=steps,
-        limit_val_batches=1.0 if validation_problems else 0,
-        val_check_interval=1,
-        log_every_n_steps=1,
-        logger=logger,
-        callbacks=saving_first([generation, *callbacks]),
-        inference_mode=False,
-    )
-    data = prompts(4, steps, TASK, validation_problems)
-    trainer.fit(trained, datamodule=data, ckpt_path=resume, weights_only=None if resume is None else True)
+
+
+def generation(group_size: int = 4) -> RolloutGeneration:
+    """Rollout generation with completions long enough for whole plays."""
+    drawn, greedy = (grpo_kit.sampling(temperature, max_tokens=32, stop="") for temperature in (1.0, 0.0))
+    return grpo_kit.generation(group_size=group_size, sampling=drawn, greedy=greedy)
 
 
 def flat(part: Any) -> Tensor:

@@ -19,14 +19,13 @@ from callbacks import cost
 from callbacks.cost import THROUGHPUT, Cost, Throughput, measured_peak
 from callbacks.rollout_generation import RolloutGeneration
 from callbacks.system_metrics import memory_in_use, peak_memory
-from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
 from contrastive_reasoning.policies.pass_cost import NO_WORK, decoder_size, learning_flops, reading_flops, work_of
 from contrastive_reasoning.policies.tiny import train_tokenizer
 from contrastive_reasoning.rollout import Engine, Sampling
 from contrastive_reasoning.tasks.base import Problem
 from datamodules.reasoning_prompts import ProblemBatch
 from tests.quiet import quiet_trainer
-from tests.tiny_models import tiny_llama
+from tests.tiny_models import tiny_policy
 from tests.unit.callbacks.kit import assert_only_watches
 from tests.unit.lightning_modules import grpo_kit
 
@@ -150,8 +149,7 @@ class Learner(L.LightningModule):
         super().__init__()
         self.automatic_optimization = False
         tokenizer = train_tokenizer([problem.prompt for problem in PROBLEMS], vocab_size=270)
-        model = tiny_llama(tokenizer, hidden_size=16)
-        self.policy = CausalLMPolicy(model=model, tokenizer=tokenizer, compute_dtype=torch.float32, chat_template=False)
+        self.policy = tiny_policy(tokenizer)
         self.names_phases = names_phases
         self.reward = grpo_kit.Digits()
         self.rollout_step = 0

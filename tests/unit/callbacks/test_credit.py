@@ -16,6 +16,7 @@ from contrastive_reasoning.rollout import RolloutBatch
 from contrastive_reasoning.rollout.spans import token_bytes, token_spans
 from contrastive_reasoning.tasks.base import Verdict
 from contrastive_reasoning.tasks.countdown import CountdownProblem
+from tests.rollout_batches import rollout_batch
 from tests.unit.callbacks.kit import Album, assert_only_watches
 from tests.unit.lightning_modules.grpo_kit import TASK, TOKENIZER, fit, module
 
@@ -29,20 +30,8 @@ def batch(texts: list[str]) -> RolloutBatch:
     width = max(map(len, ids))
     padded = torch.tensor([[*row, *[0] * (width - len(row))] for row in ids])
     mask = torch.arange(width) < torch.tensor([[len(row)] for row in ids])
-    return RolloutBatch(
-        problems=[CountdownProblem((3, 7, 9), 20, style="direct")],
-        prompt_ids=torch.zeros(1, 1, dtype=torch.long),
-        prompt_mask=torch.ones(1, 1, dtype=torch.bool),
-        completion_ids=padded,
-        mask=mask,
-        old_log_probs=torch.zeros(mask.shape),
-        temperature=1.0,
-        pooled=None,
-        texts=texts,
-        token_spans=[token_spans(table, row) for row in ids],
-        finish_reasons=["stop" for _ in texts],
-        group_size=len(texts),
-    )
+    problem, spans = CountdownProblem((3, 7, 9), 20, style="direct"), [token_spans(table, row) for row in ids]
+    return rollout_batch([problem], mask, completion_ids=padded, texts=texts, token_spans=spans)
 
 
 def oracle() -> OracleReward:

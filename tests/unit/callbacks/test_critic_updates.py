@@ -20,7 +20,7 @@ from contrastive_reasoning.rollout.sampling import derived_seed
 from contrastive_reasoning.tasks.countdown.states import Known
 from datamodules.hindsight_states import EveryGoal
 from tests.two_ranks import on_ranks
-from tests.unit.callbacks.online_kit import adamw, critic
+from tests.unit.callbacks.online_kit import LESSONS, adamw, critic
 
 LOSS = BinaryNCE(temperature=0.5)
 CPU = torch.device("cpu")
@@ -51,18 +51,8 @@ def met() -> ReplayBuffer:
 
 
 def lessons(**changes: Any) -> CriticUpdates:
-    settings: dict[str, Any] = {
-        "stream": Sums(),
-        "first_replayed": 7,
-        "pairing": EveryGoal(),
-        "goal_range": [10, 50],
-        "loss": LOSS,
-        "optimizer": adamw(3e-3),
-        "steps": 1,
-        "max_skipped_steps": 1,
-        "seed": 0,
-    }
-    made = CriticUpdates(**(settings | changes))
+    own: dict[str, Any] = {"stream": Sums(), "first_replayed": 7, "loss": LOSS, "optimizer": adamw(3e-3)}
+    made = CriticUpdates(**LESSONS | own | {"steps": 1, "max_skipped_steps": 1, "seed": 0} | changes)
     made.start(critic())
     return made
 
@@ -159,8 +149,7 @@ def test_skip_beyond_limit_raises_with_both_batches() -> None:
     made = lessons(loss=Spoiled(3, float("nan")), max_skipped_steps=0)
     made.train(met(), device=CPU, rank=0, ranks=1)
     before = parts_of(made)
-    sentence = "loss is not finite, and 0 steps of the critic that learns beside the policy were left out before"
-    with pytest.raises(TooManySkipped, match=sentence) as error:
+    with pytest.raises(TooManySkipped, match=r"^loss .* 0 steps of the critic") as error:
         made.train(met(), device=CPU, rank=0, ranks=1)
     assert same(parts_of(made), before)
     replayed, batch = Sums().batch(8), error.value.batch

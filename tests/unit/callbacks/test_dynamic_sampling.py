@@ -17,7 +17,9 @@ from contrastive_reasoning.rollout.requests import Written
 from contrastive_reasoning.tasks.base import Problem, Verdict
 from datamodules.reasoning_prompts import ProblemBatch
 from tests.quiet import quiet_trainer
+from tests.rollout_batches import rollout_batch
 from tests.unit.callbacks.test_rollout_generation import SAMPLED, Nothing, Watcher
+from tests.unit.lightning_modules.grpo_kit import generation
 
 MIXED = frozenset({2, 5, 7, 11, 13})
 """Problems with right and wrong completions. The completions of other problems are all right or all wrong."""
@@ -73,19 +75,14 @@ class Scripted:
             for number, i in rows
         ]
         ids = torch.tensor([[number + 1, i + 1] for number, i in rows])
-        return RolloutBatch(
-            problems=list(problems),
+        return rollout_batch(
+            list(problems),
+            torch.ones_like(ids, dtype=torch.bool),
             prompt_ids=torch.tensor([[number] for number in numbers]),
-            prompt_mask=torch.ones(len(numbers), 1, dtype=torch.bool),
             completion_ids=ids,
-            mask=torch.ones_like(ids, dtype=torch.bool),
-            old_log_probs=torch.zeros(ids.shape),
-            temperature=1.0,
             pooled=ids.float() if pooled else None,
             texts=texts,
             token_spans=[[(0, 0), (0, 0)]] * len(rows),
-            finish_reasons=["stop"] * len(rows),
-            group_size=group_size,
         )
 
 
@@ -103,19 +100,9 @@ class Module:
 
 
 def callback(engine: Any, **changes: Any) -> DynamicSampling:
-    settings: dict[str, Any] = {
-        "engine": engine,
-        "group_size": 4,
-        "sampling": SAMPLED,
-        "greedy": replace(SAMPLED, temperature=0.0),
-        "validation_samples": 0,
-        "copy_weights": True,
-        "seed": 0,
-        "task": Numbered(),
-        "max_prompt_tokens": None,
-        "max_refills": 3,
-    }
-    return DynamicSampling(**(settings | changes))
+    drawing: dict[str, Any] = {"sampling": SAMPLED, "greedy": replace(SAMPLED, temperature=0.0), "seed": 0}
+    refills = {"task": Numbered(), "max_prompt_tokens": None, "max_refills": 3}
+    return generation(DynamicSampling, engine=engine, **drawing | refills | changes)
 
 
 def run_callback(
@@ -207,7 +194,7 @@ def test_refill_skips_prompts_over_max_prompt_tokens() -> None:
 
 
 def test_max_refills_below_one_raises() -> None:
-    with pytest.raises(ValueError, match=r"max_refills must be at least 1 \(rollout=engine has none\), got 0"):
+    with pytest.raises(ValueError, match=r"max_refills.*0"):
         callback(Scripted(), max_refills=0)
 
 

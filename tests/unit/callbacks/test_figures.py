@@ -73,27 +73,27 @@ def test_system_metrics_are_logged_at_given_interval(
 
 
 @pytest.mark.parametrize(
-    ("make", "sentence"),
+    ("make", "named"),
     [
-        (lambda: projection(points=3), "points must be at least 4, got 3"),
-        (lambda: projection(every=0), "every must be at least 1, got 0"),
-        (lambda: EmbeddingProjection(points=3, perplexity=5.0, seed=0), "points must be at least 4, got 3"),
-        (lambda: SystemMetrics(seconds=-1.0), "callbacks.system_metrics.seconds must not be negative, got -1.0"),
-        (lambda: StepCredit(task=TASK, every=0, steps=1), "callbacks.step_credit.every must be at least 1, got 0"),
-        (lambda: TrainingCompletions(task=TASK, rows=0, every=1, longest=1), "training_completions.rows must be at"),
-        (lambda: Completions(task=TASK, problems=0), "problems must be at least 1, got 0"),
-        (lambda: SimilarityHeatmap(size=1), "size must be at least 2, got 1"),
-        (lambda: Calibration(bins=1), "callbacks.calibration.bins must be at least 2, got 1"),
-        (lambda: Alarms(window=1, threshold=3.0), "window must be at least 2, got 1"),
-        (lambda: Alarms(window=2, threshold=0.0), "threshold must be above 0, got 0"),
-        (lambda: Health(limits={"train/a": [1.0]}), r"limits of train/a must be \[low, high\], got \[1.0\]"),
-        (lambda: Throughput(window=1, tokens=None, peak_flops=0.0), "peak_flops must be positive"),
-        (lambda: Throughput(window=0, tokens=None, peak_flops=None), "window must be at least 1 step, got 0"),
-        (lambda: Watchdog(limits={"rolout": 1.0}), "limits knows data, rollout, reward, update, lessons, validation"),
-        (lambda: Watchdog(limits={"reward": 0.0}), "limits.reward must be positive"),
-        (lambda: Watchdog(limits={"reward": float("nan")}), "limits.reward must be positive"),
+        (lambda: projection(points=3), "points.*3"),
+        (lambda: projection(every=0), "every.*0"),
+        (lambda: EmbeddingProjection(points=3, perplexity=5.0, seed=0), "points.*3"),
+        (lambda: SystemMetrics(seconds=-1.0), "callbacks.system_metrics.seconds.*-1"),
+        (lambda: StepCredit(task=TASK, every=0, steps=1), "callbacks.step_credit.every.*0"),
+        (lambda: TrainingCompletions(task=TASK, rows=0, every=1, longest=1), "training_completions.rows"),
+        (lambda: Completions(task=TASK, problems=0), "problems.*0"),
+        (lambda: SimilarityHeatmap(size=1), "size.*1"),
+        (lambda: Calibration(bins=1), "callbacks.calibration.bins.*1"),
+        (lambda: Alarms(window=1, threshold=3.0), "window.*1"),
+        (lambda: Alarms(window=2, threshold=0.0), "threshold.*0"),
+        (lambda: Health(limits={"train/a": [1.0]}), r"limits.*train/a.*\[1.0\]"),
+        (lambda: Throughput(window=1, tokens=None, peak_flops=0.0), "peak_flops"),
+        (lambda: Throughput(window=0, tokens=None, peak_flops=None), "window.*0"),
+        (lambda: Watchdog(limits={"rolout": 1.0}), "limits.*rollout"),
+        (lambda: Watchdog(limits={"reward": 0.0}), "limits.reward"),
+        (lambda: Watchdog(limits={"reward": float("nan")}), "limits.reward"),
     ],
 )
-def test_invalid_callback_settings_raise(make: Any, sentence: str) -> None:
-    with pytest.raises(ValueError, match=sentence):
+def test_invalid_callback_settings_raise(make: Any, named: str) -> None:
+    with pytest.raises(ValueError, match=named):
         make()

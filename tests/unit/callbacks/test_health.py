@@ -117,9 +117,7 @@ STAYS = [0.2 + 0.01 * (step % 3) for step in range(4 * W)]
 
 def test_alarm_is_logged_warns_once_and_leaves_weights_unchanged() -> None:
     watched, alone = Scripted(returns=RISES, success=STAYS), Scripted(returns=RISES, success=STAYS)
-    with pytest.warns(
-        UserWarning, match=r"alarm at step 110: the values of steps rise while success does not"
-    ) as caught:
+    with pytest.warns(UserWarning, match=r"alarm at step 110") as caught:
         logged = fit(watched, alarms())
     assert sum("alarm at step" in str(warning.message) for warning in caught) == 1
     assert logged["train/alarm/process_return_alone"] == 1

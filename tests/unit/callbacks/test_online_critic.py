@@ -84,7 +84,7 @@ def uninterrupted(request: pytest.FixtureRequest, checkpoint: str, tmp_path_fact
 def test_resumed_run_equals_uninterrupted_run_bitwise(uninterrupted: Any, tmp_path: Path, stopped_after: int) -> None:
     made, whole, whole_loop, folder = uninterrupted
     stopping = saving(tmp_path / "stopped")
-    with pytest.raises(Interrupted, match=f"stopped by a test at step {stopped_after}"):
+    with pytest.raises(Interrupted, match=f"step {stopped_after}"):
         fit(made(), 5, online(), Stop(stopped_after, stopping), stopping)
     resumed, loop, logger = made(), online(), RunFolderLogger(folder=tmp_path / "resumed")
     fit(resumed, 5, loop, resume=path_of(tmp_path / "stopped", stopped_after), logger=logger)
@@ -112,11 +112,9 @@ def test_too_many_non_finite_critic_steps_raise_and_save_batches(checkpoint: str
             return super().__call__(scores, positive, candidate) * float("nan")
 
     loop = online(loss=NoNumber(temperature=1.0), max_skipped_steps=1)
-    sentence = "and 1 steps of the critic that learns beside the policy were left out before: the run stops"
-    with pytest.raises(FloatingPointError, match=sentence) as error:
-        fit(learner(reward(checkpoint)), 2, loop, root=tmp_path)
     path = tmp_path / "skipped" / "step=000001.rank0.pt"
-    assert f"the batch of step 1 is in {path}" in str(error.value)
+    with pytest.raises(FloatingPointError, match=f"1 steps of the critic.*step 1 .*{path}"):
+        fit(learner(reward(checkpoint)), 2, loop, root=tmp_path)
     assert torch.load(path, weights_only=True).keys() == {"replayed", "met"}
     assert torch.equal(flat(loop.lessons.critic), flat(critic())), "as it was pretrained"
 
@@ -173,20 +171,17 @@ def test_buffer_has_only_states_of_the_policy_with_correct_targets(checkpoint: s
 
 def test_online_critic_rejects_rewards_whose_critic_cannot_be_trained(checkpoint: str) -> None:
     digits = {"digit_dimension": 2, "hidden_dimension": 4, "hidden_layers": 1, "dimension": 2}
-    v1 = reward(checkpoint)
+    v1, several = reward(checkpoint), reward(checkpoint)
     v1.critic = NumericV1(**digits, similarity=dot, seed=0)
-    two = WeightedSum(
-        rewards={"one": reward(checkpoint), "other": reward(checkpoint)}, weights={"one": 1.0, "other": 1.0}
-    )
-    several = reward(checkpoint)
     several.critic = EnsembleCritic(member=critic, size=2, seed=0)
-    for shaped, sentence in (
-        (several, "by one loss, and the members of an ensemble each by their own draws: use critic=joint"),
-        (VerifierReward(task=TASK), "one critic of the reward, which has 0: use reward=critic"),
-        (two, "one critic of the reward, which has 2: use reward=critic"),
-        (v1, "NumericV1 reads more: use critic=joint or critic=numeric_v2"),
+    two = WeightedSum(rewards={name: reward(checkpoint) for name in "ab"}, weights={"a": 1.0, "b": 1.0})
+    for shaped, named in (
+        (several, "ensemble.*critic=joint"),
+        (VerifierReward(task=TASK), "0.*reward=critic"),
+        (two, "2.*reward=critic"),
+        (v1, "NumericV1.*critic=joint"),
     ):
-        with pytest.raises(ValueError, match=sentence):
+        with pytest.raises(ValueError, match=named):
             fit(learner(shaped), 1, online())
 
 
@@ -194,9 +189,8 @@ GATE = TrustGate(advantage=ONE_STEP, window=2, floor=0.6, span=0.3, total_steps=
 
 
 def test_trust_gate_window_not_below_refresh_interval_raises(checkpoint: str) -> None:
-    sentence = r"online\.refresh_every=2 changes the critic before advantage\.window=2 rollout batches have shown"
     for advantage in (GATE, Subsampled(advantage=GATE, share=1.0, seed=0)):
-        with pytest.raises(ValueError, match=sentence):
+        with pytest.raises(ValueError, match=r"online\.refresh_every=2.*advantage\.window=2"):
             fit(learner(calibrated(checkpoint), advantage), 1, online())
 
 

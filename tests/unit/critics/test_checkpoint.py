@@ -40,21 +40,21 @@ def test_load_keeps_weights_that_were_frozen_at_save(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("saved", "loaded", "message"),
+    ("saved", "loaded", "named"),
     [
-        ({"kind": NumericV1}, {}, r"is a contrastive_reasoning.*NumericV1, expected a .*NumericV2"),
-        ({"hidden_layers": 1}, {"hidden_layers": 2}, r"has no weights for goal_head\.4\.bias \(8 missing\)"),
-        ({"hidden_layers": 2}, {"hidden_layers": 1}, r"weights that this one does not have: goal_head\.4\.bias"),
-        ({"dimension": 8}, {"dimension": 9}, r"of shape \(8.*expected \(9"),
+        ({"kind": NumericV1}, {}, "NumericV1.*NumericV2"),
+        ({"hidden_layers": 1}, {"hidden_layers": 2}, r"goal_head\.4\.bias"),
+        ({"hidden_layers": 2}, {"hidden_layers": 1}, r"goal_head\.4\.bias"),
+        ({"dimension": 8}, {"dimension": 9}, r"\(8.*\(9"),
     ],
 )
 def test_mismatched_critic_raises_and_keeps_weights(
-    tmp_path: Path, saved: dict[str, Any], loaded: dict[str, Any], message: str
+    tmp_path: Path, saved: dict[str, Any], loaded: dict[str, Any], named: str
 ) -> None:
     save_critic(numeric(**{"kind": NumericV2, **saved}), tmp_path, {})
     critic = numeric(**{"kind": NumericV2, **loaded})
     before = {name: weight.clone() for name, weight in critic.state_dict().items()}
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(ValueError, match=named):
         load_critic_weights(critic, tmp_path)
     assert all(torch.equal(weight, before[name]) for name, weight in critic.state_dict().items())
 
@@ -64,7 +64,7 @@ def test_pickle_as_critic_file_raises_and_is_not_executed(tmp_path: Path, name: 
     folder, canary = tmp_path / "critic", tmp_path / "canary"
     save_critic(numeric(NumericV2), folder, {})
     (folder / name).write_bytes(pickled(canary))
-    with pytest.raises(ValueError, match=rf"^the critic in \S+ cannot be read: {name} "):
+    with pytest.raises(ValueError, match=name):
         load_critic_weights(numeric(NumericV2), folder)
     assert not canary.exists()
 
@@ -73,5 +73,5 @@ def test_pickle_as_critic_file_raises_and_is_not_executed(tmp_path: Path, name: 
 def test_invalid_critic_json_raises(tmp_path: Path, text: str) -> None:
     save_critic(numeric(NumericV2), tmp_path, {})
     (tmp_path / "critic.json").write_text(text)
-    with pytest.raises(ValueError, match=r"cannot be read: critic\.json must name its class and what is frozen$"):
+    with pytest.raises(ValueError, match=r"critic\.json"):
         load_critic_weights(numeric(NumericV2), tmp_path)

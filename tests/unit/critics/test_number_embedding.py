@@ -82,5 +82,5 @@ def test_steps_and_dataset_rows_are_encoded_alike() -> None:
 
 
 def test_size_below_one_raises() -> None:
-    with pytest.raises(ValueError, match="NumberCritic: slots must be at least 1, got 0"):
+    with pytest.raises(ValueError, match=r"slots.*0"):
         build(slots=0)

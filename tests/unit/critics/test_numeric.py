@@ -64,14 +64,14 @@ def test_v2_reads_only_reached_array() -> None:
 
 
 def test_problem_of_other_task_raises() -> None:
-    with pytest.raises(ValueError, match="read Countdown problems; problem 'b' has no target"):
+    with pytest.raises(ValueError, match=r"'b'.*target"):
         build(NumericV2).encode_steps(Problem(id="b", prompt="", answer="", fields={"numbers": (1,)}), "", STEPS)
 
 
 def test_encode_state_sorts_pads_and_checks_range() -> None:
     assert encode_state((17, 0, 26)) == [26, 17, 0, -1, -1, -1]
-    for numbers, message in ((range(7), "at most 6 numbers, got 7"), ([10000, 3], "lie in 0 … 9999")):
-        with pytest.raises(ValueError, match=message):
+    for numbers, named in (range(7), "6.*7"), ([10000, 3], "9999"):
+        with pytest.raises(ValueError, match=named):
             encode_state(numbers)
 
 

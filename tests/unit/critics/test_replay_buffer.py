@@ -56,9 +56,9 @@ def test_state_dict_restores_states_in_order() -> None:
 def test_empty_buffer_can_be_loaded_and_draw_raises() -> None:
     empty = ReplayBuffer(capacity=1)
     empty.load_state_dict(ReplayBuffer(capacity=1).state_dict())
-    with pytest.raises(ValueError, match="the replay buffer is empty"):
+    with pytest.raises(ValueError, match="replay buffer"):
         empty.draw(1, np.random.default_rng(0))
-    with pytest.raises(ValueError, match="capacity must be at least 1, got 0"):
+    with pytest.raises(ValueError, match=r"capacity.*0"):
         ReplayBuffer(capacity=0)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -54,11 +53,18 @@ def checkpoints(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return folders
 
 
-def build(folder: Path, *, training=None, pooling=last_pool, similarity=dot, max_length: int = 64) -> TextCritic:
+def build(
+    folder: Path,
+    *,
+    training=None,
+    pooling=last_pool,
+    similarity=dot,
+    max_length: int = 64,
+    goal_text: str = "### Current State: [{target}]",
+) -> TextCritic:
     encoder = load_encoder(
         pretrained=str(folder), dtype="float32", training=training or FullTraining(), trust_remote_code=False
     )
-    goal_text = "### Current State: [{target}]"
     return TextCritic(
         encoder=encoder,
         pooling=pooling,
@@ -133,7 +139,7 @@ def test_invalid_byte_is_encoded_as_replacement_character(checkpoints: dict[str,
 
 
 def test_tokenize_rejects_text_without_tokens(checkpoints: dict[str, Path]) -> None:
-    with pytest.raises(ValueError, match="text 1 has none: ''"):
+    with pytest.raises(ValueError, match=r"text 1 .*''"):
         build(checkpoints["llama"]).tokenize(["1", ""])
 
 
@@ -164,10 +170,5 @@ def test_save_load_round_trip_keeps_values(checkpoints: dict[str, Path], tmp_pat
 
 
 def test_goal_text_without_target_raises(checkpoints: dict[str, Path]) -> None:
-    encoder = load_encoder(
-        pretrained=str(checkpoints["bert"]), dtype="float32", training=Frozen(), trust_remote_code=False
-    )
-    make = partial(TextCritic, encoder=encoder, pooling=mean_pool, dimension=4, similarity=dot, max_length=8, seed=0)
-    make = partial(make, style="annotated")
-    with pytest.raises(ValueError, match=r"goal_text must contain \{target\}, got 'done'"):
-        make(goal_text="done")
+    with pytest.raises(ValueError, match=r"goal_text.*'done'"):
+        build(checkpoints["bert"], goal_text="done")

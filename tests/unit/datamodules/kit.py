@@ -2,23 +2,8 @@
 
 from __future__ import annotations
 
-from contrastive_reasoning.tasks.countdown import CountdownTask
+from functools import partial
 
-SETTINGS = {
-    "style": "direct",
-    "train": "generated",
-    "test": "generated",
-    "longproc_dir": None,
-    "counts": [4],
-    "number_range": [1, 20],
-    "target_range": [10, 50],
-    "max_search_lines": None,
-    "train_problems": 10,
-    "validation_problems": 20,
-    "test_problems": 20,
-    "seed": 0,
-}
+from tests import tiny_tasks
 
-
-def countdown(**changes: object) -> CountdownTask:
-    return CountdownTask(**SETTINGS | changes)  # pyright: ignore[reportArgumentType]
+countdown = partial(tiny_tasks.countdown, counts=[4], train_problems=10, validation_problems=20, test_problems=20)

@@ -40,16 +40,18 @@ def plays(count: int = 4, positives: Positives | None = None, **changes: Any) ->
     return ContrastivePlays(plays=count, positives=positives or EveryDraw(), **settings(**changes))
 
 
-def test_every_draw_is_a_column_of_its_own() -> None:
-    goals, positive = EveryDraw()(np.array([[24, 7, 24], [31, NONE, 24], [NONE, NONE, NONE]]))
-    assert goals.tolist() == [24, 7, 24, 31, 24]
-    assert positive.astype(int).tolist() == [[1, 1, 1, 0, 0], [0, 0, 0, 1, 1], [0, 0, 0, 0, 0]]
-
-
-def test_any_of_plays_counts_a_goal_once() -> None:
-    goals, positive = AnyOfPlays()(np.array([[24, 7, 24], [31, NONE, 24], [NONE, NONE, NONE]]))
-    assert goals.tolist() == [7, 24, 31]
-    assert positive.astype(int).tolist() == [[1, 1, 0], [0, 1, 1], [0, 0, 0]]
+@pytest.mark.parametrize(
+    ("positives", "columns", "rows"),
+    [
+        (EveryDraw(), [24, 7, 24, 31, 24], [[1, 1, 1, 0, 0], [0, 0, 0, 1, 1], [0, 0, 0, 0, 0]]),
+        (AnyOfPlays(), [7, 24, 31], [[1, 1, 0], [0, 1, 1], [0, 0, 0]]),
+    ],
+    ids=["each draw is a column", "each goal counts once"],
+)
+def test_columns_of_positives(positives: Positives, columns: list[int], rows: list[list[int]]) -> None:
+    goals, positive = positives(np.array([[24, 7, 24], [31, NONE, 24], [NONE, NONE, NONE]]))
+    assert goals.tolist() == columns
+    assert positive.astype(int).tolist() == rows
 
 
 @pytest.mark.parametrize("positives", [EveryDraw(), AnyOfPlays()])

@@ -163,12 +163,8 @@ def test_play_corpus_is_reproducible() -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "sentence"),
-    [
-        ({"style": "direct"}, r"a style that writes the search, got task\.style='direct'"),
-        ({"max_lines": 3}, "max_lines must be at least 4, the shortest search, got 3"),
-    ],
+    ("change", "named"), [({"style": "direct"}, r"task\.style='direct'"), ({"max_lines": 3}, "max_lines.*4.*3")]
 )
-def test_shuffled_searches_reject_direct_style_and_too_few_lines(change: dict, sentence: str) -> None:
-    with pytest.raises(ValueError, match=sentence):
+def test_shuffled_searches_reject_direct_style_and_too_few_lines(change: dict, named: str) -> None:
+    with pytest.raises(ValueError, match=named):
         searches(**change)

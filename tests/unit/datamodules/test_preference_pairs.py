@@ -21,7 +21,7 @@ def test_draw_pair_returns_correct_and_incorrect_play_and_a_prefix() -> None:
 
 
 def test_draw_pair_rejects_problems_that_every_or_no_play_solves() -> None:
-    with pytest.raises(ValueError, match="random plays all solve"):
+    with pytest.raises(ValueError, match="solve"):
         pair((0, 0), 0)
-    with pytest.raises(ValueError, match=r"a problem that can be solved, got \[1, 1\] to 50"):
+    with pytest.raises(ValueError, match=r"\[1, 1\].*50"):
         pair((1, 1), 50)

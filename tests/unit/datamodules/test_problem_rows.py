@@ -97,7 +97,7 @@ def test_split_selects_files_of_a_folder_by_name(tmp_path: Path) -> None:
     lines(tmp_path / "test.jsonl", CHAT[2:])
     assert read(tmp_path) == CHAT[:2]
     assert read(tmp_path, split="test") == CHAT[2:]
-    with pytest.raises(ValueError, match="Bad split: validation"):
+    with pytest.raises(ValueError, match="validation"):
         read(tmp_path, split="validation")
 
 
@@ -105,7 +105,7 @@ def test_file_option_selects_one_file_of_a_folder(tmp_path: Path) -> None:
     lines(tmp_path / "train" / "one.jsonl", CHAT[:1])
     lines(tmp_path / "train" / "two.jsonl", CHAT[1:])
     assert read(tmp_path, file="train/two.jsonl") == CHAT[1:]
-    with pytest.raises(FileNotFoundError, match=r"holds neither train/absent.jsonl nor files named train"):
+    with pytest.raises(FileNotFoundError, match=r"train/absent\.jsonl"):
         read(tmp_path, file="train/absent.jsonl")  # all of train/ would mix two sets
     lines(tmp_path / "train.jsonl", CHAT)
     assert read(tmp_path, file="absent.jsonl") == CHAT
@@ -117,34 +117,34 @@ def test_star_in_path_matches_one_file(tmp_path: Path) -> None:
     (tmp_path / "set_x2.jsonl").rename(tmp_path / "set*2.jsonl")  # a file name that contains a star
     assert read(tmp_path / "set*2.jsonl") == CHAT
     lines(tmp_path / "other.jsonl", CHAT)
-    with pytest.raises(FileNotFoundError, match=r"no file or folder"):
+    with pytest.raises(FileNotFoundError, match=r"\*\.jsonl"):
         read(tmp_path / "*.jsonl")
 
 
 def test_problem_rows_reads_nothing_before_the_call() -> None:
     assert isinstance(ProblemRows(path="nowhere", **PLACE), Rows)
-    with pytest.raises(FileNotFoundError, match="no path was named"):
+    with pytest.raises(FileNotFoundError, match="path"):
         list(ProblemRows(path=None, **PLACE)())
 
 
 @pytest.mark.parametrize("path", ["no/such/file.parquet", "./absent", "/absent", "absent.jsonl", "a/b/c"])
 def test_missing_path_raises_without_hub_access(path: str) -> None:
-    with pytest.raises(FileNotFoundError, match=f"no file or folder '{path}'"):
+    with pytest.raises(FileNotFoundError, match=f"'{path}'"):
         read(path)
 
 
 def test_unreadable_files_raise_and_torn_lines_are_reported(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match="doesn't contain any data files"):
+    with pytest.raises(FileNotFoundError, match=str(tmp_path)):
         read(tmp_path)
     (tmp_path / "set.txt").write_text("one\n")
-    with pytest.raises(ValueError, match=r"set.txt: a file of problems ends in .parquet, .jsonl, .json, .csv"):
+    with pytest.raises(ValueError, match=r"set\.txt.*\.parquet, \.jsonl, \.json, \.csv"):
         read(tmp_path / "set.txt")
     (tmp_path / "torn.jsonl").write_text('{"question": "How many?"}\n{"quest\n')
     first, torn = ProblemRows(path=str(tmp_path / "torn.jsonl"), **PLACE)()
     assert (first.flaw, torn.place, torn.row) == ("", "line 2", {})
     assert torn.flaw.startswith("not valid JSON (")
     (tmp_path / "torn.json").write_text('[{"question": "How many?"}, {"quest')
-    with pytest.raises(ValueError, match=r"torn.json: not valid JSON"):
+    with pytest.raises(ValueError, match=r"torn\.json.*JSON"):
         read(tmp_path / "torn.json")
 
 
@@ -167,7 +167,7 @@ def test_loading_script_is_rejected_and_not_run(tmp_path: Path, with_data: bool)
     (folder / "some_set.py").write_text(module(tmp_path / "canary", "Builder"))
     if with_data:
         lines(folder / "train.jsonl", CHAT)
-    with pytest.raises(ValueError, match=r"Dataset scripts are no longer supported, but found some_set\.py"):
+    with pytest.raises(ValueError, match=r"some_set\.py"):
         read(folder)
     assert not (tmp_path / "canary").exists()
 
@@ -184,14 +184,14 @@ def test_readme_with_a_file_outside_the_folder_is_rejected(tmp_path: Path, outsi
     lines(tmp_path / "private.jsonl", CHAT)
     path = outside.format(root=tmp_path)
     header = f"configs:\n- config_name: default\n  data_files:\n  - split: train\n    path: '{path}'"
-    with pytest.raises(ValueError, match=rf"README\.md names a file outside of the folder: {tmp_path}/private\.jsonl$"):
+    with pytest.raises(ValueError, match=rf"README\.md.*{tmp_path}/private\.jsonl"):
         read(folder_with_header(tmp_path / "set", header))
 
 
 def test_readme_header_with_python_tag_is_rejected_and_not_run(tmp_path: Path) -> None:
     canary = tmp_path / "canary"
     folder = folder_with_header(tmp_path / "set", f"x: !!python/object/apply:os.system ['touch {canary}']")
-    with pytest.raises(ValueError, match=r"set: the header of README\.md is not plain YAML"):
+    with pytest.raises(ValueError, match=r"README\.md.*YAML"):
         read(folder)
     assert not canary.exists()
 
@@ -239,7 +239,7 @@ def test_revision_is_read_from_the_hub_cache_without_network(revision: str, ques
     rows = ProblemRows(path="someone/some-set", subset="hard", revision=revision, split="test", file=None)
     assert [found.row["question"] for found in rows()] == questions
     absent = replace(rows, revision="v2")  # is not replaced by another revision
-    with pytest.raises(FileNotFoundError, match=r"^someone/some-set: cannot be reached and was not downloaded before "):
+    with pytest.raises(FileNotFoundError, match="someone/some-set"):
         list(absent())
 
 
@@ -250,11 +250,11 @@ def test_revision_of_a_url_or_local_file_is_rejected(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "here.jsonl").write_text("{}")
     rows = ProblemRows(path=path, subset=None, revision="v2", split="test", file=None)
-    with pytest.raises(ValueError, match=rf"^revision=v2 is of a set on the hub by its name, which {path} is not; "):
+    with pytest.raises(ValueError, match=f"revision=v2.*{path}"):
         list(rows())
 
 
-OFFLINE = r"cannot be reached and was not downloaded before \(no Hub\); name a local file or folder as path$"
+OFFLINE = r"\(no Hub\); .*path$"
 
 
 @pytest.mark.parametrize(
@@ -263,10 +263,10 @@ OFFLINE = r"cannot be reached and was not downloaded before \(no Hub\); name a l
         (ConnectionError("no Hub\nand more"), FileNotFoundError, OFFLINE),
         (FileNotFoundError("no Hub"), FileNotFoundError, OFFLINE),
         (OSError("no Hub"), FileNotFoundError, OFFLINE),
-        (DatasetNotFoundError("gated"), FileNotFoundError, r"is not on the hub for you \(gated\); name a local "),
+        (DatasetNotFoundError("gated"), FileNotFoundError, r"\(gated\)"),
         (DatasetGenerationError("torn"), ValueError, r": torn$"),
-        (RuntimeError("Dataset scripts are no longer supported"), ValueError, r": Dataset scripts are no "),
-        (ValueError("Unknown split. Should be one of ['train']."), ValueError, r": Unknown split"),
+        (RuntimeError("Dataset scripts are no longer supported"), ValueError, "Dataset scripts"),
+        (ValueError("Unknown split. Should be one of ['train']."), ValueError, "Unknown split"),
         (OSError(ENOSPC, "No space left on device"), OSError, r"No space left on device$"),
     ],
 )
@@ -289,7 +289,7 @@ def test_download_reads_a_cached_file_without_network(tmp_path: Path, monkeypatc
     cached_file = tmp_path / hash_url_to_filename(address)
     cached_file.write_text("[]")
     assert fetch(address) == cached_file
-    message = r"^https://example\.org/data/b\.json: cannot be reached and was not downloaded before .*; name a folder$"
+    message = r"^https://example\.org/data/b\.json.*; name a folder$"
     monkeypatch.setattr("datasets.utils.file_utils.fsspec_head", absent)
     with pytest.raises(FileNotFoundError, match=message):
         fetch("https://example.org/data/b.json")

@@ -46,7 +46,7 @@ def test_problem_steps_are_determined_by_step_and_seed() -> None:
     assert len(loader(first_step=5)) == 8, "of the whole run"
     assert steps(seed=1) != whole
     assert sorted(rows_of_step(0, 14, 7, seed=0)) == sorted([*range(7), *range(7)])
-    with pytest.raises(ValueError, match="the training split has no problems"):
+    with pytest.raises(ValueError, match="no problems"):
         loader([])
 
 
@@ -76,19 +76,12 @@ def test_own_batch_pads_uneven_shares_with_uncounted_problems(count: int, ranks:
     assert sorted(counted) == [problem.id for problem in PROBLEMS[:count]], "each counts once"
 
 
-def prompts(validation_problems: int = 5, training_problems: int = 0, problems_per_step: int = 3) -> ReasoningPrompts:
-    return ReasoningPrompts(
-        task=TASK,
-        problems_per_step=problems_per_step,
-        validation_problems=validation_problems,
-        training_problems=training_problems,
-        steps=2,
-        max_prompt_tokens=None,
-        seed=0,
-    )
-
-
 TASK = countdown(counts=[3], train_problems=12, validation_problems=6)
+
+
+def prompts(**changes: Any) -> ReasoningPrompts:
+    settings: dict[str, Any] = {"task": TASK, "steps": 2, "problems_per_step": 3, "validation_problems": 5}
+    return ReasoningPrompts(**settings | {"training_problems": 0, "max_prompt_tokens": None, "seed": 0} | changes)
 
 
 def test_reasoning_prompts_yields_training_and_validation_batches() -> None:
@@ -99,9 +92,9 @@ def test_reasoning_prompts_yields_training_and_validation_batches() -> None:
     kept = [problem for batch in validation for problem in batch.problems]
     assert kept == list(TASK.problems("validation")[:5])
     assert not {problem.id for problem in kept} & {problem.id for batch in train for problem in batch.problems}
-    with pytest.raises(ValueError, match="validation_problems is 50, but the split has only 6 problems"):
+    with pytest.raises(ValueError, match=r"validation_problems.*50.*6"):
         prompts(validation_problems=50).val_dataloader()
-    with pytest.raises(ValueError, match="problems_per_step must be at least 1, got 0"):
+    with pytest.raises(ValueError, match=r"problems_per_step.*0"):
         prompts(problems_per_step=0)
 
 
@@ -123,7 +116,7 @@ def test_training_problems_are_validated_under_a_separate_setting() -> None:
     ]
     tried = [problem for batch in batches[2:] for problem in batch.problems]
     assert tried == list(TASK.problems("train")[:4])
-    with pytest.raises(ValueError, match="training_problems must not be negative, got -1"):
+    with pytest.raises(ValueError, match=r"training_problems.*-1"):
         prompts(training_problems=-1)
 
 
@@ -134,8 +127,8 @@ def test_train_dataloader_starts_at_module_step_and_checks_rank_shares() -> None
     assert len(list(data.train_dataloader())) == 1
     module = SimpleNamespace(rollout_step=0, minibatches_per_rollout=3)
     data.trainer = SimpleNamespace(lightning_module=module, global_rank=0, world_size=2)  # pyright: ignore
-    sentence = r"3 problems cannot be divided evenly over ranks \(2\) × mini-batches \(3\)"
-    with pytest.raises(ValueError, match=sentence):
+
+    with pytest.raises(ValueError, match=r"3 .*\(2\).*\(3\)"):
         data.train_dataloader()
 
 
@@ -156,15 +149,8 @@ class Log:
 def with_prompts_of(lengths: Sequence[int], *, max_prompt_tokens: int, log: Log) -> ReasoningPrompts:
     """Prompts with these numbers of words, for a policy whose tokens are words."""
     problems = [Problem(id=f"p{row}", prompt="word " * length, answer="") for row, length in enumerate(lengths)]
-    data = ReasoningPrompts(
-        task=SimpleNamespace(problems=lambda split: problems),  # pyright: ignore[reportArgumentType]
-        problems_per_step=1,
-        validation_problems=0,
-        training_problems=0,
-        steps=8,
-        max_prompt_tokens=max_prompt_tokens,
-        seed=0,
-    )
+    task = SimpleNamespace(problems=lambda split: problems)
+    data = prompts(task=task, steps=8, problems_per_step=1, validation_problems=0, max_prompt_tokens=max_prompt_tokens)
     module = SimpleNamespace(policy=SimpleNamespace(prompt_ids=str.split), rollout_step=0)
     data.trainer = SimpleNamespace(lightning_module=module, global_rank=0, world_size=1, loggers=[log])  # pyright: ignore
     return data
@@ -173,9 +159,7 @@ def with_prompts_of(lengths: Sequence[int], *, max_prompt_tokens: int, log: Log)
 def test_too_long_prompts_are_skipped_with_a_warning_and_logged() -> None:
     log = Log()
     data = with_prompts_of([3, 30, 4, 31, 5, 20, *[40] * 5], max_prompt_tokens=20, log=log)
-    with pytest.warns(
-        UserWarning, match=r"^7 of 11 training .* left out: .* more than 20 tokens \(p1, p3, p6, p7, p8, …\)$"
-    ):
+    with pytest.warns(UserWarning, match=r"7 of 11 .*20 .*\(p1, p3, p6, p7, p8, …\)"):
         kept = {problem.id for batch in data.train_dataloader() for problem in batch.problems}
     assert kept == {"p0", "p2", "p4", "p5"}
     assert log.metrics == {"train/prompts_left_out": 7}
@@ -187,5 +171,5 @@ def test_too_long_prompts_are_skipped_with_a_warning_and_logged() -> None:
     assert len(list(with_prompts_of([3, 20], max_prompt_tokens=20, log=log).train_dataloader())) == 8
     assert not log.metrics
     data = with_prompts_of([30, 25], max_prompt_tokens=20, log=log)
-    with pytest.raises(ValueError, match=r"each of the 2 training prompts has .* max_prompt_tokens=20 .* shortest 25$"):
+    with pytest.raises(ValueError, match=r"2 .*max_prompt_tokens=20.*25"):
         data.train_dataloader()

@@ -124,6 +124,6 @@ def test_batch_is_determined_by_seed_and_number() -> None:
     corpus = StoryCorpus(task=TASK, stories=20, seed=0)
     assert corpus() == corpus()
     assert len(corpus()) == 40
-    with pytest.raises(ValueError, match="made_up must lie in"):
+    with pytest.raises(ValueError, match="made_up"):
         data(made_up=1.5)
     assert list(islice(data().train_dataloader(), 5)) == batches

@@ -7,7 +7,7 @@ import torch
 
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
 from contrastive_reasoning.policies.tiny import train_tokenizer
-from tests.tiny_models import tiny_llama
+from tests.tiny_models import tiny_llama, tiny_policy
 
 
 @pytest.fixture(scope="session")
@@ -19,4 +19,4 @@ def policy() -> CausalLMPolicy:
         torch.manual_seed(0)
         for parameter in model.parameters():
             parameter.normal_(std=0.2)
-    return CausalLMPolicy(model=model, tokenizer=tokenizer, compute_dtype=torch.float32, chat_template=False)
+    return tiny_policy(tokenizer, model)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import combinations
 from statistics import mean
+from typing import Any
 
 import pytest
 
@@ -193,19 +194,18 @@ def test_evaluate_verifies_each_completion_once(policy: CausalLMPolicy, monkeypa
     assert len(verified) == 12 * (1 + SAMPLES)
 
 
-@pytest.mark.parametrize("numbers", [{"problems": -1}, {"problems": 0}, {"samples": -1}])
-def test_setting_rejects_numbers_out_of_range(numbers: dict[str, int]) -> None:
-    (name,) = numbers
-    with pytest.raises(ValueError, match=rf"^{name} must "):
-        Setting(task=Parity(), sampling=SAMPLED, greedy=GREEDY, k_values=[], **{"problems": 5, "samples": 0} | numbers)
+@pytest.mark.parametrize("changes", [{"problems": -1}, {"problems": 0}, {"samples": -1}, {"greedy": SAMPLED}])
+def test_setting_rejects_values_out_of_range(changes: dict[str, Any]) -> None:
+    (name,) = changes
+    given: dict[str, Any] = {"problems": 5, "samples": 0, "sampling": SAMPLED, "greedy": GREEDY}
+    with pytest.raises(ValueError, match=f"^{name}"):
+        Setting(task=Parity(), k_values=[], **given | changes)
 
 
 def test_evaluate_and_suite_reject_contradictory_settings(policy: CausalLMPolicy) -> None:
-    with pytest.raises(ValueError, match="k_values holds 8, but pass@8 needs at least 8 samples and samples is 4"):
+    with pytest.raises(ValueError, match=r"k_values.*8.*samples.*4"):
         evaluate_parity(policy, samples=4)
-    with pytest.raises(ValueError, match=r"greedy.temperature must be 0, got 1.0"):
-        Setting(task=Parity(), problems=5, samples=0, sampling=SAMPLED, greedy=SAMPLED, k_values=[])
-    with pytest.raises(ValueError, match="no published table 'critic'; there are clipo_table1, "):
+    with pytest.raises(ValueError, match=r"'critic'.*clipo_table1"):
         Suite(engine=ENGINE, settings={}, published="critic")
 
 

@@ -186,15 +186,16 @@ def test_coverage_of_nested_difference_lies_in_the_expected_range(
     assert least <= held / 200 <= most
 
 
-def test_nested_difference_rejects_mismatched_shapes() -> None:
-    def difference(ours: tuple[int, int], baseline: tuple[int, int], *, same_seeds: bool) -> None:
+@pytest.mark.parametrize(
+    ("ours", "baseline", "same_seeds", "named"),
+    [
+        ((2, 3), (3, 3), True, "same_seeds.*2.*3"),
+        ((0, 3), (2, 3), False, r"\(0, 3\)"),
+        ((2, 3), (2, 4), False, "problem"),
+    ],
+)
+def test_nested_difference_rejects_mismatched_shapes(
+    ours: tuple[int, int], baseline: tuple[int, int], same_seeds: bool, named: str
+) -> None:
+    with pytest.raises((TypeCheckError, ValueError), match=named):  # the shapes of the annotations raise the former
         nested_difference(torch.zeros(ours), torch.zeros(baseline), same_seeds=same_seeds, resamples=5, seed=0)
-
-    with pytest.raises(ValueError, match="same_seeds needs as many runs on both sides, got 2 and 3"):
-        difference((2, 3), (3, 3), same_seeds=True)
-    with pytest.raises(ValueError, match=r"needs a seed and a problem, got \(0, 3\) and \(2, 3\)"):
-        difference((0, 3), (2, 3), same_seeds=False)
-    with pytest.raises(
-        (TypeCheckError, ValueError), match="problem"
-    ):  # in tests a TypeCheckError, by the shapes of the annotations
-        difference((2, 3), (2, 4), same_seeds=False)

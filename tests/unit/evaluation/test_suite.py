@@ -6,6 +6,7 @@ import json
 from dataclasses import replace
 from pathlib import Path
 from statistics import mean
+from typing import Any
 
 import pytest
 
@@ -86,33 +87,29 @@ def test_problem_sets_returns_tasks_with_judge_and_path(track: Track, tmp_path: 
     assert tasks[2].path == str(tmp_path / "letters.jsonl")
 
 
+def sets_of(**files: dict[str, str]) -> Any:
+    given: Any = {"answers": {}, "choices": {}} | files
+    return problem_sets(path=None, rows=ROWS, format=FORMAT, on_bad="refuse", verifier=None, **given)
+
+
 def test_problem_sets_without_path_raise_when_read() -> None:
-    sets = problem_sets(
-        path=None, rows=ROWS, format=FORMAT, on_bad="refuse", verifier=None, answers={"one": "1.csv"}, choices={}
-    )
-    with pytest.raises(FileNotFoundError, match="no path was named to read problems from"):
-        sets["one"].problems("test")
+    with pytest.raises(FileNotFoundError, match="path"):
+        sets_of(answers={"one": "1.csv"})["one"].problems("test")
 
 
-def test_track_and_problem_sets_reject_contradictions(track: Track) -> None:
-    with pytest.raises(ValueError, match=r"averages\.avg: no set tiny; there are small, large, letters"):
-        replace(track, averages={"avg": ["small", "tiny"]})
-    with pytest.raises(ValueError, match=r"verifier/accuracy_sampled needs samples ≥ 1, got 0"):
-        replace(track, samples=0)
-    with pytest.raises(ValueError, match="no row 'PPO'; there are Base Model, GRPO"):
-        replace(track, published="clipo_table1", compare_with="PPO")
-    with pytest.raises(ValueError, match="no row 'GRPO'; there are no published table"):
-        replace(track, compare_with="GRPO")
-    with pytest.raises(ValueError, match="one: named among the answers and among the choices"):
-        problem_sets(
-            path=None,
-            rows=ROWS,
-            format=FORMAT,
-            on_bad="refuse",
-            verifier=None,
-            answers={"one": "1.csv"},
-            choices={"one": "1.csv"},
-        )
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"averages": {"avg": ["small", "tiny"]}}, r"averages\.avg.*tiny.*small, large, letters"),
+        ({"samples": 0}, "samples.*0"),
+        ({"published": "clipo_table1", "compare_with": "PPO"}, "'PPO'.*GRPO"),
+        ({"compare_with": "GRPO"}, "'GRPO'"),
+        ({"sets": lambda: sets_of(answers={"one": "1.csv"}, choices={"one": "1.csv"})}, "one.*answers.*choices"),
+    ],
+)
+def test_track_and_problem_sets_reject_contradictions(track: Track, changes: dict[str, Any], named: str) -> None:
+    with pytest.raises(ValueError, match=named):
+        replace(track, **{name: value() if callable(value) else value for name, value in changes.items()})
 
 
 def test_train_split_setting_reports_problems_as_seen_in_training(track: Track, policy: CausalLMPolicy) -> None:
@@ -127,5 +124,5 @@ def test_train_split_setting_reports_problems_as_seen_in_training(track: Track, 
     assert metrics["problems/seen_in_training"] == 0.0
     assert metrics["training_problems/problems/seen_in_training"] == 1.0
     assert [problem.id for problem in known.selected] == ["small/train/0", "small/train/1"]
-    with pytest.raises(ValueError, match="split must be one of train, validation, test, got 'training'"):
+    with pytest.raises(ValueError, match=r"split.*'training'"):
         replace(small, split="training")

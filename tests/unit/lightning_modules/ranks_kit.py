@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import replace
 from functools import partial
@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import torch
-from lightning import Callback, LightningModule, Trainer
+from lightning import Callback, LightningDataModule, LightningModule, Trainer
 from lightning.pytorch.strategies import DDPStrategy
 from torch import Tensor, nn
 from torch.nn.utils import parameters_to_vector
@@ -19,18 +19,17 @@ from torch.nn.utils import parameters_to_vector
 from contrastive_reasoning.distributed import over_ranks, ranks, this_rank
 from contrastive_reasoning.objectives import GRPO, K3, FullKL, TokenMean
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
-from contrastive_reasoning.policies.load import LoRA
 from contrastive_reasoning.policies.sharding import gathered
 from contrastive_reasoning.rewards import CLIPOReward, Credit, RampedCriticReward
 from contrastive_reasoning.rollout.batch import RolloutBatch, RolloutTokens
-from experiments.stages.stage_checkpoint import Interrupted, StageCheckpoint, StopRequest
+from experiments.stages.stage_checkpoint import Interrupted, StageCheckpoint
 from lightning_modules import grpo as grpo_module
 from lightning_modules import microbatches
 from lightning_modules.optim import FiniteSteps
 from lightning_modules.zero import ZeroStrategy
 from tests.quiet import quiet_trainer
 from tests.tiny_models import tiny_llama
-from tests.unit.lightning_modules import grpo_kit, test_grpo_clipo, test_grpo_ramped_critic
+from tests.unit.lightning_modules import grpo_kit, test_grpo_clipo
 
 Result = dict[str, Any]
 STEPS = 3
@@ -56,8 +55,17 @@ def strategy(name: str) -> Any:
     )
 
 
-def trainer(name: str, steps: int, callbacks: Sequence[Callback], **changes: Any) -> Trainer:
-    return quiet_trainer(
+def fit(
+    name: str,
+    module: LightningModule,
+    data: LightningDataModule,
+    *callbacks: Callback,
+    steps: int = STEPS,
+    resume: Path | None = None,
+    **changes: Any,
+) -> Trainer:
+    """Trains under the strategy, and returns the trainer."""
+    fitting = quiet_trainer(
         devices=1 if name == "one" else 2,
         strategy=strategy(name),
         limit_train_batches=steps,
@@ -65,9 +73,11 @@ def trainer(name: str, steps: int, callbacks: Sequence[Callback], **changes: Any
         log_every_n_steps=1,
         inference_mode=False,
         use_distributed_sampler=False,
-        callbacks=list(callbacks),
+        callbacks=grpo_kit.saving_first([*callbacks]),
         **changes,
     )
+    fitting.fit(module, datamodule=data, ckpt_path=resume, weights_only=True)
+    return fitting
 
 
 def whole_weights(module: LightningModule) -> Tensor:
@@ -91,19 +101,13 @@ class Known(grpo_kit.Metrics):
         }
 
 
-def result(module: LightningModule, known: Known) -> Result:
+def trained(name: str, module: LightningModule, data: LightningDataModule, *callbacks: Callback, **run: Any) -> Result:
+    """Trains under the strategy; returns weights, their change, and the metrics of each step and of validation."""
+    known = Known()
+    fit(name, module, data, *callbacks, known, **run)
     without_clock = [{k: v for k, v in step.items() if "throughput" not in k} for step in known.steps]
     moved = whole_weights(module) - known.start
     return {"weights": whole_weights(module), "moved": moved, "steps": without_clock, "validated": known.validated}
-
-
-def lora_policy(dtype: torch.dtype = torch.float32) -> CausalLMPolicy:
-    """A policy with adapters in fp32 on weights of ``dtype``, which is also the compute dtype."""
-    lora = LoRA(rank=2, alpha=4.0, dropout=0.0, target_modules="all-linear")
-    model: Any = grpo_kit.policy().model.to(dtype)
-    return CausalLMPolicy(
-        model=lora.attach(model, seed=0), tokenizer=grpo_kit.TOKENIZER, compute_dtype=dtype, chat_template=False
-    )
 
 
 def grpo(
@@ -120,14 +124,13 @@ def grpo(
 
     The reward is trained as well; by default it is CLIPO's, which trains a head.
     """
-    reward, known = reward or test_grpo_clipo.clipo(level=level), Known()
+    reward = reward or test_grpo_clipo.clipo(level=level)
     module = grpo_kit.module(
         reward=reward, microbatch_tokens=120, updates_per_rollout=2, minibatches_per_rollout=2, **changes
     )
-    data = grpo_kit.prompts(problems, steps)
-    parts = grpo_kit.saving_first([*callbacks, grpo_kit.generation(validation_samples=2), known])
-    trainer(name, steps, parts).fit(module, datamodule=data, ckpt_path=resume, weights_only=True)
-    return {**result(module, known), "head": parameters_to_vector(learner_of(reward).parameters()).detach().clone()}
+    data, draws = grpo_kit.prompts(problems, steps), grpo_kit.generation(validation_samples=2)
+    found = trained(name, module, data, *callbacks, draws, steps=steps, resume=resume)
+    return {**found, "head": parameters_to_vector(learner_of(reward).parameters()).detach().clone()}
 
 
 def learner_of(reward: CLIPOReward | RampedCriticReward) -> nn.Module:
@@ -157,7 +160,7 @@ class Dtypes(Callback):
 def adapters_on_bfloat16(name: str) -> Result:
     """Runs one step: from the second on, rounding leads to different completions."""
     dtypes = Dtypes()
-    found = grpo(name, dtypes, policy=lora_policy(torch.bfloat16), steps=1)
+    found = grpo(name, dtypes, policy=grpo_kit.lora_policy(torch.bfloat16), steps=1)
     return {**found, "dtypes": dtypes.found}
 
 
@@ -194,10 +197,6 @@ def states_spoiled(name: str) -> Result:
     return grpo(name, reward=reward)
 
 
-def ramped_critic(name: str) -> Result:
-    return grpo(name, reward=test_grpo_ramped_critic.reward())
-
-
 class Finite(Callback):
     """Records after each step whether all weights are finite."""
 
@@ -211,7 +210,7 @@ class Finite(Callback):
 def spoiled_in_bfloat16(name: str) -> Result:
     """Trains all weights in half precision, which sharded optimizers handle as a separate case."""
     model: Any = grpo_kit.policy().model.to(torch.bfloat16)
-    half = CausalLMPolicy(model=model, tokenizer=grpo_kit.TOKENIZER, compute_dtype=torch.bfloat16, chat_template=False)
+    half = grpo_kit.as_policy(model, torch.bfloat16)
     finite = Finite()
     return {**grpo(name, SpoiledOnLastRank(), finite, policy=half), "finite": finite.found}
 
@@ -222,49 +221,45 @@ def means_of_unequal_ranks() -> dict[str, float]:
     return over_ranks({"of things": value, "of ranks": value}, counts={"of things": count})
 
 
-class AskedOnLastRank(Callback):
-    """Requests a stop on the last rank only, as a signal during the first step would."""
-
-    def __init__(self, stop: StopRequest) -> None:
-        self.stop = stop
-
-    def on_train_batch_end(self, trainer: Trainer, *_: Any) -> None:
-        if trainer.global_rank == trainer.world_size - 1:
-            self.stop.signal_name = "SIGTERM"
+def stop_on_last_rank(saving: StageCheckpoint) -> None:
+    """Requests a stop on the last rank only, as a signal would."""
+    if this_rank() == ranks() - 1:
+        saving.stop.signal_name = "SIGTERM"
 
 
-def saving(folder: Path, stop: StopRequest | None = None) -> StageCheckpoint:
-    """A checkpoint callback that saves after every step."""
-    return StageCheckpoint(folder=folder, every=1, keep=9, best=None, stop=stop or StopRequest())
+class StoppedInFirstStep(StageCheckpoint):
+    """A stop is requested during the first step."""
+
+    def on_train_batch_end(self, *arguments: Any) -> None:
+        stop_on_last_rank(self)
+        super().on_train_batch_end(*arguments)
 
 
-class SlowOnLastRank(StageCheckpoint):
-    """Requests a stop on the last rank only, as a signal during a checkpoint write would."""
+class StoppedWhileSaving(StageCheckpoint):
+    """A stop is requested while a checkpoint is written."""
 
-    def save(self, trainer: Trainer, *arguments: Any) -> None:
-        super().save(trainer, *arguments)
-        AskedOnLastRank(self.stop).on_train_batch_end(trainer)
+    def save(self, *arguments: Any) -> None:
+        super().save(*arguments)
+        stop_on_last_rank(self)
 
 
 def stopped_while_saving(name: str, folder: Path) -> list[str]:
     """The remaining checkpoints of a stopped run that saves after every second step."""
-    stopping = SlowOnLastRank(folder=folder, every=2, keep=9, best=None, stop=StopRequest())
     with pytest.raises(Interrupted, match="step 2"):
-        grpo(name, stopping)
+        grpo(name, grpo_kit.saving(folder, keep=9, kind=StoppedWhileSaving, every=2))
     return sorted(path.name for path in folder.glob("step=*.ckpt"))
 
 
 def resumed(name: str, folder: Path, first: Callable[..., Result], second: Callable[..., Result]) -> Result:
     """Stops ``first`` after one step, and resumes its checkpoint in ``second``, which has other initial weights."""
-    stop = StopRequest()
     with pytest.raises(Interrupted, match="step 1"):
-        first(name, saving(folder, stop), AskedOnLastRank(stop))
-    return second(name, saving(folder), resume=folder / "step=000001.ckpt")
+        first(name, grpo_kit.saving(folder, keep=9, kind=StoppedInFirstStep))
+    return second(name, grpo_kit.saving(folder, keep=9), resume=folder / "step=000001.ckpt")
 
 
 def adapters_on_bfloat16_resumed(name: str, folder: Path) -> dict[str, Result]:
     def run(*args: Any, **changes: Any) -> Result:
-        return grpo(*args, policy=lora_policy(torch.bfloat16), **changes)
+        return grpo(*args, policy=grpo_kit.lora_policy(torch.bfloat16), **changes)
 
     return {"whole": run(name), "resumed": resumed(name, folder, run, run)}
 
@@ -355,9 +350,7 @@ def untied(seed: int) -> CausalLMPolicy:
     kind: Any = type(tied)
     model = grpo_kit.spread(kind(config), seed)
     assert model.lm_head.weight is not model.model.embed_tokens.weight
-    return CausalLMPolicy(
-        model=model, tokenizer=grpo_kit.TOKENIZER, compute_dtype=torch.float32, chat_template=False, chunk=16
-    )
+    return grpo_kit.as_policy(model, chunk=16)
 
 
 def objective(kl: K3 | FullKL) -> GRPO:
@@ -366,8 +359,8 @@ def objective(kl: K3 | FullKL) -> GRPO:
 
 
 def with_reference(name: str, kl: K3 | FullKL, *callbacks: Callback, **changes: Any) -> Result:
-    trained: dict[str, Any] = {"policy": untied(seed=1), "reference": untied(seed=2), "objective": objective(kl)}
-    return grpo(name, *callbacks, steps=2, **trained, **changes)
+    parts: dict[str, Any] = {"policy": untied(seed=1), "reference": untied(seed=2), "objective": objective(kl)}
+    return grpo(name, *callbacks, steps=2, **parts, **changes)
 
 
 def kl(name: str, *callbacks: Callback, level: str, shard: bool = False) -> Result:

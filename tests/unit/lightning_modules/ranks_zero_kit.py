@@ -26,7 +26,7 @@ from experiments.run_folder.reader import read_metrics
 from lightning_modules.zero import ZeroSharding
 from tests.tiny_models import tiny_llama
 from tests.unit.lightning_modules import grpo_kit
-from tests.unit.lightning_modules.ranks_kit import Result, grpo, kl, lora_policy, saving, trainer, untied
+from tests.unit.lightning_modules.ranks_kit import Result, fit, grpo, kl, untied
 
 
 class Lucky:
@@ -46,18 +46,7 @@ class Lucky:
 
 def refilling() -> DynamicSampling:
     """Dynamic sampling that draws once on the first rank and four times on the others."""
-    return DynamicSampling(
-        engine=Engine(max_batch_tokens=100_000),
-        group_size=4,
-        sampling=grpo_kit.sampling(0.9),
-        greedy=grpo_kit.sampling(0.0),
-        validation_samples=0,
-        copy_weights=True,
-        seed=3,
-        task=Lucky(),
-        max_prompt_tokens=None,
-        max_refills=3,
-    )
+    return grpo_kit.generation(DynamicSampling, task=Lucky(), max_prompt_tokens=None, max_refills=3)
 
 
 @contextmanager
@@ -98,8 +87,7 @@ def kept(name: str) -> list[str]:
     """The parts of an ended fit that are still alive although the test holds no reference."""
     module = grpo_kit.module()
     data = grpo_kit.prompts(4, 1)
-    fitted = trainer(name, 1, [grpo_kit.generation(validation_samples=2)])
-    fitted.fit(module, datamodule=data)
+    fitted = fit(name, module, data, grpo_kit.generation(validation_samples=2), steps=1)
     parts = {"module": module, "model": module.policy.model, "optimizer": fitted.optimizers[0], "trainer": fitted}
     left = {part: weakref.ref(one) for part, one in parts.items()}
     del module, data, fitted, parts
@@ -115,15 +103,12 @@ def gathers(name: str, generation: RolloutGeneration) -> Result:
     together: list[int] = []
     draws: list[int] = []
     fetches = Fetches(generation)
-    module = grpo_kit.module()
-    data = grpo_kit.prompts(4, 2)
     with (
         counted(zero.GatheredParameters, "__enter__", lambda: together.append(1)),
         counted(Coordinator, "fetch_sub_module", fetches.add),
         counted(Engine, "generate", lambda: draws.append(1)),
     ):
-        fitted = trainer(name, 2, [generation], limit_val_batches=0)
-        fitted.fit(module, datamodule=data)
+        fitted = fit(name, grpo_kit.module(), grpo_kit.prompts(4, 2), generation, steps=2, limit_val_batches=0)
     return {
         "gathers": len(together),
         "draws": len(draws),
@@ -199,8 +184,7 @@ def sharding(name: str, folder: Path, **changes: Any) -> Result:
 
 def narrow_policy() -> CausalLMPolicy:
     """A policy that is mostly embedding, so that the border of two even shares cuts through it."""
-    model = tiny_llama(grpo_kit.TOKENIZER, hidden_size=16, layers=1)
-    return CausalLMPolicy(model=model, tokenizer=grpo_kit.TOKENIZER, compute_dtype=torch.float32, chat_template=False)
+    return grpo_kit.as_policy(tiny_llama(grpo_kit.TOKENIZER, hidden_size=16, layers=1))
 
 
 class Canary:
@@ -221,7 +205,7 @@ def code_in_a_shard(name: str, folder: Path, *, part: str) -> Result:
         folder: where the checkpoint is saved.
         part: ``optim`` or ``model``: whose states are in the file. At stage 2 the ranks share one file of the model.
     """
-    grpo(name, saving(folder / name), steps=1)
+    grpo(name, grpo_kit.saving(folder / name, keep=9), steps=1)
     checkpoint = folder / name / "step=000001.ckpt"
     own = [*checkpoint.rglob(f"*rank_{this_rank()}_*{part}_states.pt")] or [*checkpoint.rglob(f"mp_*{part}_states.pt")]
     (found,) = own
@@ -231,7 +215,7 @@ def code_in_a_shard(name: str, folder: Path, *, part: str) -> Result:
         torch.save({**state, "more": Canary(folder / f"canary{this_rank()}")}, found)
     barrier()
     try:
-        grpo(name, saving(folder / name), resume=folder / name / "step=000001.ckpt")
+        grpo(name, grpo_kit.saving(folder / name, keep=9), resume=checkpoint)
     except pickle.UnpicklingError as error:
         message = str(error)
     else:
@@ -268,17 +252,11 @@ def drawn_from_copies(name: str, policy: CausalLMPolicy) -> Result:
     return {"same": redrawn.same, "apart": redrawn.apart, "moved": found["moved"]}
 
 
-def casting_policy() -> CausalLMPolicy:
-    """A policy with weights in fp32 and passes in bfloat16."""
-    model = grpo_kit.policy().model
-    return CausalLMPolicy(model=model, tokenizer=grpo_kit.TOKENIZER, compute_dtype=torch.bfloat16, chat_template=False)
-
-
 COPIED: dict[str, Callable[[], CausalLMPolicy]] = {
     "in fp32": grpo_kit.policy,
     "untied": lambda: untied(seed=1),
-    "cast": casting_policy,
-    "adapters on bfloat16": lambda: lora_policy(torch.bfloat16),
+    "cast": lambda: grpo_kit.as_policy(grpo_kit.policy().model, torch.bfloat16),
+    "adapters on bfloat16": lambda: grpo_kit.lora_policy(torch.bfloat16),
 }
 
 

@@ -128,7 +128,7 @@ def test_too_many_skipped_steps_raise_and_write_batch(
     kind: str, make_module: Callable[[int], FiniteSteps], tmp_path: Path
 ) -> None:
     seen, module = Weights(), make_module(1)
-    with pytest.raises(FloatingPointError, match="gradient is not finite, and 1 steps were left out") as error:
+    with pytest.raises(FloatingPointError, match=r"^gradient .* 1 steps") as error:
         fit(kind, module, tmp_path, BadLoss(float("nan"), 2, 3), seen)
     assert torch.equal(weights(module), seen.after[0])
     left = torch.load(tmp_path / "skipped" / "step=000003.rank0.pt", weights_only=True)

@@ -19,7 +19,6 @@ from lightning_modules.grpo import Reference, out_of_memory
 from lightning_modules.zero import ZeroStrategy
 from tests.quiet import quiet_trainer
 from tests.unit.lightning_modules.grpo_kit import (
-    TOKENIZER,
     Gradients,
     Metrics,
     fit,
@@ -74,9 +73,9 @@ class HungryPolicy(CausalLMPolicy):
 
 
 def hungry_policy(seed: int = 1) -> CausalLMPolicy:
-    return HungryPolicy(
-        model=policy(seed=seed).model, tokenizer=TOKENIZER, compute_dtype=torch.float32, chat_template=False
-    )
+    made = policy(seed=seed)
+    made.__class__ = HungryPolicy
+    return made
 
 
 def settings(**changes: Any) -> dict[str, Any]:
@@ -199,7 +198,7 @@ def test_offloaded_reference_is_on_device_only_during_passes(offload: bool, expe
 
 
 def test_sharded_and_offloaded_reference_raises() -> None:
-    with pytest.raises(ValueError, match=r"module\.shard_reference and module\.offload_reference: .*, got both"):
+    with pytest.raises(ValueError, match=r"module\.shard_reference.*module\.offload_reference"):
         module(reference=policy(), objective=objective(kl_weight=0.1), offload_reference=True, shard_reference=True)
 
 

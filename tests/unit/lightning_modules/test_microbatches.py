@@ -11,7 +11,8 @@ from contrastive_reasoning.policies.tiny import train_tokenizer
 from contrastive_reasoning.rollout import RolloutBatch
 from contrastive_reasoning.tasks.base import Problem
 from lightning_modules.microbatches import microbatches, rows_by_budget
-from tests.tiny_models import tiny_llama
+from tests.rollout_batches import rollout_batch
+from tests.tiny_models import tiny_llama, tiny_policy
 
 
 def test_rows_by_budget_has_every_row_once_within_budget() -> None:
@@ -32,7 +33,7 @@ def test_rows_by_budget_has_every_row_once_within_budget() -> None:
 
 
 def test_rows_by_budget_rejects_zero_budget() -> None:
-    with pytest.raises(ValueError, match="microbatch_tokens must be at least 1, got 0"):
+    with pytest.raises(ValueError, match=r"microbatch_tokens.*0"):
         rows_by_budget([[0]], tokens=len, budget=0)
 
 
@@ -41,19 +42,12 @@ def rollouts() -> RolloutBatch:
     lengths, prompt_lengths = torch.tensor([4, 1, 2, 2]), torch.tensor([3, 1])
     mask = torch.arange(4) < lengths[:, None]
     ids = 10 * torch.arange(1, 5)[:, None] + torch.arange(4)
-    return RolloutBatch(
-        problems=[Problem(id=name, prompt=name, answer="") for name in "ab"],
+    return rollout_batch(
+        [Problem(id=name, prompt=name, answer="") for name in "ab"],
+        mask,
         prompt_ids=torch.tensor([[1, 2, 3], [0, 0, 6]]),
         prompt_mask=torch.arange(3) >= 3 - prompt_lengths[:, None],
         completion_ids=ids * mask,
-        mask=mask,
-        old_log_probs=torch.zeros(4, 4),
-        temperature=1.0,
-        pooled=None,
-        texts=[""] * 4,
-        token_spans=[[]] * 4,
-        finish_reasons=["stop"] * 4,
-        group_size=2,
     )
 
 
@@ -62,7 +56,7 @@ def policy(plans: bool) -> CausalLMPolicy:
     model = tiny_llama(tokenizer, hidden_size=16)
     if not plans:
         model.set_attn_implementation("eager")
-    return CausalLMPolicy(model=model, tokenizer=tokenizer, compute_dtype=torch.float32, chat_template=False)
+    return tiny_policy(tokenizer, model)
 
 
 def test_microbatches_cut_padding_of_other_rows() -> None:

@@ -13,7 +13,16 @@ from torch.testing import assert_close
 
 from contrastive_reasoning.objectives import ObjectiveInputs, ObjectiveOutputs, TokenCorrection
 from contrastive_reasoning.rollout import Engine, RolloutBatch
-from tests.unit.lightning_modules.grpo_kit import Gradients, Metrics, fit, module, objective, optimizer, weights
+from tests.unit.lightning_modules.grpo_kit import (
+    Gradients,
+    Metrics,
+    fit,
+    generation,
+    module,
+    objective,
+    optimizer,
+    weights,
+)
 
 
 class Shifted(Engine):
@@ -42,8 +51,8 @@ def test_token_correction_scales_gradient_by_capped_weight() -> None:
     plain, corrected, cut = Gradients(), Gradients(), Gradients()
     settings: dict[str, Any] = {"optimizer": optimizer(0.0), "gradient_clip": None}
     fit(module(**settings), 1, plain)
-    fit(module(**settings, correction=TokenCorrection(cap=3.0)), 1, corrected, engine=Shifted(log(2)))
-    fit(module(**settings, correction=TokenCorrection(cap=1.5)), 1, cut, engine=Shifted(log(2)))
+    fit(module(**settings, correction=TokenCorrection(cap=3.0)), 1, corrected, draws=generation(engine=Shifted(log(2))))
+    fit(module(**settings, correction=TokenCorrection(cap=1.5)), 1, cut, draws=generation(engine=Shifted(log(2))))
     assert_close(corrected.updates[0], 2.0 * plain.updates[0], rtol=1e-4, atol=1e-7)
     assert_close(cut.updates[0], 1.5 * plain.updates[0], rtol=1e-4, atol=1e-7)
 
@@ -72,7 +81,7 @@ def test_objective_without_metrics_trains_over_several_updates() -> None:
 
 def test_sampler_mismatch_is_logged_and_does_not_change_update() -> None:
     metrics, trained, unshifted = Metrics(), module(), module()
-    fit(trained, 2, metrics, engine=Shifted(0.5))
+    fit(trained, 2, metrics, draws=generation(engine=Shifted(0.5)))
     fit(unshifted, 2)
     for step in metrics.steps:
         assert step["train/objective/ratio_mean"] == pytest.approx(exp(0.5), rel=1e-4)

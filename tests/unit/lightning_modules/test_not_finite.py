@@ -144,16 +144,14 @@ def test_non_finite_second_update_is_skipped_and_first_is_kept(tmp_path: Path) -
     fit(one_update, 1)
     trained = module(microbatch_tokens=WHOLE, updates_per_rollout=2, max_skipped_steps=0)
     before = weights(trained)
-    with pytest.raises(FloatingPointError) as error:
+    with pytest.raises(FloatingPointError, match=r"^gradient .* update 2 of 2.* 0 steps"):
         fit(trained, 1, BadGradient(float("nan"), backward=2), root=tmp_path)
-    assert str(error.value).startswith("gradient is not finite in update 2 of 2, and 0 steps were left out")
-    assert str(error.value).endswith("and the weights are as they were before it")
     assert torch.equal(weights(trained), weights(one_update))
     assert not torch.equal(weights(trained), before)
 
 
 def test_non_finite_loss_with_finite_gradient_raises(tmp_path: Path) -> None:
-    with pytest.raises(FloatingPointError, match="loss is not finite, and 0 steps were left out"):
+    with pytest.raises(FloatingPointError, match=r"^loss .* 0 steps"):
         fit(module(objective=BadLossAlone(float("inf")), max_skipped_steps=0), 2, root=tmp_path)
 
 
@@ -182,7 +180,7 @@ def test_too_many_skipped_steps_raise_and_write_rollouts(tmp_path: Path) -> None
 
     trained = module(reward=Always(), max_skipped_steps=1)
     before = weights(trained)
-    with pytest.raises(FloatingPointError, match="reward is not finite, and 1 steps were left out") as error:
+    with pytest.raises(FloatingPointError, match=r"^reward .* 1 steps") as error:
         fit(trained, 3, root=tmp_path)
     assert torch.equal(weights(trained), before)
     left = torch.load(tmp_path / "skipped" / "step=000002.rank0.pt", weights_only=True)

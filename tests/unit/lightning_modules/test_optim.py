@@ -45,7 +45,7 @@ def test_warmup_below_one_is_a_share_of_total_steps_rounded_up() -> None:
             made = adamw(warmup_steps=percent / 100, total_steps=total, schedule="constant")
             assert made.warmup_steps == percent * total // 100
     assert adamw(warmup_steps=0.07, total_steps=101).warmup_steps == 8
-    with pytest.raises(ValueError, match=r"warmup_steps=0.1 is a share of total_steps, which is null"):
+    with pytest.raises(ValueError, match=r"warmup_steps=0\.1.*total_steps"):
         adamw(warmup_steps=0.1, total_steps=None)
 
 
@@ -84,24 +84,19 @@ def test_adamw_with_meta_weights_is_not_fused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
+    ("setting", "named"),
     [
-        ({"schedule": "cosin"}, "schedule must be one of constant, linear, cosine, got 'cosin'"),
-        ({"warmup_steps": -1}, "warmup_steps .* -1"),
-        ({"warmup_steps": -0.5}, "warmup_steps .* -0.5"),
-        ({"warmup_steps": 2.5}, "warmup_steps .* 2.5"),
-        ({"warmup_steps": float("nan")}, "warmup_steps .* nan"),
-        ({"betas": [0.9]}, r"betas .* \[0.9\]"),
-        ({"betas": [0.9, 0.99, 0.999]}, "betas "),
-        ({"betas": [0.9, 1.0]}, "betas "),
-        ({"learning_rate": -1.0}, "learning_rate must not be negative"),
-        ({"schedule": "linear", "total_steps": None}, "schedule=linear needs total_steps above warmup_steps"),
-        ({"schedule": "cosine", "total_steps": 4}, r"needs total_steps above warmup_steps \(4\), got 4"),
+        ({"schedule": "cosin"}, "schedule.*'cosin'"),
+        *[({"warmup_steps": value}, f"warmup_steps .* {value}") for value in (-1, -0.5, 2.5, float("nan"))],
+        *[({"betas": value}, "betas.*0.9") for value in ([0.9], [0.9, 0.99, 0.999], [0.9, 1.0])],
+        ({"learning_rate": -1.0}, "learning_rate"),
+        ({"schedule": "linear", "total_steps": None}, "schedule=linear.*total_steps.*warmup_steps"),
+        ({"schedule": "cosine", "total_steps": 4}, r"total_steps.*warmup_steps \(4\).*4"),
     ],
 )
-def test_adamw_rejects_invalid_settings(change: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        adamw(**change)
+def test_adamw_rejects_invalid_settings(setting: dict[str, Any], named: str) -> None:
+    with pytest.raises(ValueError, match=named):
+        adamw(**setting)
 
 
 def with_gradient(values: list[float]) -> nn.Parameter:

@@ -26,11 +26,11 @@ from contrastive_reasoning.tasks.base import Split, Step
 from contrastive_reasoning.tasks.countdown.generator import ProblemSpace
 from contrastive_reasoning.tasks.countdown.problem import CountdownProblem
 from datamodules.preference_pairs import PreferencePair, PreferencePairs
-from lightning_modules.optim import AdamW
 from lightning_modules.preference import PreferencePretraining
 from tests.quiet import quiet_trainer
 from tests.tiny_models import tiny_llama
-from tests.unit.lightning_modules.grpo_kit import countdown
+from tests.tiny_tasks import countdown
+from tests.unit.lightning_modules.grpo_kit import optimizer
 
 SPACE = {"counts": [3], "number_range": [1, 9], "target_range": [1, 9]}
 STEPS = 40
@@ -65,17 +65,9 @@ def pairs(kind: type[PreferencePairs] = PreferencePairs) -> PreferencePairs:
 
 
 def module(critic: PreferenceCritic, **changes: Any) -> PreferencePretraining:
-    optimizer = AdamW(
-        learning_rate=3e-3,
-        betas=(0.9, 0.999),
-        epsilon=1e-8,
-        weight_decay=0.0,
-        warmup_steps=5,
-        schedule="cosine",
-        total_steps=STEPS,
-    )
+    adamw = optimizer(3e-3, betas=(0.9, 0.999), warmup_steps=5, schedule="cosine", total_steps=STEPS)
     settings = {"contrast_weight": 0.5, "goal_batches": 2, "seed": 0, "gradient_clip": None, "max_skipped_steps": 0}
-    return PreferencePretraining(critic=critic, optimizer=optimizer, **(settings | changes))
+    return PreferencePretraining(critic=critic, optimizer=adamw, **(settings | changes))
 
 
 def trainer(folder: Path, steps: int = STEPS) -> L.Trainer:
@@ -151,17 +143,16 @@ def test_resume_with_dropout_is_bitwise_equal(checkpoint: Path, tmp_path: Path) 
 
 def test_critic_without_goal_raises(checkpoint: Path) -> None:
     step = Step(start=0, end=1, state=(1,), legal=True)
-    with pytest.raises(ValueError, match="the critic has no goal"):
+    with pytest.raises(ValueError, match="goal"):
         critic(checkpoint).encode_steps(CountdownProblem((1, 2), 3, style="direct"), "1", [step])
-    with pytest.raises(ValueError, match="mean over successful trajectories, got none"):
+    with pytest.raises(ValueError, match="successful"):
         critic(checkpoint).set_goal([])
 
 
-def test_invalid_settings_raise(checkpoint: Path) -> None:
-    with pytest.raises(ValueError, match="contrast_weight must not be negative, got -1"):
-        module(critic(checkpoint), contrast_weight=-1.0)
-    with pytest.raises(ValueError, match="goal_batches must be at least 1, got 0"):
-        module(critic(checkpoint), goal_batches=0)
+@pytest.mark.parametrize(("name", "value"), [("contrast_weight", -1.0), ("goal_batches", 0)])
+def test_invalid_settings_raise(checkpoint: Path, name: str, value: float) -> None:
+    with pytest.raises(ValueError, match=f"{name}.*{value}"):
+        module(critic(checkpoint), **{name: value})
 
 
 def test_preference_pairs_without_text_critic_raise() -> None:
@@ -171,5 +162,5 @@ def test_preference_pairs_without_text_critic_raise() -> None:
     data = pairs()
     data.trainer = L.Trainer(logger=False, accelerator="cpu", enable_progress_bar=False, enable_model_summary=False)
     data.trainer.strategy._lightning_module = Silent()
-    with pytest.raises(ValueError, match="needs a critic that reads text, got NumericV2"):
+    with pytest.raises(ValueError, match="NumericV2"):
         data.setup()

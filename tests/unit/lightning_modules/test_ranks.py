@@ -245,14 +245,12 @@ def test_zero_sharding_raises_for_other_stage_or_excess_bytes(name: str, two: An
     stage = int(name[4])
     for rank in two:
         messages = rank[f"{name}/sharding"]["said"]
-        assert messages.pop("stage") == f"trainer.strategy.stage is {1 + stage % 3}, but deepspeed runs stage {stage}"
+        assert re.search(rf"strategy\.stage.* {1 + stage % 3}.* {stage}$", messages.pop("stage"))
         if stage < 3:
             assert messages.pop("parameters") == "nothing", "they are whole at all times"
         assert messages.keys() == {"gradients", "optimizer"} | ({"parameters"} if stage == 3 else set())
         for what, message in messages.items():
-            assert re.fullmatch(
-                rf"ZeRO-{stage} should leave [\d,]+ bytes of {what} on each of 2 ranks, one holds [\d,]+", message
-            ), what
+            assert re.search(rf"ZeRO-{stage} .* [\d,]+ bytes of {what} .* 2 ranks.* [\d,]+", message), what
 
 
 def test_expected_bytes_add_small_whole_parameters_to_shares() -> None:

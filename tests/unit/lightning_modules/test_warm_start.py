@@ -10,31 +10,21 @@ from torch.testing import assert_close
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
 from contrastive_reasoning.policies.tiny import train_tokenizer
 from datamodules.plays import PlayCorpus, Plays
-from lightning_modules.optim import AdamW
 from lightning_modules.warm_start import WarmStart
 from tests.quiet import quiet_trainer
-from tests.tiny_models import tiny_llama
-from tests.unit.lightning_modules.grpo_kit import countdown
+from tests.tiny_models import tiny_llama, tiny_policy
+from tests.tiny_tasks import countdown
+from tests.unit.lightning_modules.grpo_kit import optimizer
 
 TASK = countdown(counts=[3], number_range=[1, 9], train_problems=10, validation_problems=10, test_problems=10)
 
 
 def policy(seed: int = 0) -> CausalLMPolicy:
     tokenizer = train_tokenizer(PlayCorpus(task=TASK, plays=50, seed=0)(), vocab_size=300)
-    return CausalLMPolicy(
-        model=tiny_llama(tokenizer, seed=seed), tokenizer=tokenizer, compute_dtype=torch.float32, chat_template=False
-    )
+    return tiny_policy(tokenizer, tiny_llama(tokenizer, seed=seed))
 
 
-OPTIMIZER = AdamW(
-    learning_rate=3e-3,
-    betas=(0.9, 0.95),
-    epsilon=1e-8,
-    weight_decay=0.1,
-    warmup_steps=2,
-    schedule="cosine",
-    total_steps=40,
-)
+OPTIMIZER = optimizer(3e-3, betas=(0.9, 0.95), weight_decay=0.1, schedule="cosine", total_steps=40)
 
 
 def module(max_skipped_steps: int = 0, seed: int = 0, dropout: float = 0.0) -> WarmStart:
@@ -80,13 +70,7 @@ def test_loss_with_chat_template_covers_completion_and_turn_end() -> None:
     tokenizer = train_tokenizer(PlayCorpus(task=TASK, plays=50, seed=0)(), vocab_size=300)
     tokenizer.add_special_tokens({"additional_special_tokens": ["<|end|>"]})
     tokenizer.chat_template = "{% for m in messages %}<{{ m.role }}>{{ m.content }}<|end|>{% endfor %}"
-    chat_policy = CausalLMPolicy(
-        model=tiny_llama(tokenizer),
-        tokenizer=tokenizer,
-        compute_dtype=torch.float32,
-        chat_template=None,
-        system="Play.",
-    )
+    chat_policy = tiny_policy(tokenizer, tiny_llama(tokenizer), chat_template=None, system="Play.")
     trained = WarmStart(policy=chat_policy, optimizer=OPTIMIZER, seed=0, gradient_clip=1.0, max_skipped_steps=0)
     prompt, completion = "9 3 2 = 10\n", "9+3=12;12-2=10"
     end = tokenizer.convert_tokens_to_ids("<|end|>")
@@ -120,7 +104,5 @@ def test_resumed_run_equals_uninterrupted_run(tmp_path: Path) -> None:
 
 def test_example_longer_than_context_raises_with_lengths() -> None:
     trained = module()
-    with pytest.raises(
-        ValueError, match=rf"has \d+ tokens with its prompt, .* context of {trained.policy.max_length}: choose"
-    ):
+    with pytest.raises(ValueError, match=rf"\d+ tokens.* {trained.policy.max_length}"):
         trained.loss([("1 + 2 = " * trained.policy.max_length, "3")])

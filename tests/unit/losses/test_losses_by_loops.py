@@ -248,7 +248,7 @@ def test_huge_scores_stay_finite(kind: type, scale: float) -> None:
 
 @pytest.mark.parametrize("kind", CLASSES)
 def test_temperature_of_zero_raises(kind: type) -> None:
-    with pytest.raises(ValueError, match="temperature must be above 0, got 0"):
+    with pytest.raises(ValueError, match=r"temperature.*0"):
         kind(temperature=0.0)
 
 

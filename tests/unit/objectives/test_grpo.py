@@ -49,16 +49,10 @@ def test_dapo_and_dr_grpo_equal_grpo_with_their_settings() -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"clip_low": 1.0}, r"clip_low must lie in \[0, 1\), got 1.0"),
-        ({"clip_high": -0.1}, "clip_high must not be negative, got -0.1"),
-        ({"dual_clip": 0.5}, r"dual_clip must be above 1 \(or null\), got 0.5"),
-        ({"kl_weight": -1.0}, "kl_weight must not be negative, got -1.0"),
-        ({"kl_weight": 0.1}, r"objective\.kl_weight=0\.1 .*objective\.kl is null"),
-    ],
+    "change", [{"clip_low": 1.0}, {"clip_high": -0.1}, {"dual_clip": 0.5}, {"kl_weight": -1.0}, {"kl_weight": 0.1}]
 )
-def test_settings_out_of_range_raise(change: dict[str, float], message: str) -> None:
+def test_settings_out_of_range_raise(change: dict[str, float]) -> None:
+    ((name, value),) = change.items()
     settings = {"clip_low": 0.2, "clip_high": 0.2, "dual_clip": None, "kl_weight": 0.0} | change
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(ValueError, match=f"{name}.*{value}"):
         GRPO(**settings, kl=None, aggregation=TokenMean())

@@ -60,5 +60,5 @@ def test_correction_weights_at_extremes_are_finite_and_capped(kind: Callable[...
     assert found.isfinite().all()
     assert found.max() <= 3.0
     assert kind(cap=3.0)(old[:, :1], engine[:, :1], torch.tensor([[True]])).item() == pytest.approx(3.0, abs=1e-6)
-    with pytest.raises(ValueError, match=r"cap must be at least 1, got 0\.9"):
+    with pytest.raises(ValueError, match=r"cap.*0\.9"):
         kind(cap=0.9)

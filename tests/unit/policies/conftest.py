@@ -3,12 +3,11 @@ from __future__ import annotations
 from functools import cache
 
 import pytest
-import torch
 from transformers import PreTrainedTokenizerFast
 
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
 from contrastive_reasoning.policies.tiny import train_tokenizer
-from tests.tiny_models import tiny_llama, tiny_qwen2
+from tests.tiny_models import tiny_llama, tiny_policy, tiny_qwen2
 
 PROMPTS = ["Numbers: [21, 16, 17, 26], target: 46\n", "Numbers: [3, 4], target: 12\n"]
 COMPLETIONS = ["21+16=37;37-17=20;26+20=46", "4*3=12"]
@@ -28,6 +27,4 @@ def tokenizer() -> PreTrainedTokenizerFast:
 def policy(request: pytest.FixtureRequest) -> CausalLMPolicy:
     tokenizer = trained_tokenizer(request.param)
     build = tiny_llama if request.param == "llama" else tiny_qwen2
-    return CausalLMPolicy(
-        model=build(tokenizer, seed=1), tokenizer=tokenizer, compute_dtype=torch.float32, chat_template=False
-    )
+    return tiny_policy(tokenizer, build(tokenizer, seed=1))

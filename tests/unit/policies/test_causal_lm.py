@@ -57,5 +57,5 @@ def test_saved_policy_is_an_ordinary_hugging_face_folder(policy: CausalLMPolicy,
 def test_mismatched_tokenizer_raises(policy: CausalLMPolicy) -> None:
     bigger = copy.deepcopy(policy.tokenizer)
     bigger.add_tokens(["<new>"])
-    with pytest.raises(ValueError, match="tokenizer does not fit the policy"):
+    with pytest.raises(ValueError, match="tokenizer"):
         CausalLMPolicy(model=policy.model, tokenizer=bigger, compute_dtype=torch.float32, chat_template=False)

@@ -18,6 +18,7 @@ from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
 from contrastive_reasoning.policies.decoder import Decoder, _cast_product, decoder_of
 from contrastive_reasoning.policies.load import LoRA
 from contrastive_reasoning.policies.tiny import train_tokenizer
+from tests.tiny_models import tiny_policy
 
 SIZES: dict[str, Any] = dict(
     vocab_size=300,
@@ -59,7 +60,7 @@ def policy_of(model: Any, dtype: torch.dtype = torch.float32) -> CausalLMPolicy:
         torch.manual_seed(0)
         for parameter in model.parameters():
             parameter.normal_(std=0.2) if parameter.ndim == 2 else parameter.add_(0.2 * torch.randn(parameter.shape))
-    return CausalLMPolicy(model=model.eval(), tokenizer=tokenizer, compute_dtype=dtype, chat_template=False)
+    return tiny_policy(tokenizer, model.eval(), compute_dtype=dtype)
 
 
 @torch.no_grad()

@@ -10,7 +10,7 @@ from torch.testing import assert_close
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy, log_probs_and_full_kl
 from contrastive_reasoning.policies.log_probs import full_kl, token_log_probs
 from contrastive_reasoning.policies.tiny import train_tokenizer
-from tests.tiny_models import tiny_llama
+from tests.tiny_models import tiny_llama, tiny_policy
 
 
 def two_policies(dtype: torch.dtype = torch.float64) -> list[Tensor]:
@@ -98,14 +98,7 @@ def test_log_probs_and_full_kl_equals_separate_computations() -> None:
     """Equals ``policy.log_probs`` and the KL of softmaxes of full logits; the reference gets no gradient."""
     tokenizer = train_tokenizer(["1+2=3;3+4=7"], vocab_size=270)
     policy, reference = (
-        CausalLMPolicy(
-            model=tiny_llama(tokenizer, seed=seed, hidden_size=16),
-            tokenizer=tokenizer,
-            compute_dtype=torch.float32,
-            chat_template=False,
-            chunk=2,
-        )
-        for seed in (0, 1)
+        tiny_policy(tokenizer, tiny_llama(tokenizer, seed=seed, hidden_size=16), chunk=2) for seed in (0, 1)
     )
     prompt = policy.encode_prompts(["1+2", "3"])
     completion = policy.encode_completions(["=3;", "+4=7"])

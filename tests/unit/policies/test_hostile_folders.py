@@ -13,9 +13,10 @@ import pytest
 import torch
 
 from contrastive_reasoning.critics import Frozen, load_encoder
-from contrastive_reasoning.policies.load import load_policy, resolve, tokenizer_and_context
+from contrastive_reasoning.policies.load import resolve, tokenizer_and_context
 from contrastive_reasoning.policies.prompting import render
 from tests.hostile.trap import Trap, module, pickled
+from tests.tiny_models import loaded_policy
 
 REACHES_OUT = "{{ cycler.__init__.__globals__.os.system('touch %s') }}"
 NEVER_ENDS = "{% for i in range(10 ** 12) %}{{ i }}{% endfor %}"
@@ -33,19 +34,7 @@ def canary(tmp_path: Path) -> Path:
 
 
 def load(folder: Path, **changes: Any) -> Any:
-    settings: dict[str, Any] = {
-        "architecture": None,
-        "weights_dtype": "float32",
-        "compute_dtype": "float32",
-        "lora": None,
-        "chat_template": None,
-        "trust_remote_code": False,
-        "gradient_checkpointing": False,
-        "compiled": False,
-        "kernels": "torch",
-        "seed": 0,
-    }
-    return load_policy(pretrained=str(folder), **{**settings, **changes})
+    return loaded_policy(folder, chat_template=None, **changes)
 
 
 def update_json(path: Path, **changes: Any) -> None:
@@ -72,9 +61,9 @@ def test_weights_with_code_raise_and_are_not_run(
     folder: Path, canary: Path, weights: Callable[[Path, Path], None]
 ) -> None:
     weights(folder, canary)
-    with pytest.raises(ValueError, match=r"^policy\.pretrained=\S+: the file of weights is damaged or holds more than"):
+    with pytest.raises(ValueError, match=r"^policy\.pretrained=\S+: .*weights"):
         load(folder)
-    with pytest.raises(ValueError, match=r"^load_encoder: \S+: the file of weights is damaged or holds more than"):
+    with pytest.raises(ValueError, match=r"^load_encoder: \S+: .*weights"):
         load_encoder(pretrained=str(folder), dtype="float32", training=Frozen(), trust_remote_code=False)
     assert not canary.exists()
     pickle.loads(pickled(canary))
@@ -129,7 +118,7 @@ def test_remote_code_for_known_model_type_is_ignored(folder: Path, canary: Path)
 def test_invalid_tokenizer_file_raises(folder: Path, canary: Path, content: str) -> None:
     data = pickled(canary) if content == "pickle" else content.encode()
     (folder / "tokenizer.json").write_bytes(data)
-    with pytest.raises(ValueError, match=r"^policy\.pretrained=\S+: a file of the tokenizer is not JSON"):
+    with pytest.raises(ValueError, match=r"^policy\.pretrained=\S+: .*tokenizer.*JSON"):
         load(folder)
     assert not canary.exists()
 
@@ -138,6 +127,6 @@ def test_invalid_tokenizer_file_raises(folder: Path, canary: Path, content: str)
 def test_chat_template_is_rendered_in_sandbox(folder: Path, canary: Path, template: str) -> None:
     (folder / "chat_template.jinja").write_text(template.replace("%s", str(canary)))
     tokenizer, _ = tokenizer_and_context(str(folder), trust_remote_code=False)
-    with pytest.raises(ValueError, match=r"^policy\.chat_template: the tokenizer's own template cannot be rendered"):
+    with pytest.raises(ValueError, match=r"^policy\.chat_template"):
         render(tokenizer, "3 4", chat_template=True)
     assert not canary.exists()

@@ -17,18 +17,18 @@ def test_liger_log_probs_on_cpu_equal_token_log_probs(temperature: float) -> Non
 
 
 def test_liger_log_probs_rejects_zero_temperature() -> None:
-    with pytest.raises(ValueError, match="temperature must be positive when scoring"):
+    with pytest.raises(ValueError, match="temperature"):
         liger_log_probs(torch.zeros(1, 2), torch.zeros(3, 2), torch.tensor([0]), temperature=0.0, chunk=1)
 
 
 def test_require_liger_without_extra_raises(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log_probs, "find_spec", lambda name: None)
-    with pytest.raises(ValueError, match=r"policy\.kernels=liger needs the extra: pip install .*\[liger\]"):
+    with pytest.raises(ValueError, match=r"policy\.kernels=liger.*\[liger\]"):
         require_liger()
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 def test_require_liger_without_cuda_raises(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log_probs, "find_spec", lambda name: name)
-    with pytest.raises(ValueError, match=r"policy\.kernels=liger needs a CUDA device"):
+    with pytest.raises(ValueError, match=r"policy\.kernels=liger.*CUDA"):
         require_liger()

@@ -12,37 +12,17 @@ from transformers import AutoModel, AutoModelForSequenceClassification, BertConf
 
 from contrastive_reasoning.critics import Frozen, load_encoder
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
-from contrastive_reasoning.policies.load import LoRA, embedded_names, load_policy, resolve
-from contrastive_reasoning.policies.tiny import TinyArchitecture
+from contrastive_reasoning.policies.load import LoRA, embedded_names, resolve
+from tests.tiny_models import loaded_policy, tiny_architecture
 
-ARCHITECTURE = TinyArchitecture(
-    kind="llama",
-    hidden_size=32,
-    intermediate_size=64,
-    layers=1,
-    heads=4,
-    key_value_heads=2,
-    max_length=64,
-    vocab_size=300,
+ARCHITECTURE = tiny_architecture(
+    hidden_size=32, intermediate_size=64, layers=1, key_value_heads=2, max_length=64, vocab_size=300
 )
-SETTINGS = {
-    "pretrained": None,
-    "architecture": ARCHITECTURE,
-    "weights_dtype": "float32",
-    "compute_dtype": "float32",
-    "lora": None,
-    "chat_template": False,
-    "trust_remote_code": False,
-    "gradient_checkpointing": False,
-    "compiled": False,
-    "kernels": "torch",
-    "seed": 0,
-    "corpus": lambda: ["Numbers: [1, 2], target: 3\n", "2+1=3"],
-}
+CORPUS = ["Numbers: [1, 2], target: 3\n", "2+1=3"]
 
 
-def load(**changes: object) -> CausalLMPolicy:
-    return load_policy(**{**SETTINGS, **changes})  # pyright: ignore[reportArgumentType]
+def load(pretrained: str | None = None, **changes: Any) -> CausalLMPolicy:
+    return loaded_policy(pretrained, **{"architecture": ARCHITECTURE, "corpus": lambda: CORPUS} | changes)
 
 
 def test_saved_policy_loads_with_equal_weights(tmp_path: Path) -> None:
@@ -57,11 +37,11 @@ def test_saved_policy_loads_with_equal_weights(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "error", "message"),
     [
-        ({"pretrained": "./nowhere"}, FileNotFoundError, "policy.pretrained=./nowhere: no model there"),
-        ({"pretrained": "embedded:none_such"}, ValueError, "no embedded policy 'none_such'"),
-        ({"architecture": None}, ValueError, "policy.architecture and a corpus"),
-        ({"kernels": "cuda"}, ValueError, "policy.kernels must be one of torch, liger, got 'cuda'"),
-        ({"compute_dtype": "int8"}, ValueError, "policy.compute_dtype must be one of float32, bfloat16, float16"),
+        ({"pretrained": "./nowhere"}, FileNotFoundError, "policy.pretrained=./nowhere"),
+        ({"pretrained": "embedded:none_such"}, ValueError, "'none_such'"),
+        ({"architecture": None}, ValueError, "policy.architecture"),
+        ({"kernels": "cuda"}, ValueError, "policy.kernels.*'cuda'"),
+        ({"compute_dtype": "int8"}, ValueError, "policy.compute_dtype.*'int8'"),
     ],
 )
 def test_load_policy_rejects_invalid_settings(changes: dict[str, object], error: type[Exception], message: str) -> None:
@@ -90,7 +70,7 @@ def test_resolve_finds_policy_of_run_or_stage_folder(tmp_path: Path) -> None:
     (tmp_path / "outputs").rename(moved)
     found = resolve(str(moved / "runs" / "name" / "now"))
     assert found == str(moved / "stages" / "grpo" / "abc" / "policy")
-    with pytest.raises(FileNotFoundError, match="no model there"):
+    with pytest.raises(FileNotFoundError, match="evaluate/abc"):
         resolve(str(moved / "stages" / "evaluate" / "abc"))
 
 
@@ -125,7 +105,7 @@ def test_lora_trains_only_adapters_and_save_merges_them(tmp_path: Path) -> None:
 def test_lora_target_module_is_a_name_not_a_regex() -> None:
     policy = load(lora=LoRA(rank=2, alpha=4.0, dropout=0.0, target_modules="q_proj"))
     assert {name.split(".")[-4] for name, p in policy.named_parameters() if p.requires_grad} == {"q_proj"}
-    with pytest.raises(ValueError, match="Target modules"):
+    with pytest.raises(ValueError, match="q_proj"):
         load(lora=LoRA(rank=2, alpha=4.0, dropout=0.0, target_modules=".*(q_proj|lm_head)"))
 
 
@@ -168,13 +148,13 @@ def test_gradient_checkpointing_recomputes_layers_with_equal_gradients(lora: LoR
 
 @pytest.mark.parametrize("target", ["lm_head", "embed_tokens"])
 def test_lora_rejects_vocabulary_layers(target: str) -> None:
-    with pytest.raises(ValueError, match=rf"lora\.target_modules must not name {target}"):
+    with pytest.raises(ValueError, match=rf"lora\.target_modules.*{target}"):
         LoRA(rank=2, alpha=4.0, dropout=0.0, target_modules=["q_proj", target])
 
 
 def test_resolve_of_adapter_without_base_model_raises(tmp_path: Path) -> None:
     (tmp_path / "adapter_config.json").write_text("{}")
-    with pytest.raises(FileNotFoundError, match=r"an adapter without its base model .* merge it into its base"):
+    with pytest.raises(FileNotFoundError, match="base model"):
         resolve(str(tmp_path))
 
 

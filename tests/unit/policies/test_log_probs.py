@@ -54,10 +54,10 @@ def test_token_log_probs_add_bias() -> None:
     assert_close(actual, bias.log_softmax(0)[1:2])
 
 
-@pytest.mark.parametrize(("setting", "message"), [({"temperature": 0.0}, "temperature"), ({"chunk": 0}, "chunk")])
-def test_token_log_probs_rejects_invalid_settings(setting: dict[str, float], message: str) -> None:
-    arguments = {"temperature": 1.0, "chunk": 4, **setting}
-    with pytest.raises(ValueError, match=message):
+@pytest.mark.parametrize(("name", "value"), [("temperature", 0.0), ("chunk", 0)])
+def test_token_log_probs_rejects_invalid_settings(name: str, value: float) -> None:
+    arguments = {"temperature": 1.0, "chunk": 4, name: value}
+    with pytest.raises(ValueError, match=name):
         token_log_probs(torch.zeros(1, 2), torch.zeros(3, 2), torch.tensor([0]), **arguments)  # pyright: ignore
 
 

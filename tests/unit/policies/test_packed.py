@@ -17,7 +17,7 @@ from contrastive_reasoning.policies import causal_lm
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy, log_probs_and_full_kl
 from contrastive_reasoning.policies.load import LoRA
 from contrastive_reasoning.policies.tiny import train_tokenizer
-from tests.tiny_models import tiny_llama, tiny_qwen2
+from tests.tiny_models import tiny_llama, tiny_policy, tiny_qwen2
 from tests.unit.lightning_modules.grpo_kit import exact_norm
 
 TOKENIZERS = {kind: train_tokenizer(["1+2=3;3+4=7"], vocab_size=270, kind=kind) for kind in ("llama", "qwen2")}
@@ -76,9 +76,7 @@ def build(kind: str, seed: int = 1, lora: bool = False) -> CausalLMPolicy:
     model = wide_model(kind, seed=seed, lora=lora)
     for norm in (part for part in model.modules() if type(part).__name__.endswith("RMSNorm")):
         norm.forward = partial(exact_norm, norm)
-    return CausalLMPolicy(
-        model=model.double(), tokenizer=TOKENIZERS[kind], compute_dtype=torch.float32, chat_template=False
-    )
+    return tiny_policy(TOKENIZERS[kind], model.double())
 
 
 @pytest.fixture(autouse=True)

@@ -16,11 +16,13 @@ from torch.testing import assert_close
 
 from contrastive_reasoning.policies import causal_lm, probe
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy, evaluating
-from contrastive_reasoning.policies.load import LoRA, load_policy, read_model_config
+from contrastive_reasoning.policies.load import LoRA, read_model_config
 from contrastive_reasoning.policies.probe import check_passes, rows_of
 from contrastive_reasoning.rollout import Engine, Sampling
 from contrastive_reasoning.tasks.base import Problem
 from tests.hf_engine import HFEngine
+from tests.tiny_models import loaded_policy as load
+from tests.tiny_models import tiny_policy
 from tests.unit.policies.conftest import trained_tokenizer
 
 SIZES = {
@@ -102,22 +104,6 @@ def saved(family: str, folder: Path, **changes: Any) -> Path:
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder
-
-
-def load(folder: Path, **changes: Any) -> CausalLMPolicy:
-    settings: dict[str, Any] = {
-        "architecture": None,
-        "weights_dtype": "float32",
-        "compute_dtype": "float32",
-        "lora": None,
-        "chat_template": False,
-        "trust_remote_code": False,
-        "gradient_checkpointing": False,
-        "compiled": False,
-        "kernels": "torch",
-        "seed": 0,
-    }
-    return load_policy(pretrained=str(folder), **{**settings, **changes})
 
 
 def by_transformers(folder: Path, policy: CausalLMPolicy, temperature: float) -> Tensor:
@@ -222,7 +208,7 @@ def test_text_model_of_a_model_for_images_matches_the_whole(family: str, tmp_pat
 
 
 def test_model_for_images_without_text_model_is_refused_by_name(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"a model for text and images \(qwen2_5_vl\)"):
+    with pytest.raises(ValueError, match="qwen2_5_vl"):
         load(saved_with_images("Qwen2_5_VL", tmp_path))
 
 
@@ -231,7 +217,7 @@ def test_model_for_images_without_text_model_is_refused_by_name(tmp_path: Path) 
 def test_encoder_and_other_generation_are_refused_by_name(
     family: str, settings: dict[str, Any], tmp_path: Path
 ) -> None:
-    with pytest.raises(ValueError, match=rf"policy\.pretrained={tmp_path}: {family}\w+ .* pass "):
+    with pytest.raises(ValueError, match=rf"policy\.pretrained={tmp_path}: {family}"):
         load(saved(family, tmp_path, **settings))
 
 
@@ -244,12 +230,12 @@ def test_model_whose_own_pass_fails_is_refused_by_name(tmp_path: Path) -> None:
 @pytest.mark.filterwarnings("ignore:.*passes are slower:UserWarning")
 def test_unknown_change_of_logits_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(causal_lm, "logit_transform", lambda config: (1.0, None))
-    with pytest.raises(ValueError, match=r"GraniteForCausalLM \(granite\) .* the unpadded pass are [\d.]+ nats"):
+    with pytest.raises(ValueError, match=r"granite.*unpadded.* [\d.]+ nats"):
         load(saved("Granite", tmp_path))
 
 
 def test_own_attention_replaces_plans_that_differ(tmp_path: Path) -> None:
-    with pytest.warns(UserWarning, match="DiffLlamaForCausalLM: passes are slower"):
+    with pytest.warns(UserWarning, match="DiffLlamaForCausalLM"):
         policy = load(saved("DiffLlama", tmp_path))
     assert not policy.plans_attention
     assert not policy.without_weights().plans_attention, "a copy for rollouts keeps it"
@@ -262,7 +248,7 @@ def nan(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
 @pytest.mark.parametrize("broken", ["padded", "decoded"])
 def test_pass_with_nan_is_not_used(broken: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(probe, broken, nan(getattr(probe, broken)))
-    with pytest.warns(UserWarning, match=f"the {broken} pass are nan nats"):
+    with pytest.warns(UserWarning, match=f"{broken} .*nan"):
         assert load(saved("Mistral", tmp_path)).unpadded
 
 
@@ -270,7 +256,7 @@ def test_pass_with_nan_is_not_used(broken: str, tmp_path: Path, monkeypatch: pyt
 def test_slowest_pass_with_nan_is_refused(broken: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("padded", broken):
         monkeypatch.setattr(probe, name, nan(getattr(probe, name)))
-    with pytest.raises(ValueError, match=f"the {broken} pass are nan nats"):
+    with pytest.raises(ValueError, match=f"{broken} .*nan"):
         load(saved("Mistral", tmp_path))
 
 
@@ -280,7 +266,7 @@ def test_weights_with_nan_are_refused(tmp_path: Path) -> None:
     with torch.no_grad():
         model.model.norm.weight[0] = float("nan")
     model.save_pretrained(folder)
-    with pytest.raises(ValueError, match="its log-probs are not finite"):
+    with pytest.raises(ValueError, match="not finite"):
         load(folder)
 
 
@@ -321,6 +307,4 @@ def test_gradients_are_those_of_transformers(family: str, tmp_path: Path) -> Non
 
 
 def copy_with(policy: CausalLMPolicy, model: Any) -> CausalLMPolicy:
-    return CausalLMPolicy(
-        model=model, tokenizer=policy.tokenizer, compute_dtype=policy.compute_dtype, chat_template=False
-    )
+    return tiny_policy(policy.tokenizer, model, compute_dtype=policy.compute_dtype)

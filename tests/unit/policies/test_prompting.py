@@ -4,14 +4,12 @@ import copy
 from typing import Any
 
 import pytest
-import torch
 from tokenizers import Tokenizer, models
 from transformers import PreTrainedTokenizerFast
 
-from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
 from contrastive_reasoning.policies.prompting import check_system, prompt_ids, render, turn_end
 from contrastive_reasoning.tasks.base import ChatPrompt
-from tests.tiny_models import tiny_llama
+from tests.tiny_models import tiny_llama, tiny_policy
 
 PLAIN = (
     "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}{% if add_generation_prompt %}<answer>{% endif %}"
@@ -38,7 +36,7 @@ def test_render_puts_prompt_in_one_user_message(tokenizer: PreTrainedTokenizerFa
 
 
 def test_render_without_required_template_raises(tokenizer: PreTrainedTokenizerFast) -> None:
-    with pytest.raises(ValueError, match="the tokenizer has no chat template"):
+    with pytest.raises(ValueError, match="chat template"):
         render(tokenizer, "3 4", chat_template=True)
 
 
@@ -74,7 +72,7 @@ def test_template_without_system_message_support_raises(tokenizer: PreTrainedTok
     strict = with_template(
         tokenizer, "{% if messages[0].role == 'system' %}{{ raise_exception('no system') }}{% endif %}"
     )
-    with pytest.raises(ValueError, match=r"the tokenizer's own template cannot be rendered \(no system\)"):
+    with pytest.raises(ValueError, match=r"template.*\(no system\)"):
         render(strict, ChatPrompt([("system", "Be short."), ("user", "?")]), chat_template=True)
 
 
@@ -91,12 +89,7 @@ def test_turn_end_token_is_among_eos_token_ids(tokenizer: PreTrainedTokenizerFas
     end = changed.convert_tokens_to_ids("<|end|>")
     assert [turn_end(changed, chat_template=used) for used in (True, None, False)] == [end, end, None]
     model = tiny_llama(changed, hidden_size=16).model
-    ends = {
-        used: CausalLMPolicy(
-            model=model, tokenizer=changed, compute_dtype=torch.float32, chat_template=used
-        ).eos_token_ids
-        for used in (True, False)
-    }
+    ends = {used: tiny_policy(changed, model, chat_template=used).eos_token_ids for used in (True, False)}
     assert ends == {True: (changed.eos_token_id, end), False: (changed.eos_token_id,)}
 
 
@@ -181,9 +174,7 @@ def test_policy_prompt_ids_contain_system_message(tokenizer: PreTrainedTokenizer
     model = tiny_llama(changed, hidden_size=16).model
     decoded = {}
     for system in ("none", "default", "Add them."):
-        policy = CausalLMPolicy(
-            model=model, tokenizer=changed, compute_dtype=torch.float32, chat_template=True, system=system
-        )
+        policy = tiny_policy(changed, model, chat_template=True, system=system)
         decoded[system] = changed.decode(policy.prompt_ids("3 4"), skip_special_tokens=True)
     assert "You are a helper." in decoded["default"]
     assert "Add them." in decoded["Add them."]
@@ -197,33 +188,23 @@ OMITS_SYSTEM = "{% for m in messages if m.role == 'user' %}<user>{{ m.content }}
 
 
 @pytest.mark.parametrize(
-    ("template", "used", "system", "sentence"),
+    ("template", "used", "system", "named"),
     [
-        (
-            REJECTS_SYSTEM,
-            True,
-            "Be short.",
-            "the tokenizer's chat template shows no system message; choose none or default",
-        ),
-        (
-            OMITS_SYSTEM,
-            None,
-            "Be short.",
-            "the tokenizer's chat template shows no system message; choose none or default",
-        ),
-        (None, None, "Be short.", "a system message needs a chat template, and the tokenizer has none"),
-        (PLAIN, False, "Be short.", "a system message needs a chat template, and policy.chat_template is false"),
-        (PLAIN, True, " ", "must be none, default or a text, got ' '"),
+        (REJECTS_SYSTEM, True, "Be short.", "shows no"),
+        (OMITS_SYSTEM, None, "Be short.", "shows no"),
+        (None, None, "Be short.", "tokenizer has none"),
+        (PLAIN, False, "Be short.", r"policy\.chat_template"),
+        (PLAIN, True, " ", "' '"),
     ],
 )
 def test_check_system_rejects_message_not_shown_in_prompts(
-    tokenizer: PreTrainedTokenizerFast, template: str | None, used: bool | None, system: str, sentence: str
+    tokenizer: PreTrainedTokenizerFast, template: str | None, used: bool | None, system: str, named: str
 ) -> None:
     changed = tokenizer if template is None else with_template(tokenizer, template)
-    with pytest.raises(ValueError, match=rf"^policy\.system:? {sentence}$"):
+    with pytest.raises(ValueError, match=rf"^policy\.system.*{named}"):
         check_system(changed, chat_template=used, system=system)
     model = tiny_llama(changed, hidden_size=16).model
     with pytest.raises(ValueError, match=r"^policy\.system"):
-        CausalLMPolicy(model=model, tokenizer=changed, compute_dtype=torch.float32, chat_template=used, system=system)
+        tiny_policy(changed, model, chat_template=used, system=system)
     for word in ("none", "default"):
         assert check_system(changed, chat_template=used, system=word) is None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,8 +15,8 @@ from contrastive_reasoning.policies.load import LoRA
 from contrastive_reasoning.policies.rollout_weights import copy_of_shards, whole_for_rollouts
 from contrastive_reasoning.policies.shape import LINEAR_LAYERS, ModelShape
 from contrastive_reasoning.rollout import Engine, Sampling
-from experiments.plan.learner import Learner
 from experiments.plan.rollouts import policy_copy
+from tests.unit.experiments.plan.learners import whole_on_cpu
 from tests.unit.lightning_modules import grpo_kit
 from tests.unit.lightning_modules.ranks_kit import untied
 
@@ -32,7 +33,7 @@ def policy(tied: bool, weights: torch.dtype, compute: torch.dtype, rank: int | N
         for name, parameter in model.named_parameters():
             if "lora_B" in name:  # zero initially, which equals no adapter
                 nn.init.normal_(parameter, std=0.1, generator=torch.Generator().manual_seed(0))
-    return CausalLMPolicy(model=model, tokenizer=grpo_kit.TOKENIZER, compute_dtype=compute, chat_template=False)
+    return grpo_kit.as_policy(model, compute)
 
 
 @pytest.fixture(autouse=True)
@@ -68,16 +69,12 @@ def test_copy_of_shards_draws_equal_rollouts_and_has_planned_size(
     assert len(layers) > 10
     if compute != F:
         assert {layer.weight.dtype for layer in layers} == {compute}
-    learner = Learner(
-        shape=ModelShape.of(own.model.config.to_dict()),
+    learner = replace(
+        whole_on_cpu(ModelShape.of(own.model.config.to_dict())),
         weight_bytes=weights.itemsize,
         compute_bytes=compute.itemsize,
         rank=rank,
         targets=LINEAR_LAYERS if rank else (),
-        frozen=False,
-        checkpointing=False,
-        on_cpu=True,
-        chunk=1024,
     )
     assert sum(parameter.nbytes for parameter in copy.parameters()) == policy_copy(learner)
 

@@ -71,23 +71,15 @@ def test_published_shapes_have_the_published_number_of_parameters(name: str, par
 
 
 def test_unsupported_model_or_adapter_target_raises() -> None:
-    with pytest.raises(ValueError, match="the shape of a mamba model is not known here; there are llama, qwen2"):
+    with pytest.raises(ValueError, match=r"mamba.*llama, qwen2"):
         ModelShape.of({**SIZES, "model_type": "mamba"})
     with pytest.raises(ValueError, match="use_sliding_window"):
         ModelShape.of({**SIZES, "model_type": "qwen2", "use_sliding_window": True})
-    with pytest.raises(ValueError, match=r"lora\.target_modules: no linear layer 'query'; there are q_proj"):
+    with pytest.raises(ValueError, match=r"lora\.target_modules.*'query'.*q_proj"):
         ModelShape.of({**SIZES, "model_type": "llama"}).adapter_parameters(4, ["query"])
 
 
-CONFIG = {
-    "model_type": "llama",
-    "vocab_size": 300,
-    "hidden_size": 64,
-    "intermediate_size": 136,
-    "num_hidden_layers": 3,
-    "num_attention_heads": 4,
-    "max_position_embeddings": 128,
-}
+CONFIG = {"model_type": "llama"} | {key: size for key, size in SIZES.items() if key != "num_key_value_heads"}
 
 
 @pytest.mark.parametrize("name", embedded_names())
@@ -103,9 +95,9 @@ def test_find_shape_uses_table_for_published_name() -> None:
 
 
 def test_find_shape_of_unknown_or_incomplete_model_raises(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"policy.pretrained=nobody/nothing: its shape is unknown"):
+    with pytest.raises(ValueError, match=r"policy\.pretrained=nobody/nothing"):
         find_shape("nobody/nothing")
     config = tmp_path / "config.json"
     config.write_text(json.dumps({key: value for key, value in CONFIG.items() if key != "hidden_size"}))
-    with pytest.raises(ValueError, match=r"config.json: hidden_size is missing"):
+    with pytest.raises(ValueError, match=r"config\.json.*hidden_size"):
         find_shape(str(tmp_path))

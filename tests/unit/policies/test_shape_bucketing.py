@@ -20,7 +20,7 @@ from contrastive_reasoning.policies.decoder import decoder_of
 from contrastive_reasoning.policies.shape_bucketing import bucketed_linear, spare_rows
 from contrastive_reasoning.policies.shared_cache import read_prompts
 from contrastive_reasoning.policies.tiny import train_tokenizer
-from tests.tiny_models import tiny_llama
+from tests.tiny_models import tiny_llama, tiny_policy
 
 CPU = torch.device("cpu")
 HALF = torch.bfloat16
@@ -29,7 +29,7 @@ TOKENIZER = train_tokenizer(["1+2=3;3+4=7"], vocab_size=270, kind="llama")
 
 def policy(dtype: torch.dtype = HALF) -> CausalLMPolicy:
     model = tiny_llama(TOKENIZER, hidden_size=32, seed=1)
-    return CausalLMPolicy(model=model, tokenizer=TOKENIZER, compute_dtype=dtype, chat_template=False)
+    return tiny_policy(TOKENIZER, model, compute_dtype=dtype)
 
 
 def rows(completions: list[int]) -> dict[str, Any]:

@@ -40,9 +40,9 @@ def test_most_in_a_share_counts_split_embedding_whole(ranks: int, most: int) -> 
 
 def test_shard_layers_requires_frozen_model_with_layers() -> None:
     backbone, device = grpo_kit.policy().backbone, torch.device("cpu")
-    with pytest.raises(ValueError, match="only a frozen model can be sharded by its layers"):
+    with pytest.raises(ValueError, match="frozen"):
         shard_layers(backbone, device)
-    with pytest.raises(ValueError, match="a list of `layers` can be sharded, and Linear has none"):
+    with pytest.raises(ValueError, match=r"layers.*Linear"):
         shard_layers(nn.Linear(2, 2).requires_grad_(False), device)
     before = dict(backbone.requires_grad_(False).named_parameters())
     shard_layers(backbone, device)

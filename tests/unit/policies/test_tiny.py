@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from transformers import PreTrainedTokenizerFast
 
-from contrastive_reasoning.policies.tiny import TinyArchitecture, tiny_model
-from tests.tiny_models import tiny_llama
+from contrastive_reasoning.policies.tiny import tiny_model
+from tests.tiny_models import tiny_architecture, tiny_llama
 
 
 @pytest.mark.parametrize("text", ["21+16=37;", "Numbers: [1, 20]\n", "naïve 🙂 — ∑ \t\r\n", "", "<eos", "٣4"])
@@ -35,36 +37,14 @@ def test_weights_depend_only_on_seed(tokenizer: PreTrainedTokenizerFast) -> None
     assert torch.equal(before, torch.rand(3)), "building a model must not move the global random state"
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [({"kind": "gpt"}, "kind must be llama or qwen2"), ({"heads": 5}, r"heads \(5\) must divide hidden_size \(64\)")],
-)
-def test_invalid_architecture_raises(change: dict[str, object], message: str) -> None:
-    size = {
-        "kind": "llama",
-        "hidden_size": 64,
-        "intermediate_size": 128,
-        "layers": 2,
-        "heads": 4,
-        "key_value_heads": 2,
-        "max_length": 64,
-        "vocab_size": 300,
-    }
-    with pytest.raises(ValueError, match=message):
-        TinyArchitecture(**{**size, **change})  # pyright: ignore[reportArgumentType]
+@pytest.mark.parametrize(("change", "named"), [({"kind": "gpt"}, "kind"), ({"heads": 5}, "heads.*5.*hidden_size.*64")])
+def test_invalid_architecture_raises(change: dict[str, Any], named: str) -> None:
+    with pytest.raises(ValueError, match=named):
+        tiny_architecture(**change)
 
 
 def test_tiny_model_fits_its_tokenizer(tokenizer: PreTrainedTokenizerFast) -> None:
-    architecture = TinyArchitecture(
-        kind="qwen2",
-        hidden_size=32,
-        intermediate_size=64,
-        layers=1,
-        heads=4,
-        key_value_heads=1,
-        max_length=64,
-        vocab_size=300,
-    )
+    architecture = tiny_architecture(kind="qwen2", hidden_size=32, intermediate_size=64, layers=1, key_value_heads=1)
     model = tiny_model(architecture, tokenizer, seed=0)
     assert model.config.vocab_size == len(tokenizer)
     assert model.config.eos_token_id == tokenizer.eos_token_id

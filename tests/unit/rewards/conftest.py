@@ -10,26 +10,15 @@ from contrastive_reasoning.policies.tiny import train_tokenizer
 from contrastive_reasoning.rollout import RolloutBatch, token_bytes, token_spans
 from contrastive_reasoning.tasks.base import Problem
 from contrastive_reasoning.tasks.countdown import CountdownProblem, CountdownTask
+from tests.rollout_batches import rollout_batch
+from tests.tiny_tasks import countdown
 
 Rollouts = Callable[..., RolloutBatch]
 
 
 @pytest.fixture(scope="session")
 def task() -> CountdownTask:
-    return CountdownTask(
-        style="direct",
-        train="generated",
-        test="generated",
-        longproc_dir=None,
-        counts=[4],
-        number_range=[1, 20],
-        target_range=[10, 50],
-        max_search_lines=None,
-        train_problems=20,
-        validation_problems=5,
-        test_problems=5,
-        seed=0,
-    )
+    return countdown(counts=[4], train_problems=20, validation_problems=5, test_problems=5)
 
 
 @pytest.fixture(scope="session")
@@ -50,19 +39,15 @@ def rollouts_of(tokenizer: PreTrainedTokenizerFast) -> Rollouts:
         width = max(map(len, rows), default=0)
         ids = torch.tensor([[*row, *[0] * (width - len(row))] for row in rows], dtype=torch.long)
         table = token_bytes(tokenizer)
-        return RolloutBatch(
-            problems=posed,
+        return rollout_batch(
+            posed,
+            torch.arange(width) < torch.tensor([len(row) for row in rows])[:, None],
             prompt_ids=torch.ones(len(posed), 3, dtype=torch.long),
             prompt_mask=torch.ones(len(posed), 3, dtype=torch.bool),
             completion_ids=ids,
-            mask=torch.arange(width) < torch.tensor([len(row) for row in rows])[:, None],
-            old_log_probs=torch.zeros(len(rows), width),
-            temperature=1.0,
-            pooled=None,
             texts=list(texts),
             token_spans=[token_spans(table, row) for row in rows],
-            finish_reasons=[finish] * len(rows),  # pyright: ignore
-            group_size=len(texts) // len(posed),
+            finish_reasons=[finish] * len(rows),
         )
 
     return build

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 import warnings
 from pathlib import Path
 
@@ -46,5 +47,4 @@ def test_refuse_too_many_pools_ranks_and_raises_on_each_rank(tmp_path: Path) -> 
     assert on_ranks(_error_message, tmp_path, 0, 2) == ["", ""], "a quarter of all, though half of the one rank's"
     first, second = on_ranks(_error_message, tmp_path, 0, 3)
     assert first == second
-    assert first.startswith("the reward failed on 3 of 8 rollouts (38%)")
-    assert first.endswith("the first: error, ValueError: no such unit")
+    assert re.search(r"3 of 8 .*38%.*error, ValueError: no such unit$", first)

@@ -137,7 +137,7 @@ def test_weight_adds_mean_calibrated_value_to_outcome(task: Task, batches: list[
     plain, weighted = (calibrated(source(task, tmp_path), weight=weight)(batches[0]) for weight in (0.0, 0.25))
     means = [sum(values) / max(1, len(values)) for values in ([step.value for step in row] for row in weighted.steps)]
     assert_close(weighted.outcome, plain.outcome + 0.25 * torch.tensor(means))
-    with pytest.raises(ValueError, match="inside CalibratedReward it needs weight 0"):
+    with pytest.raises(ValueError, match=r"CalibratedReward.*weight 0"):
         calibrated(source(task, tmp_path, weight=0.5))
 
 
@@ -242,15 +242,13 @@ class Unverified:
 
 
 def test_outcome_without_verdicts_raises(task: Task, batches: list[RolloutBatch], tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"source\.outcome must verify completions; this one has luck, critic only"):
+    with pytest.raises(ValueError, match=r"source\.outcome.*luck"):
         calibrated(source(task, tmp_path, outcome=Unverified()))(batches[0])
 
 
-@pytest.mark.parametrize(
-    ("name", "value", "least"), [("batches", 0, 1), ("refit_every", 0, 1), ("warmup_steps", -1, 0)]
-)
-def test_numbers_out_of_range_raise(task: Task, tmp_path: Path, name: str, value: int, least: int) -> None:
-    with pytest.raises(ValueError, match=f"{name} must be at least {least}, got {value}"):
+@pytest.mark.parametrize(("name", "value"), [("batches", 0), ("refit_every", 0), ("warmup_steps", -1)])
+def test_numbers_out_of_range_raise(task: Task, tmp_path: Path, name: str, value: int) -> None:
+    with pytest.raises(ValueError, match=f"{name}.*{value}"):
         calibrated(source(task, tmp_path), **{name: value})
 
 
@@ -260,14 +258,8 @@ ORACLE_GROUP = 60
 
 
 def calibrated_oracle(task: Task) -> CalibratedReward:
-    return CalibratedReward(
-        source=OracleReward(outcome=VerifierReward(task=task), task=task, weight=0.0),
-        weight=0.0,
-        calibration=Calibration(curve=Isotonic(), least_visits=10),
-        batches=2,
-        refit_every=1,
-        warmup_steps=1,
-    )
+    oracle = OracleReward(outcome=VerifierReward(task=task), task=task, weight=0.0)
+    return calibrated(oracle, batches=2, refit_every=1)
 
 
 def random_play(rng: random.Random) -> str:

@@ -233,37 +233,34 @@ def test_mlp_head_with_neg_unit_l2_learns_and_reloads(rollouts_of: Any) -> None:
 
 def test_missing_pooled_states_or_verdicts_raise(rollouts_of: Any) -> None:
     batch = rollouts(rollouts_of)
-    with pytest.raises(RuntimeError, match="the rollouts hold no pooled hidden states"):
+    with pytest.raises(RuntimeError, match="pooled"):
         reward()(replace(batch, pooled=None))
 
     class Silent:
         def __call__(self, rollouts: RolloutBatch) -> Credit:
             return Credit(outcome=torch.zeros(len(rollouts)), parts={"silence": torch.zeros(len(rollouts))})
 
-    with pytest.raises(ValueError, match="must verify completions; this one has silence only"):
+    with pytest.raises(ValueError, match="silence"):
         reward(outcome=Silent())(batch)
 
 
 def test_reward_that_learns_must_be_outermost(task: Any) -> None:
-    with pytest.raises(ValueError, match="CLIPOReward learns, so CLIPOReward cannot hold it: it must be the outermost"):
+    with pytest.raises(ValueError, match="CLIPOReward"):
         reward(outcome=reward())
-    with pytest.raises(ValueError, match="CLIPOReward learns, so WeightedSum cannot hold it"):
+    with pytest.raises(ValueError, match=r"CLIPOReward.*WeightedSum"):
         WeightedSum(rewards={"a": reward(), "b": VerifierReward(task=task)}, weights={"a": 1.0, "b": 1.0})
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
+    ("name", "value"),
     [
-        ({"temperature": 0.0}, "temperature must be above 0, got 0.0"),
-        ({"level": "prompt"}, "level must be one of group, cross, batch, got 'prompt'"),
-        ({"positives": "some"}, "positives must be one of one, all, got 'some'"),
-        ({"reference_epsilon": 0.0}, "reference_epsilon must be above 0"),
-        ({"max_skipped_steps": -1}, "max_skipped_steps must not be negative, got -1"),
+        *[("temperature", 0.0), ("level", "prompt"), ("positives", "some")],
+        *[("reference_epsilon", 0.0), ("max_skipped_steps", -1)],
     ],
 )
-def test_invalid_settings_raise(change: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        reward(**change)
+def test_invalid_settings_raise(name: str, value: Any) -> None:
+    with pytest.raises(ValueError, match=f"{name}.*{value}"):
+        reward(**{name: value})
 
 
 BAD = 2
@@ -369,6 +366,6 @@ def test_skipped_step_above_limit_raises(rollouts_of: Any) -> None:
         stopped(batch)
     made(batch)
     before = head_and_moments(stopped)
-    with pytest.raises(TooManySkipped, match=r"^loss is not finite, and 0 steps of CLIPO's head "):
+    with pytest.raises(TooManySkipped, match=r"^loss .* 0 steps of CLIPO"):
         stopped(batch)
     assert bitwise_equal(head_and_moments(stopped), before)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import re
 
 import pytest
 import torch
@@ -57,14 +56,14 @@ def test_game_level_does_not_rise_by_stopping_early_or_illegal_moves(seed: int) 
 
 
 def test_game_level_rejects_reward_that_adds_its_values(task: Task) -> None:
-    with pytest.raises(ValueError, match=r"OracleReward adds its values .* needs weight 0 .* takes 0.5"):
+    with pytest.raises(ValueError, match=r"OracleReward.*0\.5"):
         GameLevelReward(reward=oracle(task, 0.5), weight=0.5)
     summed = WeightedSum(rewards={"oracle": oracle(task, 0.5)}, weights={"oracle": 0.0})
     GameLevelReward(reward=summed, weight=0.5)
 
 
 def test_game_level_without_step_values_or_numbers_raises(task: Task, rollouts_of) -> None:
-    with pytest.raises(ValueError, match="without step values has no level: verifier"):
+    with pytest.raises(ValueError, match="verifier"):
         GameLevelReward(reward=VerifierReward(task=task), weight=0.5)(rollouts_of(["", ""]))
-    with pytest.raises(ValueError, match=re.escape("needs Countdown's numbers, which problem 7 does not have")):
+    with pytest.raises(ValueError, match="problem 7"):
         moves_of(Problem(id="7", prompt="?", answer="1", fields={}))

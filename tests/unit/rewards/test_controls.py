@@ -216,7 +216,7 @@ def test_shuffled_reward_rejects_sum_that_adds_step_values(task: Task, oracle) -
     def summed(weight: float, share: float) -> WeightedSum:
         return WeightedSum(rewards={"oracle": oracle(weight)}, weights={"oracle": share})
 
-    with pytest.raises(ValueError, match=r"OracleReward adds its values to the outcome: .* takes 0.5 itself"):
+    with pytest.raises(ValueError, match=r"OracleReward.*0\.5"):
         ShuffledReward(reward=summed(0.5, 1.0), weight=0.0, seed=0)
     ShuffledReward(reward=summed(0.0, 1.0), weight=0.0, seed=0)
     ShuffledReward(reward=summed(0.5, 0.0), weight=0.0, seed=0)

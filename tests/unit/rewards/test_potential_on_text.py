@@ -20,6 +20,7 @@ from contrastive_reasoning.tasks.arithmetic.equations import parse_steps as equa
 from contrastive_reasoning.tasks.base import Problem, Step, Task, Verdict
 from contrastive_reasoning.tasks.countdown import CountdownProblem, parse_steps, reachable
 from contrastive_reasoning.tasks.problem_set import sentence_steps
+from tests.rollout_batches import rollout_batch
 
 KEPT = "21+16=37;37-17=20;26+20=46"
 LOST = "21+16=37;37+17=54;54+26=80"
@@ -121,16 +122,10 @@ def credit_of(kind: str) -> tuple[list[tuple[int, ...]], Tensor, Credit]:
     assert sum(map(len, steps)) > len(paths) / 20
     ends = [[0, *accumulate(len(vocabulary[token]) for token in path)] for path in paths]
     mask = torch.arange(LENGTH) < torch.tensor([len(path) for path in paths])[:, None]
-    rollouts = RolloutBatch(
-        problems=[problem],
-        prompt_ids=torch.zeros(1, 1, dtype=torch.long),
-        prompt_mask=torch.ones(1, 1, dtype=torch.bool),
-        completion_ids=torch.zeros(mask.shape, dtype=torch.long),
-        mask=mask,
+    rollouts = rollout_batch(
+        [problem],
+        mask,
         old_log_probs=torch.zeros(mask.shape, dtype=torch.float64),
-        temperature=1.0,
-        group_size=len(paths),
-        pooled=None,
         texts=texts,
         token_spans=[list(pairwise(row)) for row in ends],
         finish_reasons=["stop" if vocabulary[path[-1]] == END else "length" for path in paths],

@@ -105,22 +105,16 @@ def test_unknown_column_raises_with_available_columns(
         reward_of(functions.solution_in, columns=columns)(rollouts_of(["a", "b"], LAMP))
 
 
-@pytest.mark.parametrize(
-    ("text", "reason"),
-    [
-        ("ends its process", "error, worker ended with exit code 1"),
-        ("hangs", "timeout, no reply within 2 s"),
-    ],
-)
+@pytest.mark.parametrize(("text", "reason"), [("ends its process", "exit code 1"), ("hangs", "timeout.* 2 s")])
 def test_failed_call_raises_with_reason(rollouts_of: Rollouts, reward_of: Build, text: str, reason: str) -> None:
     rollouts = rollouts_of([text, "abc"])
-    with pytest.raises(RewardFailed, match=rf"failed on 2 of 2 rollouts \(100%\), .*; the first: {reason}"):
+    with pytest.raises(RewardFailed, match=f"2 of 2 .*{reason}"):
         reward_of(limit_s=2.0)(rollouts)
 
 
 def test_allowed_failure_leaves_out_batch(rollouts_of: Rollouts, reward_of: Build) -> None:
     reward = reward_of(max_failures=1.0)
-    with pytest.warns(UserWarning, match="reward.function failed .*ValueError: no such unit"):
+    with pytest.warns(UserWarning, match=r"reward.function failed .*ValueError: no such unit"):
         credit = reward(rollouts_of(["raises", "abc"]))
     assert set(credit.failures) == {0, 1}
     assert (credit.metrics["reward/failed"], credit.metrics["reward/trl_not_applicable"]) == (1, 0)

@@ -42,7 +42,7 @@ class FailingTask:
 
 
 def test_rollout_with_verifier_error_is_left_out(task: Task, rollouts_of) -> None:
-    with pytest.warns(UserWarning, match=r"^the verifier failed on a rollout, which is left out; .*: out of order$"):
+    with pytest.warns(UserWarning, match=r"verifier failed .*: out of order$"):
         credit = VerifierReward(task=FailingTask(task))(rollouts_of(TEXTS))
     assert credit.verdicts is not None
     assert credit.failures == {2: credit.verdicts[2]}
@@ -80,9 +80,9 @@ def test_format_reward_leaves_out_rollout_with_verifier_error(task: Task, rollou
 
 def test_weighted_sum_rejects_different_names_and_repeated_parts(task: Task, rollouts_of) -> None:
     one = VerifierReward(task=task)
-    with pytest.raises(ValueError, match=r"rewards \(a, b\) and weights \(a\) must name the same"):
+    with pytest.raises(ValueError, match=r"\(a, b\).*\(a\)"):
         WeightedSum(rewards={"a": one, "b": one}, weights={"a": 1.0})
-    with pytest.raises(ValueError, match="reward b repeats the part verifier"):
+    with pytest.raises(ValueError, match=r"b .*verifier"):
         WeightedSum(rewards={"a": one, "b": one}, weights={"a": 1.0, "b": 1.0})(rollouts_of(TEXTS))
 
 
@@ -104,14 +104,7 @@ def test_overlong_reward_matches_formula(rollouts_of, share: float) -> None:
     assert got.outcome.tolist() == pytest.approx([by_formula(n, 21, 21 * share) for n in lengths], abs=1e-6)
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"max_tokens": 0}, "max_tokens must be at least 1, got 0"),
-        ({"cache_share": 0.0}, r"cache_share must lie in \(0, 1\], got 0.0"),
-        ({"cache_share": 1.5}, r"cache_share must lie in \(0, 1\], got 1.5"),
-    ],
-)
-def test_overlong_settings_out_of_range_raise(change: dict[str, float], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        OverlongReward(**{"max_tokens": 10, "cache_share": 0.4, **change})  # pyright: ignore
+@pytest.mark.parametrize(("name", "value"), [("max_tokens", 0), ("cache_share", 0.0), ("cache_share", 1.5)])
+def test_overlong_settings_out_of_range_raise(name: str, value: float) -> None:
+    with pytest.raises(ValueError, match=f"{name}.*{value}"):
+        OverlongReward(**{"max_tokens": 10, "cache_share": 0.4, name: value})  # pyright: ignore

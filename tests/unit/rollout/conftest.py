@@ -11,7 +11,7 @@ from transformers import PreTrainedTokenizerFast
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
 from contrastive_reasoning.policies.tiny import train_tokenizer
 from contrastive_reasoning.tasks.base import Problem
-from tests.tiny_models import tiny_llama, tiny_qwen2
+from tests.tiny_models import tiny_llama, tiny_policy, tiny_qwen2
 
 NUMBERS = [(3, 4), (21, 16, 17, 26), (1, 2, 3), (49, 48, 47, 46), (5,)]
 
@@ -32,9 +32,7 @@ def policies(byte_level: PreTrainedTokenizerFast) -> dict[str, CausalLMPolicy]:
             for parameter_name, parameter in model.named_parameters():
                 if parameter.ndim == 2 or parameter_name.endswith("bias"):
                     parameter.normal_(std=0.15)
-        by_name[name] = CausalLMPolicy(
-            model=model.train(), tokenizer=byte_level, compute_dtype=torch.float32, chat_template=False
-        )
+        by_name[name] = tiny_policy(byte_level, model.train())
     return by_name
 
 

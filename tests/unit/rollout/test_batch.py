@@ -14,6 +14,7 @@ from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
 from contrastive_reasoning.rollout import Engine, RolloutBatch, Sampling
 from contrastive_reasoning.rollout.batch import Pick, join_groups, verdicts_of
 from contrastive_reasoning.tasks.base import Problem, Split, Step, Verdict
+from tests.rollout_batches import rollout_batch
 
 SAMPLING = Sampling(temperature=0.7, top_k=None, top_p=1.0, max_tokens=9, stop=[])
 
@@ -54,16 +55,15 @@ def test_join_groups_rejects_empty_picks_and_incompatible_batches(
 ) -> None:
     three, two = (generate_batch(policy, problems[:1], pooled=False, group_size=size) for size in (3, 2))
     picks = [Pick(0, 0), Pick(1, 0)]
-    with pytest.raises(ValueError, match="no groups were picked"):
-        join(policy, [three], [])
-    with pytest.raises(ValueError, match="groups of different group_size cannot be joined: 2, 3"):
-        join(policy, [three, two], picks)
-    with pytest.raises(ValueError, match=r"groups of different temperature cannot be joined: 0\.7, 1\.0"):
-        join(policy, [three, replace(three, temperature=1.0)], picks)
-    with pytest.raises(ValueError, match="pooled states cannot be joined with groups without"):
-        join(policy, [three, replace(three, pooled=torch.zeros(3, 4))], picks)
-    with pytest.raises(ValueError, match="values of prefixes cannot be joined with groups without"):
-        join(policy, [three, replace(three, prefix_values=[[0.5], [], [None]])], picks)
+    for other, picked, named in (
+        (three, [], "no groups"),
+        (two, picks, "group_size.* 2, 3"),
+        (replace(three, temperature=1.0), picks, r"temperature.* 0\.7, 1\.0"),
+        (replace(three, pooled=torch.zeros(3, 4)), picks, "pooled"),
+        (replace(three, prefix_values=[[0.5], [], [None]]), picks, "prefixes"),
+    ):
+        with pytest.raises(ValueError, match=named):
+            join(policy, [three, other], picked)
 
 
 def test_join_groups_keeps_prefix_values_with_their_rollouts(
@@ -111,20 +111,8 @@ class BatchVerifyingEcho(Echo):
 
 
 def rollouts() -> RolloutBatch:
-    return RolloutBatch(
-        problems=Echo().problems("train"),
-        prompt_ids=torch.zeros(2, 1, dtype=torch.long),
-        prompt_mask=torch.ones(2, 1, dtype=torch.bool),
-        completion_ids=torch.zeros(4, 1, dtype=torch.long),
-        mask=torch.ones(4, 1, dtype=torch.bool),
-        old_log_probs=torch.zeros(4, 1),
-        temperature=1.0,
-        pooled=None,
-        texts=["0", "1", "0", "1"],
-        token_spans=[[(0, 1)]] * 4,
-        finish_reasons=["stop"] * 4,
-        group_size=2,
-    )
+    mask = torch.ones(4, 1, dtype=torch.bool)
+    return rollout_batch(Echo().problems("train"), mask, texts=["0", "1", "0", "1"], token_spans=[[(0, 1)]] * 4)
 
 
 def test_verdicts_of_uses_the_problem_of_each_group() -> None:

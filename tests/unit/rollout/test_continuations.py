@@ -23,6 +23,7 @@ from contrastive_reasoning.rollout.continuations import (
 from contrastive_reasoning.rollout.requests import spelling
 from contrastive_reasoning.rollout.spans import text_of
 from contrastive_reasoning.tasks.base import Problem, Step, Verdict
+from tests.rollout_batches import rollout_batch
 
 SAMPLED = Sampling(temperature=0.9, top_k=None, top_p=1.0, max_tokens=6, stop=[])
 
@@ -58,19 +59,12 @@ def rollouts_of(policy: CausalLMPolicy, rows: Sequence[Sequence[int]], *problems
     """Completions of the given tokens."""
     table, width = spelling(policy), max(map(len, rows))
     ids = torch.tensor([[*row, *[policy.pad_token_id] * (width - len(row))] for row in rows])
-    return RolloutBatch(
-        problems=problems,
-        prompt_ids=torch.ones(len(problems), 1, dtype=torch.long),
-        prompt_mask=torch.ones(len(problems), 1, dtype=torch.bool),
+    return rollout_batch(
+        problems,
+        torch.arange(width) < torch.tensor([len(row) for row in rows])[:, None],
         completion_ids=ids,
-        mask=torch.arange(width) < torch.tensor([len(row) for row in rows])[:, None],
-        old_log_probs=torch.zeros(ids.shape),
-        temperature=1.0,
-        pooled=None,
         texts=[text_of(table, row) for row in rows],
         token_spans=[token_spans(table, row) for row in rows],
-        finish_reasons=["stop"] * len(rows),
-        group_size=len(rows) // len(problems),
     )
 
 

@@ -14,6 +14,7 @@ from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
 from contrastive_reasoning.rollout import Engine, Sampling
 from contrastive_reasoning.tasks.base import Problem
 from tests.hf_engine import HFEngine
+from tests.tiny_models import tiny_policy
 
 GREEDY = Sampling(temperature=0.0, top_k=None, top_p=1.0, max_tokens=24, stop=[])
 
@@ -36,7 +37,7 @@ def mistral(request: pytest.FixtureRequest, byte_level: PreTrainedTokenizerFast)
         model = MistralForCausalLM(config)
         for parameter in model.parameters():
             torch.nn.init.normal_(parameter, std=0.15) if parameter.ndim == 2 else None
-    policy = CausalLMPolicy(model=model, tokenizer=byte_level, compute_dtype=torch.float32, chat_template=False)
+    policy = tiny_policy(byte_level, model)
     assert policy.plans_attention == (request.param is None)
     return policy
 
@@ -56,12 +57,7 @@ def test_engine_matches_hf_engine_on_mistral(mistral: CausalLMPolicy, problems: 
 def test_log_probs_match_policy_for_weights_in_other_dtypes(
     mistral: CausalLMPolicy, problems: Sequence[Problem], dtype: torch.dtype
 ) -> None:
-    other = CausalLMPolicy(
-        model=copy.deepcopy(mistral.model).to(dtype),
-        tokenizer=mistral.tokenizer,
-        compute_dtype=torch.float32,
-        chat_template=False,
-    )
+    other = tiny_policy(mistral.tokenizer, copy.deepcopy(mistral.model).to(dtype))
     rollouts = Engine(max_batch_tokens=10_000).generate(other, problems, group_size=2, sampling=GREEDY, seed=(0,))
     prompts = rollouts.prompt_ids, rollouts.prompt_mask
     owner = torch.arange(len(rollouts)) // 2
@@ -76,7 +72,7 @@ def test_engine_rejects_a_prompt_without_tokens(mistral: CausalLMPolicy) -> None
             return []
 
     empty = Nothing(model=mistral.model, tokenizer=mistral.tokenizer, compute_dtype=torch.float32, chat_template=False)
-    with pytest.raises(ValueError, match="the prompt of problem nothing has no tokens"):
+    with pytest.raises(ValueError, match="problem nothing"):
         Engine(max_batch_tokens=100).generate(
             empty, [Problem(id="nothing", prompt="", answer="")], group_size=2, sampling=GREEDY, seed=(0,)
         )

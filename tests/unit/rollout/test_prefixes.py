@@ -165,9 +165,9 @@ def test_generate_rejects_invalid_prefixes(
     def generate(*prefixes: Sequence[int]) -> RolloutBatch:
         return engine.generate(policy, problems[:1], group_size=2, sampling=SAMPLED, seed=(0,), prefixes=prefixes)
 
-    with pytest.raises(ValueError, match="one for each problem: got 2 for 1 problems"):
+    with pytest.raises(ValueError, match=r"2 .* 1 "):
         generate([], [])
-    with pytest.raises(ValueError, match=r"problem \(3, 4\): a prefix of 24 tokens leaves nothing of max_tokens=24"):
+    with pytest.raises(ValueError, match=r"\(3, 4\).* 24 .*max_tokens=24"):
         generate([7] * 24)
-    with pytest.raises(ValueError, match=r"problem \(3, 4\): a prefix that holds an end token cannot be continued"):
+    with pytest.raises(ValueError, match=r"\(3, 4\).*end token"):
         generate([7, policy.eos_token_ids[0], 7])

@@ -60,45 +60,44 @@ def overwrite(**values: Any) -> Callable[[dict[str, Any]], None]:
 
 
 @pytest.mark.parametrize(
-    ("spoil", "sentence"),
+    ("spoil", "named"),
     [
-        (lambda answer: answer.pop("choices"), "no list of choices"),
-        (lambda answer: answer.update(choices=["a", "b"]), "no list of choices"),
-        (lambda answer: answer["choices"].pop(), "2 completions were requested, the server returned 1"),
-        (lambda answer: answer["choices"].append(answer["choices"][0]), "2 completions were requested.* returned 3"),
-        (overwrite(index=0), "2 completions were requested"),
-        (overwrite(index=None), "2 completions were requested"),
-        (overwrite(prompt_token_ids=[1, 5, 6]), "did not return the prompt's token ids as they were sent"),
-        (overwrite(prompt_token_ids=None), "did not return the prompt's token ids as they were sent"),
-        (overwrite(token_ids=None), "has no token_ids"),
-        (overwrite(token_ids=["7", "8", "9"]), "has no token_ids"),
-        (overwrite(token_ids=[7, True, 9]), "has no token_ids"),
-        (overwrite(token_ids=[]), "has 0 tokens, not 1 to 3"),
-        (overwrite(token_ids=[7, 8, 9, 9]), "has 4 tokens, not 1 to 3"),
-        (overwrite(token_ids=[7, 8, 10**6]), "drew token 1000000, the policy's vocabulary has [23][0-9]{2}$"),
-        (overwrite(token_ids=[7, 8, -1]), "drew token -1"),
-        (overwrite(logprobs=None), "3 tokens came with no token_logprobs"),
-        (overwrite(logprobs={"token_logprobs": [-1.0]}), "3 tokens came with 1 token_logprobs"),
-        (overwrite(logprobs={"token_logprobs": [-1.0, None, -1.0]}), "log-prob None"),
-        (overwrite(logprobs={"token_logprobs": [-1.0, float("nan"), -1.0]}), "log-prob nan"),
-        (overwrite(logprobs={"token_logprobs": [-1.0, float("-inf"), -1.0]}), "log-prob -inf"),
-        (overwrite(logprobs={"token_logprobs": [-1.0, -9999.0, -1.0]}), "log-prob -9999.0"),
-        (overwrite(logprobs={"token_logprobs": [-1.0, 0.5, -1.0]}), "log-prob 0.5"),
-        (overwrite(token_ids=[7, 8], logprobs={"token_logprobs": [-1.0, -1.0]}), "after 2 of 3 tokens.*'length'"),
-        (overwrite(finish_reason="abort"), "after 3 of 3 tokens with finish_reason 'abort'"),
-        (overwrite(finish_reason="stop"), "finish_reason 'stop', but with no end token or stop string"),
+        (lambda answer: answer.pop("choices"), "choices"),
+        (lambda answer: answer.update(choices=["a", "b"]), "choices"),
+        (lambda answer: answer["choices"].pop(), "2 .* 1$"),
+        (lambda answer: answer["choices"].append(answer["choices"][0]), "2 .* 3$"),
+        (overwrite(index=0), "2 completions"),
+        (overwrite(index=None), "2 completions"),
+        (overwrite(prompt_token_ids=[1, 5, 6]), "prompt's token ids"),
+        (overwrite(prompt_token_ids=None), "prompt's token ids"),
+        (overwrite(token_ids=None), "token_ids"),
+        (overwrite(token_ids=["7", "8", "9"]), "token_ids"),
+        (overwrite(token_ids=[7, True, 9]), "token_ids"),
+        (overwrite(token_ids=[]), "0 tokens.* 1 to 3"),
+        (overwrite(token_ids=[7, 8, 9, 9]), "4 tokens.* 1 to 3"),
+        (overwrite(token_ids=[7, 8, 10**6]), "1000000.* [23][0-9]{2}$"),
+        (overwrite(token_ids=[7, 8, -1]), "token -1"),
+        (overwrite(logprobs=None), "token_logprobs"),
+        (overwrite(logprobs={"token_logprobs": [-1.0]}), "3 .* 1 token_logprobs"),
+        *[
+            (overwrite(logprobs={"token_logprobs": [-1.0, wrong, -1.0]}), f"log-prob {wrong}")
+            for wrong in (None, float("nan"), float("-inf"), -9999.0, 0.5)
+        ],
+        (overwrite(token_ids=[7, 8], logprobs={"token_logprobs": [-1.0, -1.0]}), "2 of 3 .*'length'"),
+        (overwrite(finish_reason="abort"), "3 of 3 .*'abort'"),
+        (overwrite(finish_reason="stop"), "finish_reason 'stop'"),
     ],
 )
 def test_answer_reader_rejects_malformed_answers_with_a_one_line_error(
-    reader: AnswerReader, good: dict[str, Any], spoil: Callable[[dict[str, Any]], None], sentence: str
+    reader: AnswerReader, good: dict[str, Any], spoil: Callable[[dict[str, Any]], None], named: str
 ) -> None:
     spoil(good)
-    with pytest.raises(ServerError, match=sentence) as caught:
+    with pytest.raises(ServerError, match=named) as caught:
         read(reader, good)
     assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize("answer", [None, [], "text", 3, {"choices": {}}, {"error": {"message": "no such model"}}])
 def test_answer_reader_rejects_answers_without_choices(reader: AnswerReader, answer: Any) -> None:
-    with pytest.raises(ServerError, match="no list of choices"):
+    with pytest.raises(ServerError, match="choices"):
         read(reader, json.loads(json.dumps(answer)))

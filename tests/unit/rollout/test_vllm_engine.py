@@ -25,17 +25,11 @@ SETTINGS: dict[str, Any] = {
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "sentence"),
-    [
-        ("sleep_level", 3, r"sleep_level must be null, 1 or 2, got 3"),
-        ("sleep_level", 0, r"sleep_level must be null, 1 or 2, got 0"),
-        ("concurrency", 0, r"concurrency must be at least 1, got 0"),
-        ("max_batch_tokens", 0, r"max_batch_tokens must be at least 1, got 0"),
-        ("url", "localhost", r"url must be http://host:port, got 'localhost'"),
-    ],
+    ("name", "value"),
+    [("sleep_level", 3), ("sleep_level", 0), ("concurrency", 0), ("max_batch_tokens", 0), ("url", "localhost")],
 )
-def test_vllm_engine_rejects_settings_out_of_range(name: str, value: Any, sentence: str) -> None:
-    with pytest.raises(ValueError, match=rf"rollout\.engine\.{sentence}"):
+def test_vllm_engine_rejects_settings_out_of_range(name: str, value: Any) -> None:
+    with pytest.raises(ValueError, match=rf"rollout\.engine\.{name}.*{value}"):
         VLLMEngine(**{**SETTINGS, name: value})
 
 

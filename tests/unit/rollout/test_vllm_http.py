@@ -74,21 +74,21 @@ def test_json_server_returns_the_parsed_answer(serve: Serve) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "sentence"),
+    ("content", "named"),
     [
-        (answer("404 Not Found", b'{"detail": "Not Found"}'), r"/x answered with status 404: .*Not Found"),
-        (answer("500 Oops", b"x" * 5000), r"/x answered with status 500: x{300}$"),
-        (answer("200 OK", b"<html>hello</html>"), r"/x returned text that is not JSON: '<html>hello"),
-        (answer("200 OK", b"\xff\xfe"), r"/x returned text that is not JSON"),
-        (b"HTTP/1.1 200 OK\r\nContent-Length: 50\r\n\r\n{", r"/x cannot be reached \(tried once\): IncompleteRead"),
-        (b"what?\r\n\r\n", r"/x cannot be reached \(tried once\): BadStatusLine"),
-        (b"", r"/x cannot be reached \(tried once\): RemoteDisconnected"),
+        (answer("404 Not Found", b'{"detail": "Not Found"}'), r"404: .*Not Found"),
+        (answer("500 Oops", b"x" * 5000), r"500: x{300}$"),
+        (answer("200 OK", b"<html>hello</html>"), r"JSON: '<html>hello"),
+        (answer("200 OK", b"\xff\xfe"), "JSON"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 50\r\n\r\n{", "once.*IncompleteRead"),
+        (b"what?\r\n\r\n", "once.*BadStatusLine"),
+        (b"", "once.*RemoteDisconnected"),
     ],
     ids=["404", "500", "html", "bytes", "cut", "no-http", "closed"],
 )
-def test_json_server_raises_one_line_errors_for_invalid_answers(serve: Serve, content: bytes, sentence: str) -> None:
+def test_json_server_raises_one_line_errors_for_invalid_answers(serve: Serve, content: bytes, named: str) -> None:
     url = serve(content)
-    with pytest.raises(ServerError, match=f"^{url}{sentence}") as caught:
+    with pytest.raises(ServerError, match=f"^{url}/x .*{named}") as caught:
         JSONServer(url=url, timeout=5.0, retries=0).post("/x")
     assert "\n" not in str(caught.value)
 
@@ -129,11 +129,11 @@ def test_json_server_takes_no_login_in_its_url() -> None:
 
 def test_json_server_does_not_retry_after_a_timeout(serve: Serve) -> None:
     url = serve(None)
-    with pytest.raises(ServerError, match=f"^{url}/x did not answer within 0.2 seconds$"):
+    with pytest.raises(ServerError, match=f"^{url}/x .*0.2 seconds"):
         JSONServer(url=url, timeout=0.2, retries=3).post("/x")
 
 
 @pytest.mark.parametrize("url", ["127.0.0.1:8000", "ftp://host:1", "http://", "http://host:8000/v1", ""])
 def test_json_server_rejects_invalid_urls(url: str) -> None:
-    with pytest.raises(ValueError, match=r"rollout\.engine\.url must be http://host:port, got "):
+    with pytest.raises(ValueError, match=r"rollout\.engine\.url"):
         JSONServer(url=url, timeout=1.0, retries=0)

@@ -100,7 +100,7 @@ def test_stored_tensors_reads_all_files_of_a_folder(tmp_path: Path) -> None:
 
 
 def test_stored_tensors_raises_for_a_folder_without_weights(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match=r"holds no \*\.safetensors"):
+    with pytest.raises(FileNotFoundError, match="safetensors"):
         list(stored_tensors(tmp_path, "cpu"))
 
 

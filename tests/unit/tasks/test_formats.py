@@ -115,11 +115,11 @@ def test_first_fitting_uses_first_format_whose_columns_exist() -> None:
     either = FirstFitting(formats={"worked": WORKED, "plain": PLAIN})
     assert either({"Question": "How many?", "Answer": "7"}, id="0").answer == "7"
     assert either({"question": "How many?", "answer": "#### 8"}, id="0").answer == "8"
-    with pytest.raises(MissingColumn, match="no column question or Question; there are problem, solution"):
+    with pytest.raises(MissingColumn, match=r"question or Question.*problem, solution"):
         either(boxed(""), id="0")
     with pytest.raises(BadRow, match="no result"):  # no other format is tried for a bad row
         either({"question": "How many?", "answer": "8", "Question": "How many?", "Answer": "8"}, id="0")
-    with pytest.raises(ValueError, match="at least one format"):
+    with pytest.raises(ValueError, match="format"):
         FirstFitting(formats={})
 
 
@@ -140,9 +140,9 @@ def test_conversation_answer_can_be_a_key_of_nested_ground_truth() -> None:
     """Countdown sets have such a ground truth. The whole mapping can be kept for a reward function."""
     gold = {"target": 98, "numbers": [44, 19, 35]}
     row = chat(turn("user", "98?"), gold=gold)
-    with pytest.raises(BadRow, match=r"reward_model\.ground_truth is neither text nor a number but dict"):
+    with pytest.raises(BadRow, match=r"reward_model\.ground_truth.*dict"):
         CONVERSATION(row, id="0")
-    with pytest.raises(MissingColumn, match=r"no column reward_model.answer; there are prompt, reward_model"):
+    with pytest.raises(MissingColumn, match=r"reward_model\.answer.*prompt, reward_model"):
         replace(CONVERSATION, answer="reward_model.answer")(row, id="0")
     form = replace(CONVERSATION, answer="reward_model.ground_truth.target", keep=["reward_model"])
     problem = form(row, id="0")
@@ -175,10 +175,10 @@ def test_row_template_reads_answer_and_id_and_rejects_missing_columns() -> None:
     assert fill("{word}", answer="more.count").answer == "3"
     assert fill("{word}", id="key").id == "words/train/a7"
     assert fill("{word}", {"word": r"{key} \1 {{"}).prompt == r"{key} \1 {{", "what a row holds is no template"
-    with pytest.raises(ValueError, match=r"format.prompt must name a column in braces, .* got 'Spell {{word}}'"):
+    with pytest.raises(ValueError, match=r"format\.prompt.*'Spell {{word}}'"):
         RowTemplate(prompt="Spell {{word}}", answer=None, id=None)
     for part in ({"prompt": "{wrd}"}, {"prompt": "{word}", "answer": "wrd"}):
-        with pytest.raises(MissingColumn, match=r"^no column wrd; there are word, more, key$"):
+        with pytest.raises(MissingColumn, match=r"wrd.*word, more, key"):
             fill(**part)
 
 
@@ -200,7 +200,7 @@ def test_with_instruction_never_adds_a_second_instruction(already: str) -> None:
 
 @pytest.mark.parametrize("template", [r"Q: {word}\nA:", r"{word}\n", r"\n\n{word}", r"{word}\n\boxed{}"])
 def test_literal_backslash_n_is_rejected_in_prompt_and_instruction(template: str) -> None:
-    with pytest.raises(ValueError, match=r"^format\.prompt holds a backslash and an n, .* write a real one"):
+    with pytest.raises(ValueError, match=r"format\.prompt.*backslash"):
         RowTemplate(prompt=template, answer=None, id=None)
-    with pytest.raises(ValueError, match=r"^format\.instruction holds a backslash and an n"):
+    with pytest.raises(ValueError, match=r"format\.instruction.*backslash"):
         with_instruction("What is 1+1?", template)

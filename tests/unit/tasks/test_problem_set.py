@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -87,10 +88,10 @@ def sizes(task: ProblemSet) -> list[int]:
     return [len(task.problems(split)) for split in get_args(Split)]
 
 
-def error_of(task: ProblemSet, **changes: Any) -> str:
-    with pytest.raises((ValueError, OSError)) as error:
+def assert_refused(task: ProblemSet, named: str, **changes: Any) -> None:
+    """Checks that reading the training split raises an error that names these parts."""
+    with pytest.raises((ValueError, OSError), match=named):
         replace(task, **changes).problems("train")
-    return str(error.value)
 
 
 def test_splits_share_no_question_in_any_spelling(task: AnswerTask, tmp_path: Path) -> None:
@@ -173,12 +174,10 @@ def test_bad_rows_are_rejected_or_left_out_with_line_numbers(
     rows[3]["answer"], rows[7]["question"], rows[9]["answer"] = None, " ", "very long " * 99
     bad = write(tmp_path / "bad.jsonl", rows)
     listed = ("line 4: answer is empty", "line 8: question is empty", "line 10: no gold answer")
-    message = error_of(task, train=bad)
-    assert message.startswith(f"{bad.source}: 3 of 20 rows cannot be used (on_bad=leave_out skips them): ")
-    assert message.endswith("; ".join(listed))
+    assert_refused(task, rf"{bad.source}: 3 of 20 .*on_bad=leave_out.*{'; '.join(listed)}$", train=bad)
     lenient = replace(task, train=bad, on_bad="leave_out")
     assert sum(sizes(lenient)) == 27
-    assert "3 rows left out, the first line 4" in caplog.text
+    assert re.search("3 rows .*line 4", caplog.text)
     assert lenient.left_out("train") == lenient.left_out("validation") == listed
     assert lenient.left_out("test") == ()
 
@@ -187,37 +186,32 @@ def test_training_rows_in_test_set_are_left_out_and_counted(
     task: AnswerTask, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     assert sizes(task)[0] == 29
-    assert caplog.messages == ["sums: 5 of 40 training rows stand in the test set, too, and are left out"]
+    (message,) = caplog.messages
+    assert re.search("sums: 5 of 40 training .* test", message)
     same = write(tmp_path / "same.jsonl", sums(range(35, 45)))
-    assert error_of(task, train=same).startswith("sums: all 10 training rows stand in the test set, too: no problem is")
+    assert_refused(task, "sums: all 10 training .* test", train=same)
     nearly = write(tmp_path / "nearly.jsonl", sums(range(34, 45)))
-    sentence = "sums: 2 validation and 0 test problems cannot be split off 1 different problems"
-    more = " (10 more stand in the rows of another split, too)"
-    assert error_of(task, train=nearly, validation_problems=2) == sentence + more
+    assert_refused(task, "sums: 2 validation and 0 test .* 1 .*10 more", train=nearly, validation_problems=2)
 
 
 def test_unreadable_rows_error_names_source_and_reason(task: AnswerTask, tmp_path: Path) -> None:
-    assert error_of(task, path="data/none.jsonl") == "no file or folder 'data/none.jsonl' to read problems from"
+    assert_refused(task, "data/none.jsonl", path="data/none.jsonl")
     other = write(tmp_path / "other.jsonl", [{"problem": "What?", "solution": "4"}])
-    assert error_of(task, train=other) == f"{other.source}: no column question; there are problem, solution"
+    assert_refused(task, f"{other.source}: .*question.*problem, solution", train=other)
     letters = write(tmp_path / "letters.jsonl", sums([7]))
-    message = error_of(task, train=letters, test=None, judge="choice")
-    assert message == f"{letters.source}: no problem in its 1 rows (line 1: no gold letter)"
+    assert_refused(task, f"{letters.source}: .*line 1: no gold letter", train=letters, test=None, judge="choice")
 
 
 @pytest.mark.parametrize(
-    ("change", "sentence"),
+    "change",
     [
-        ({"judge": "guess"}, "judge must be one of answer, choice, got 'guess'"),
-        ({"accept": "most"}, "accept must be one of boxed, any, got 'most'"),
-        ({"on_bad": "ignore"}, "on_bad must be one of refuse, leave_out, got 'ignore'"),
-        ({"train_problems": 0}, r"train_problems must be at least 1 \(or null: all\), got 0"),
-        ({"validation_problems": -1}, "validation_problems must be ≥ 0, got -1"),
-        ({"train": None, "test": None}, "train and test are both null: a task needs rows"),
+        *[{"judge": "guess"}, {"accept": "most"}, {"on_bad": "ignore"}],
+        *[{"train_problems": 0}, {"validation_problems": -1}, {"train": None, "test": None}],
     ],
 )
-def test_invalid_settings_are_rejected_before_reading(task: AnswerTask, change: dict[str, Any], sentence: str) -> None:
-    with pytest.raises(ValueError, match=f"^{sentence}$"):
+def test_invalid_settings_are_rejected_before_reading(task: AnswerTask, change: dict[str, Any]) -> None:
+    named = "train.*test" if len(change) == 2 else next(f"{name}.*{value}" for name, value in change.items())
+    with pytest.raises(ValueError, match=named):
         replace(task, **change)
 
 
@@ -330,7 +324,7 @@ def test_function_task_verifies_user_defined_rows(task: AnswerTask, tmp_path: Pa
     assert own.verify_all([seventh, seventh], ["a", "b"])[1].reason == "words/train/k7 b"
     assert own.verify(seventh, "a").reason == "words/train/k7 a"
     again = write(tmp_path / "twice.jsonl", [*rows, {**rows[0], "key": "k3"}])
-    assert error_of(own, train=again).endswith("line 21: its id 'k3' is already that of line 4")
+    assert_refused(own, "line 21: .*'k3'.* line 4", train=again)
     example = Problem(id="0", prompt="", answer="pmal")
     results = [same_text(example, text) for text in (" pmal\n", "lamp", " \n")]
     assert results == [True, "another text than the answer", "nothing is written"]
@@ -347,5 +341,5 @@ def test_stand_in_task_uses_generated_problems_only_without_path(task: AnswerTas
         parts: dict[str, Any] = {"source": source, "path": path, "real": task, "generated": generated}
         assert stand_in_task(**parts, **NO_SIZES) == chosen
         assert stand_in_task(**parts, **NO_SIZES | {"test_problems": 0}) == replace(chosen, test_problems=0)
-    with pytest.raises(ValueError, match=r"task\.source must be one of hub, generated, got 'web'"):
+    with pytest.raises(ValueError, match=r"task\.source.*'web'"):
         stand_in_task(source="web", path=None, real=task, generated=generated, **NO_SIZES)

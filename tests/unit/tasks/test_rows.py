@@ -63,7 +63,7 @@ def test_written_float_is_a_float_that_keeps_its_text() -> None:
 
 @pytest.mark.parametrize("column", ["z", "a.z", "a.b.c.d", "list.0"])
 def test_missing_column_error_lists_existing_columns(column: str) -> None:
-    with pytest.raises(MissingColumn, match=r"there are a, x\.y, text, none, blank, list") as error:
+    with pytest.raises(MissingColumn, match=r"a, x\.y, text, none, blank, list") as error:
         value_at(ROW, column)
     assert error.value.column == column
 
@@ -111,13 +111,10 @@ MALFORMED: list[tuple[str | dict[str, Any], str]] = [
 
 def test_malformed_row_is_rejected_by_line_or_left_out(tmp_path: Path) -> None:
     path, (line, reason) = tmp_path / "set.jsonl", MALFORMED[0]
-    sentence = f"{path}: 1 of 3 rows cannot be used (on_bad=leave_out skips them): line 3: {reason}"
-    with pytest.raises(ValueError, match=f"^{re.escape(sentence)}$"):
+    with pytest.raises(ValueError, match=rf"set\.jsonl.*1 of 3 .*on_bad=leave_out.*line 3: {re.escape(reason)}"):
         read(path, [GOOD, "", line, GOOD], on_bad="refuse")
-    assert [problem.id for problem in read(path, [GOOD, "", line, GOOD], on_bad="leave_out").problems] == [
-        "set/0",
-        "set/2",
-    ]
+    ids = [problem.id for problem in read(path, [GOOD, "", line, GOOD], on_bad="leave_out").problems]
+    assert ids == ["set/0", "set/2"]
 
 
 def test_read_set_lists_all_malformed_rows_and_reads_all_others(tmp_path: Path) -> None:
@@ -126,13 +123,13 @@ def test_read_set_lists_all_malformed_rows_and_reads_all_others(tmp_path: Path) 
     clean = read(tmp_path / "clean.jsonl", [GOOD] * len(MALFORMED), on_bad="refuse")
     assert found.left_out == tuple(f"line {2 * n}: {reason}" for n, (_, reason) in enumerate(MALFORMED, start=1))
     assert [(p.prompt, p.answer) for p in found.problems] == [(p.prompt, p.answer) for p in clean.problems]
-    with pytest.raises(ValueError, match=rf"21 of 42 rows cannot .*; and {len(MALFORMED) - LISTED} more$"):
+    with pytest.raises(ValueError, match=rf"21 of 42 .* {len(MALFORMED) - LISTED} more"):
         read(tmp_path / "mixed.jsonl", mixed, on_bad="refuse")
 
 
 def test_column_missing_in_every_row_raises_for_any_on_bad(tmp_path: Path) -> None:
     for on_bad in ("refuse", "leave_out"):
-        with pytest.raises(ValueError, match=r"set\.jsonl: no column question; there are problem$"):
+        with pytest.raises(ValueError, match=r"set\.jsonl.*question.*problem"):
             read(tmp_path / "set.jsonl", [{"problem": "How many?"}] * 3, on_bad=on_bad)
 
 

@@ -20,7 +20,7 @@ def add_in_batches(errors: ErrorShare, verdicts: list[Verdict], size: int) -> No
 def test_error_share_does_not_depend_on_batch_size(size: int) -> None:
     add_in_batches(ErrorShare(0.2, of="answers", key="max_failures"), [*[RIGHT] * 4, RAISED] * 100, size)
     errors = ErrorShare(0.2, of="answers", key="max_failures")
-    with pytest.raises(VerifierFailed, match=r"5 of the last 20 answers.* max_failures=0\.2 .*no such unit$"):
+    with pytest.raises(VerifierFailed, match=r"5 .* 20 answers.* max_failures=0\.2 .*no such unit$"):
         add_in_batches(errors, [RAISED, *[RIGHT] * 3] * 5 + [RIGHT] * 180, size)
 
 
@@ -29,21 +29,21 @@ def test_error_share_ignores_errors_before_last_thousand_verdicts() -> None:
     errors.add([RIGHT] * (MOST - 100) + [RAISED] * 100)
     errors.add([RIGHT] * (MOST - 50) + [RAISED] * 50)  # a third of all errors so far
     errors.add([RAISED] * 50)
-    with pytest.raises(VerifierFailed, match="failed on 101 of the last 1000 answers"):
+    with pytest.raises(VerifierFailed, match=r"101 .* 1000 answers"):
         errors.add([RAISED])
 
 
 def test_error_share_ignores_timeouts_and_needs_twenty_verdicts() -> None:
     errors = ErrorShare(0.0, of="answers", key="max_failures")
     errors.add([SLOW] * (FEWEST - 2) + [RAISED])
-    with pytest.raises(VerifierFailed, match="failed on 2 of the last 20 answers"):
+    with pytest.raises(VerifierFailed, match=r" 2 .* 20 answers"):
         errors.add([RAISED])
 
 
 def test_error_share_raises_after_four_verdicts_if_all_are_errors() -> None:
     errors = ErrorShare(0.2, of="answers", key="max_failures")
     errors.add([RAISED] * (ALL - 1))
-    with pytest.raises(VerifierFailed, match="failed on 4 of the last 4 answers"):
+    with pytest.raises(VerifierFailed, match=r" 4 .* 4 answers"):
         errors.add([RAISED])
     allowed = ErrorShare(1.0, of="answers", key="max_failures")
     allowed.add([RAISED] * 50)

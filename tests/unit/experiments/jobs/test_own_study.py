@@ -30,13 +30,13 @@ def reset_config_dir(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_config_dir_adds_its_studies(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(StudyError, match=f"no study '{NAME}'"):
+    with pytest.raises(StudyError, match=f"'{NAME}'"):
         find_study(NAME)
     take_config_dir(["--config-dir", str(CONF)])
     assert {NAME, "countdown_credit"} <= set(study_names())
     names, (study,) = split([NAME, "grpo_laptop"])
     assert (names, study.name) == ([NAME, "grpo_laptop"], NAME)
-    with pytest.raises(StudyError, match=f"no study 'brevity_cst'; did you mean '{NAME}'"):
+    with pytest.raises(StudyError, match=f"'brevity_cst'.*'{NAME}'"):
         find_study("brevity_cst")
     show()
     assert re.search(rf"^  {NAME} +What a reward for brevity costs", capsys.readouterr().out, re.M)
@@ -59,6 +59,6 @@ def test_commands_accept_config_dir(main: object, tracker: object, capsys: pytes
     option = "only=none" if main is run else "metric=test/verifier/accuracy"
     assert main([NAME, option, "--config-dir", str(CONF)]) == 2
     error = capsys.readouterr().err
-    assert error.startswith(("only=none: no such arm; there are brevity, grpo", f"No run of {NAME} in MLflow at "))
+    assert re.search(f"^only=none: .*brevity, grpo|^No run of {NAME} in MLflow", error)
     assert main([NAME, "--config-dir", "/nowhere"]) == 2
-    assert capsys.readouterr().err == "--config-dir /nowhere: no such folder\n"
+    assert capsys.readouterr().err.startswith("--config-dir /nowhere: ")

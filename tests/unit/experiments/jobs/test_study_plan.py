@@ -97,12 +97,12 @@ def test_options_do_not_change_mark_of_job(tmp_path: Path) -> None:
     job = jobs_of(other, {})[0]
     assert compose_job(job).progress._target_.rpartition(".")[2] == "JSONLines"
     assert mark_of(job) == mark_of(jobs_of(study, {})[0])
-    with pytest.raises(StudyError, match="parallel must be at least 1"):
+    with pytest.raises(StudyError, match=r"parallel.*1"):
         chosen_study(COMMANDS["study"].read([str(file), "parallel=0"]))
-    with pytest.raises(StudyError, match="launcher=joblip: no such launcher; did you mean 'joblib'"):
+    with pytest.raises(StudyError, match=r"launcher=joblip.*'joblib'"):
         chosen_study(COMMANDS["study"].read([str(file), "launcher=joblip"]))
     mistyped, _ = chosen_study(COMMANDS["study"].read([str(file), "progress=jsn"]))
-    with pytest.raises(StudyError, match="progress=jsn: no such progress; did you mean 'json'"):
+    with pytest.raises(StudyError, match=r"progress=jsn.*'json'"):
         check(mistyped)
 
 
@@ -113,7 +113,7 @@ NO_ARM = {"about": "", "overrides": [], "seeds": 1}
     ("path", "value", "named"),
     [
         ("question", ..., "s.question"),
-        ("quest", "x", "s.quest: .* did you mean 'question'"),
+        ("quest", "x", "s.quest: .*'question'"),
         ("parallel", True, "s.parallel: .*True"),
         ("parallel", 2.5, "s.parallel: .*2.5"),
         ("start", [], "s.start: .*Start"),
@@ -121,29 +121,29 @@ NO_ARM = {"about": "", "overrides": [], "seeds": 1}
         ("arms.plain", None, "s.arms.plain"),
         ("arms.plain.seeds", 0, "s.arms.plain.seeds .*0"),
         ("arms.plain.seeds", ..., "s.arms.plain.seeds"),
-        ("arms.plain.sedes", 1, "s.arms.plain.sedes: .* did you mean 'seeds'"),
+        ("arms.plain.sedes", 1, "s.arms.plain.sedes: .*'seeds'"),
         ("arms.Plain", NO_ARM, "s.arms.Plain"),
         ("arms.start", NO_ARM, "s.arms.start"),
         ("arms.plain.overrides", ["seed=3"], "s.arms.plain.overrides: seed=3"),
         ("order", [["plain", "better"]], "s.order .*'third' 0 times"),
-        ("order", [["plain", "bettr"], ["third"]], "s.order: .*'bettr'; did you mean 'better'?"),
+        ("order", [["plain", "bettr"], ["third"]], "s.order: .*'bettr'.*'better'"),
         ("order", ["plain"], "s.order: "),
         ("common", ["policy.pretrained=a"], "s.common: policy.pretrained=a"),
         ("arms.plain.overrides", ["policy.pretrained=a"], "s.arms.plain.overrides: policy.pretrained=a"),
         ("start.overrides", ["policy.pretrained=a"], "s.start.overrides: policy.pretrained=a"),
         ("primary.arm", "plain", "s.primary: .*'plain'"),
-        ("primary.arm", "fourth", "s.primary.arm: .*'fourth'; there are better, plain, third"),
-        ("curve", "val/verifier/acuracy", "s.curve: .* 'val/verifier/acuracy'; did you mean 'val/verifier/accuracy'"),
+        ("primary.arm", "fourth", "s.primary.arm: .*'fourth'.* better, plain, third"),
+        ("curve", "val/verifier/acuracy", "s.curve: .* 'val/verifier/acuracy'.*'val/verifier/accuracy'"),
         ("primary.metric", "test/loss", "s.primary.metric .* auc, .*'test/loss'"),
         ("tests", None, "s.tests"),
         ("tests", [["plain"]], r"s.tests: .* \['plain'\]"),
         ("tests", [["plain", "plain"]], r"s.tests: .* \['plain', 'plain'\]"),
         ("tests", [["better", "plain"]] * 2, r"s.tests: \['better', 'plain'\] .*2 times"),
-        ("tests", [["bettr", "plain"]], "s.tests: .*'bettr'; did you mean 'better'"),
+        ("tests", [["bettr", "plain"]], "s.tests: .*'bettr'.*'better'"),
         ("equivalence", {"pairs": [["better", "plain"]]}, "s.equivalence.margin"),
         ("equivalence", {"margin": 0, "pairs": []}, "s.equivalence.margin .*0"),
         ("equivalence", {"margin": 2.0, "pairs": [["better", 1]]}, "s.equivalence.pairs"),
-        ("equivalence", {"margin": 2.0, "pairs": [["better", "x"]]}, "s.equivalence.pairs: .*'x'; there are"),
+        ("equivalence", {"margin": 2.0, "pairs": [["better", "x"]]}, "s.equivalence.pairs: .*'x'"),
     ],
 )
 def test_invalid_study_raises_with_key_and_value(path: str, value: Any, named: str) -> None:
@@ -184,14 +184,14 @@ def test_study_extends_another_one(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "base", "message"),
     [
-        ({"extends": "countdown_cerdit"}, {}, "s.extends: .*'countdown_cerdit'; did you mean"),
+        ({"extends": "countdown_cerdit"}, {}, "s.extends: .*'countdown_cerdit'.*'countdown_credit'"),
         ({"extends": []}, {}, "s.extends"),
         ({}, {"extends": "countdown_main"}, "s.extends: .*base.* countdown_main"),
         ({}, {"parallel": "two"}, "base.parallel: .*two"),
         ({"arms": {"plain": {}, "bettr": {}}}, {}, "s.arms.bettr.about"),
         ({"arms": {"plain": {}}}, {}, "s.order: .*'better'; there are plain"),
         ({"arms": ["plain"]}, {}, r"s.arms: .*\['plain'\]"),
-        ({"quest": "x"}, {}, "s.quest: .* did you mean 'question'"),
+        ({"quest": "x"}, {}, "s.quest: .*'question'"),
     ],
 )
 def test_invalid_extension_raises_with_key_and_value(tmp_path: Path, content: Any, base: Any, message: str) -> None:
@@ -245,17 +245,17 @@ NO_TEST = "suite.settings must hold 'main', on which a study compares; there are
     [
         (comparable("suite=countdown"), f"{NO_TEST} longproc_500"),
         (comparable("suite=track1"), f"{NO_TEST} none"),
-        (comparable("stages=[grpo]"), r"compares the stages grpo and evaluate, stages=\['grpo'\] lacks evaluate"),
-        (comparable("budget.evaluate.samples=0", metric=SAMPLED), "main.samples is 0, but the primary metric"),
+        (comparable("stages=[grpo]"), r"stages=\['grpo'\].*evaluate"),
+        (comparable("budget.evaluate.samples=0", metric=SAMPLED), "main.samples.* 0.*primary metric"),
         (
             comparable("rollout.validation_samples=0"),
-            "samples=0 the curve may be val/verifier/accuracy, got",
+            "samples=0.*val/verifier/accuracy",
         ),
-        (comparable("rollout.validation_samples=8", curve="pass_at_4"), "or val/verifier/pass_at_8, got .*/pass_at_4"),
-        (comparable("budget.grpo.validation_problems=0"), "budget.grpo.validation_problems is 0, but the curve is"),
+        (comparable("rollout.validation_samples=8", curve="pass_at_4"), "val/verifier/pass_at_8.*/pass_at_4"),
+        (comparable("budget.grpo.validation_problems=0"), "budget.grpo.validation_problems.* 0.*curve"),
         (
             comparable("policy.pretrained=null"),
-            "policy.pretrained is null and so is s.start: give the study a start, .* with seed: each where each seed",
+            "policy.pretrained.*s.start",
         ),
     ],
 )

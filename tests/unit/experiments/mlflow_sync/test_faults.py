@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import resource
 import shlex
 import subprocess
@@ -130,9 +131,7 @@ def test_every_tracker_method_raises_tracker_error_without_server(monkeypatch: p
         lambda: tracker.table("run", "val/completions"),
     ]
     for call in calls:
-        with pytest.raises(
-            TrackerError, match=rf"^MLflow at http://127.0.0.1:{port} does not answer \([^\n]+ refused\)$"
-        ) as raised:
+        with pytest.raises(TrackerError, match=rf"http://127\.0\.0\.1:{port} [^\n]+ refused") as raised:
             call()
         assert "opensesame" not in str(raised.value)
 
@@ -252,7 +251,7 @@ def test_unreachable_tracker_is_reported_once_for_many_folders(
     address = f"http://127.0.0.1:{free_port()}"
     monkeypatch.setenv("MLFLOW_TRACKING_URI", address)
     assert main([str(outputs.root)]) == 2
-    assert capsys.readouterr().err == f"MLflow at {address} does not answer ([Errno 111] Connection refused)\n"
+    assert re.fullmatch(f"MLflow at {address} .*refused.*\n", capsys.readouterr().err)
 
 
 def test_start_sync_does_not_wait_for_dead_server(outputs: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -82,13 +82,13 @@ def silent_port() -> Iterator[int]:
 @pytest.mark.parametrize(
     ("address", "reason"),
     [
-        ("nonsense://me:opensesame@x", r"^MLflow's store at nonsense://x cannot be opened \(.+ URI.+\)$"),
-        ("http://me:opensesame@127.0.0.1:{free}", "^MLflow at http://127.0.0.1:{free} does not answer .*refused"),
-        ("http://127.0.0.1:{silent}", "^MLflow at http://127.0.0.1:{silent} does not answer .*timed out"),
-        ("sqlite:////proc/nothing/mlflow.db", "store at sqlite:////proc/nothing/mlflow.db cannot be opened"),
-        ("sqlite:///{folder}", "store at sqlite:///{folder} cannot be opened .*(directory|unable to open)"),
-        ("sqlite:///{damaged}", "store at sqlite:///{damaged} cannot be opened .*file is not a database"),
-        ("postgresql://me:opensesame@127.0.0.1:{free}/x", "store at postgresql://127.0.0.1:{free}/x cannot be open"),
+        ("nonsense://me:opensesame@x", r"nonsense://x .+ URI"),
+        ("http://me:opensesame@127.0.0.1:{free}", "http://127.0.0.1:{free} .*refused"),
+        ("http://127.0.0.1:{silent}", "http://127.0.0.1:{silent} .*timed out"),
+        ("sqlite:////proc/nothing/mlflow.db", "sqlite:////proc/nothing/mlflow.db"),
+        ("sqlite:///{folder}", "sqlite:///{folder} .*(directory|unable to open)"),
+        ("sqlite:///{damaged}", "sqlite:///{damaged} .*not a database"),
+        ("postgresql://me:opensesame@127.0.0.1:{free}/x", "postgresql://127.0.0.1:{free}/x "),
     ],
 )
 def test_unusable_store_raises_tracker_error_within_seconds(

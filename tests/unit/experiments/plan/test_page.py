@@ -20,6 +20,7 @@ from contrastive_reasoning.tasks.base import Problem
 from experiments.plan.page import StepWork, work_of_step
 from experiments.plan.rollouts import Rollouts, Rows
 from experiments.plan.stages import Experiment
+from tests.tiny_models import tiny_policy
 from tests.unit.experiments.plan.learners import whole_on_cpu
 
 GROUP, PROBLEMS, COMPLETION = 4, 2, 40
@@ -40,12 +41,7 @@ def policy() -> CausalLMPolicy:
         tie_word_embeddings=True,
         eos_token_id=None,
     )
-    return CausalLMPolicy(
-        model=LlamaForCausalLM(config),
-        tokenizer=train_tokenizer(["1 2 3"], vocab_size=270),
-        compute_dtype=torch.float32,
-        chat_template=False,
-    )
+    return tiny_policy(train_tokenizer(["1 2 3"], vocab_size=270), LlamaForCausalLM(config))
 
 
 def planned(policy: CausalLMPolicy, prompt: int, **others: bool | int) -> StepWork:

@@ -23,6 +23,7 @@ from experiments.run_folder.reader import (
     read_config,
     read_metrics,
 )
+from tests.quiet import quiet_trainer
 
 
 def values(folder: Path) -> list[tuple[int, str, float]]:
@@ -120,15 +121,7 @@ class Counting(L.LightningModule):
 
 
 def test_lightning_trainer_logs_through_logger(tmp_path: Path) -> None:
-    trainer = L.Trainer(
-        accelerator="cpu",
-        max_steps=3,
-        log_every_n_steps=1,
-        logger=RunFolderLogger(folder=tmp_path),
-        enable_checkpointing=False,
-        enable_model_summary=False,
-        enable_progress_bar=False,
-    )
+    trainer = quiet_trainer(max_steps=3, logger=RunFolderLogger(folder=tmp_path))
     trainer.fit(Counting(), DataLoader(torch.ones(3, 1)))  # type: ignore[arg-type]
     assert values(tmp_path) == [(100, "train/loss", 0.0), (101, "train/loss", 1.0), (102, "train/loss", 2.0)]
     assert sorted(path.name for path in tmp_path.iterdir()) == [METRICS_FILE]

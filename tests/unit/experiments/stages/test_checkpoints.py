@@ -89,32 +89,24 @@ BROKEN_SEALS = ["", "{", "[]", '{"step": 1}', '{"step": 1, "files": {}, "metric"
 
 
 @pytest.mark.parametrize(
-    ("harm", "sentence", "sealed"),
+    ("harm", "reason", "sealed"),
     [
-        (flip, "checkpoint {path} is damaged: not what was written (sha256 differs)", True),
-        (
-            lambda path: path.write_bytes(path.read_bytes()[:-1]),
-            "checkpoint {path} is damaged: 699 bytes, not 700",
-            True,
-        ),
-        (Path.unlink, "checkpoint {path} is missing", False),
-        (lambda path: seal_of(path).unlink(), "checkpoint {path} was not written to its end", False),
-        *(
-            (
-                lambda path, broken=broken: seal_of(path).write_text(broken),
-                "checkpoint {path} cannot be judged, its seal {path.name}.seal is damaged",
-                False,
-            )
-            for broken in BROKEN_SEALS
-        ),
+        (flip, "sha256", True),
+        (lambda path: path.write_bytes(path.read_bytes()[:-1]), "699 bytes, not 700", True),
+        (Path.unlink, "missing", False),
+        (lambda path: seal_of(path).unlink(), "not written to its end", False),
+        *((lambda path, broken=broken: seal_of(path).write_text(broken), ".seal", False) for broken in BROKEN_SEALS),
     ],
 )
 def test_newest_sound_skips_damaged_checkpoint_and_describes_damage(
-    tmp_path: Path, harm: Callable[[Path], object], sentence: str, sealed: bool
+    tmp_path: Path, harm: Callable[[Path], object], reason: str, sealed: bool
 ) -> None:
     first, second = write_checkpoint(tmp_path, 1), write_checkpoint(tmp_path, 2)
     harm(second)
-    assert newest_sound(tmp_path) == (first, [sentence.format(path=second)])
+    found, (sentence,) = newest_sound(tmp_path)
+    assert found == first
+    assert str(second) in sentence
+    assert reason in sentence
     assert steps(tmp_path) == ([1, 2] if sealed else [1])
 
 
@@ -136,7 +128,7 @@ def test_newest_sound_raises_if_all_sealed_checkpoints_are_missing(
     for step in (1, 2):
         path = write(tmp_path, step)
         path.rename(tmp_path / f"elsewhere {step}")
-    with pytest.raises(CheckpointError, match=rf"step=000002.*step=000001.*none is left .* remove {tmp_path} to start"):
+    with pytest.raises(CheckpointError, match=rf"step=000002.*step=000001.*{tmp_path}"):
         newest_sound(tmp_path)
     clear(tmp_path, keep=[])
     assert newest_sound(tmp_path) == (None, [])
@@ -144,18 +136,18 @@ def test_newest_sound_raises_if_all_sealed_checkpoints_are_missing(
 
 def test_newest_sound_skips_unsealed_first_checkpoint(tmp_path: Path) -> None:
     path_of(tmp_path, 5).write_bytes(b"half")
-    assert newest_sound(tmp_path) == (None, [f"checkpoint {path_of(tmp_path, 5)} was not written to its end"])
+    found, (sentence,) = newest_sound(tmp_path)
+    assert found is None
+    assert str(path_of(tmp_path, 5)) in sentence
 
 
 def test_damage_names_altered_or_missing_shard(tmp_path: Path) -> None:
     path = write_shards(tmp_path, 3)
     assert damage(path) is None
     flip(path / "checkpoint" / "rank_1.pt")
-    assert damage(path) == (
-        f"checkpoint {path / 'checkpoint' / 'rank_1.pt'} is damaged: not what was written (sha256 differs)"
-    )
+    assert "rank_1.pt" in str(damage(path))
     (path / "checkpoint" / "rank_0.pt").unlink()
-    assert damage(path) == f"checkpoint {path} lacks checkpoint/rank_0.pt"
+    assert "rank_0.pt" in str(damage(path))
 
 
 def test_clear_removes_other_checkpoints_seals_and_partial_files(tmp_path: Path) -> None:

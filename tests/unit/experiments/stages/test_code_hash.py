@@ -56,6 +56,9 @@ def clear_cache() -> None:
 
 INIT = {"own_code"}
 """Runs before each module of the package; the names that it imports from its modules are not followed."""
+LAZY = {"own_code.lazy", "own_code.lazy.one", "own_code.lazy.two"}
+CHECKED = "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n"
+"""Runs before each module of the package; the names that it imports from its modules are not followed."""
 
 
 def hashes(*targets: str) -> dict[str, str]:
@@ -83,22 +86,23 @@ def test_target_leads_to_defining_module_and_its_imports(folder: Path, target: s
     ("code", "modules"),
     [
         ("from own_code.constants import *", {"own_code.constants"}),
-        ("from own_code.lazy import *", {"own_code.lazy", "own_code.lazy.one", "own_code.lazy.two"}),
-        ("import own_code.lazy as x", {"own_code.lazy", "own_code.lazy.one", "own_code.lazy.two"}),
+        ("from own_code.lazy import *", LAZY),
+        ("import own_code.lazy as x", LAZY),
         ("from importlib import import_module\nx = import_module('own_code.late')", {"own_code.late"}),
         ("class A:\n    def f(self):\n        import own_code.constants", {"own_code.constants"}),
         ("WORKER = 'contrastive_reasoning.tasks.base'", {"contrastive_reasoning.tasks.base"}),
         ("import torch, numpy.linalg\nfrom lightning import Trainer", set()),
+        ("from own_code.no_init.three import THREE\nf = THREE", {"own_code.no_init.three"}),
+        (f"{CHECKED}    f = 1\nelse:\n    from own_code.types_only import f", {"own_code.types_only"}),
+        (
+            "F = ['-m', 'own_code.worker_tools']\nRULE = 'own_code.late.shift'",
+            {"own_code.worker_tools", "own_code.late"},
+        ),
     ],
 )
 def test_every_form_of_import_is_followed(folder: Path, code: str, modules: set[str]) -> None:
     (folder / "own_alone.py").write_text(code)
     assert set(hashes("own_alone.f")) - INIT == {"own_alone", *modules}
-
-
-def test_module_in_a_folder_without_init_is_followed(folder: Path) -> None:
-    (folder / "own_alone.py").write_text("from own_code.no_init.three import THREE\nf = THREE\n")
-    assert set(hashes("own_alone.f")) == {"own_alone", "own_code.no_init.three"} | INIT
 
 
 def test_init_of_package_and_modules_that_it_imports_are_hashed(folder: Path) -> None:
@@ -162,11 +166,6 @@ def test_computed_import_includes_whole_folder_of_module(folder: Path, place: st
     found = set(hashes(f"{inside}own_loading.f"))
     assert {f"{inside}own_loading", f"{inside}rule_1"} <= found
     assert not [name for name in found if "hidden" in name]
-
-
-def test_module_named_in_a_string_of_the_users_module_is_followed(folder: Path) -> None:
-    (folder / "own_alone.py").write_text("COMMAND = ['-m', 'own_code.worker_tools']\nRULE = 'own_code.late.shift'\n")
-    assert set(hashes("own_alone.COMMAND")) == {"own_alone", "own_code.worker_tools", "own_code.late"} | INIT
 
 
 @pytest.mark.parametrize(
@@ -241,11 +240,3 @@ def test_function_that_imports_by_a_name_in_its_argument_computes_imports(folder
     module, _, function = name.rpartition(".")
     (folder / "own_code/late.py").write_text(f"from {module} import {function}\nshift = {function}\n")
     assert "own_code.types_only" in hashes("own_code.late.shift")
-
-
-def test_import_beside_type_checking_is_followed(folder: Path) -> None:
-    code = (
-        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    f = 1\nelse:\n    from own_code.types_only import f\n"
-    )
-    (folder / "own_alone.py").write_text(code)
-    assert "own_code.types_only" in hashes("own_alone.f")

@@ -30,9 +30,9 @@ def check(*overrides: str) -> None:
 @pytest.mark.parametrize(
     ("overrides", "sentence"),
     [
-        (["suite.settings.main.k_values=[9]", "budget.evaluate.samples=4"], "pass@9 needs at least 9 samples"),
-        (["rollout.greedy.temperature=-1.0"], "temperature must be at least 0"),
-        (["rollout.sampling.top_p=0.0"], r"top_p must lie in \(0, 1\], got 0\.0"),
+        (["suite.settings.main.k_values=[9]", "budget.evaluate.samples=4"], r"pass@9.*9 samples"),
+        (["rollout.greedy.temperature=-1.0"], "temperature"),
+        (["rollout.sampling.top_p=0.0"], r"top_p.*0\.0"),
         (["callbacks.grpo.step_credit.steps=0"], "step_credit"),
         (["optimizer.betas=[0.9,2.0]"], "optimizer: betas"),
         (
@@ -73,7 +73,7 @@ def test_policy_without_eos_token_raises_assembly_error(tmp_path: Path) -> None:
             content = json.loads(path.read_text(encoding="utf-8"))
             named = {key: value for key, value in content.items() if not re.match(r"(eos|pad|bos)_token", key)}
             path.write_text(json.dumps(named), encoding="utf-8")
-    with pytest.raises(AssemblyError, match=rf"policy\.pretrained={folder}: its tokenizer names no eos_token"):
+    with pytest.raises(AssemblyError, match=rf"policy\.pretrained={folder}: .*eos_token"):
         check(f"policy.pretrained={folder}")
 
 
@@ -82,7 +82,7 @@ def test_unwritable_output_folder_raises_assembly_error(tmp_path: Path) -> None:
     outputs.mkdir()
     config = composed("experiment=llama_baseline", "debug=fast", f"output_dir={outputs}")
     version("torch")  # imports modules that the user without rights may not read
-    with unwritable(outputs), pytest.raises(AssemblyError, match=r"^output_dir=.*: cannot be written \(.*denied"):
+    with unwritable(outputs), pytest.raises(AssemblyError, match=r"^output_dir=.*denied"):
         run_experiment(config)
 
 

@@ -96,16 +96,13 @@ def test_early_end_by_a_callback_finishes(capsys: pytest.CaptureFixture[str]) ->
 
 
 @pytest.mark.whole
-def test_critic_of_fewer_steps_is_not_finished(tmp_path: Path) -> None:
-    with pytest.raises(StageFailed, match=r"critic: .*\b2 of 4 steps.*trainer\.limit_train_batches=2"):
-        run(tmp_path, *CRITIC, "+trainer.limit_train_batches=2")
-    assert finished(tmp_path) == []
-
-
-@pytest.mark.whole
-def test_grpo_of_fewer_rollout_batches_is_not_finished(tmp_path: Path) -> None:
-    with pytest.raises(StageFailed, match=r"grpo: .*\b1 of 2 steps.*trainer\.limit_train_batches=1"):
-        run(tmp_path, *GRPO, "+trainer.limit_train_batches=1")
+@pytest.mark.parametrize(("stage", "words", "made", "planned"), [("critic", CRITIC, 2, 4), ("grpo", GRPO, 1, 2)])
+def test_stage_of_fewer_steps_is_not_finished(
+    tmp_path: Path, stage: str, words: list[str], made: int, planned: int
+) -> None:
+    setting = f"trainer.limit_train_batches={made}"
+    with pytest.raises(StageFailed, match=rf"{stage}: .*\b{made} of {planned} steps.*{setting}"):
+        run(tmp_path, *words, f"+{setting}")
     assert finished(tmp_path) == []
 
 

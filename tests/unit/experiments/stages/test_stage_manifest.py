@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -46,21 +47,20 @@ def test_undamaged_finished_stage_is_reused(plan: StagePlan, capsys: pytest.Capt
 
 
 @pytest.mark.parametrize(
-    ("harm", "sentence"),
+    ("harm", "named"),
     [
-        (flip, "file {path} is damaged: not what was written (sha256 differs)"),
-        (lambda path: path.write_bytes(path.read_bytes()[:699]), "file {path} is damaged: 699 bytes, not 700"),
-        (Path.unlink, "file {path.parent} lacks model.safetensors"),
+        (flip, "model.safetensors .*sha256"),
+        (lambda path: path.write_bytes(path.read_bytes()[:699]), "model.safetensors .*699 bytes, not 700"),
+        (Path.unlink, "lacks model.safetensors"),
     ],
 )
 def test_damaged_stage_is_not_reused_and_damage_is_printed(
-    plan: StagePlan, harm: Callable[[Path], object], sentence: str, capsys: pytest.CaptureFixture[str]
+    plan: StagePlan, harm: Callable[[Path], object], named: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    harm(path := plan.folder / WEIGHTS)
+    harm(plan.folder / WEIGHTS)
     assert not reusable(plan)
     assert not is_finished(plan.folder)
-    message = sentence.format(path=path)
-    assert capsys.readouterr().out == f"grpo: {message}; restoring it from the stage's newest checkpoint\n"
+    assert re.fullmatch(f"grpo: .*{plan.folder}.*{named}.*\n", capsys.readouterr().out)
 
 
 def test_damaged_stage_without_checkpoint_raises(plan: StagePlan) -> None:
@@ -68,7 +68,7 @@ def test_damaged_stage_without_checkpoint_raises(plan: StagePlan) -> None:
         path.unlink()
     assert reusable(plan), "they may be removed to save room"
     flip(plan.folder / WEIGHTS)
-    with pytest.raises(CheckpointError, match=rf"damaged.*; no checkpoint is left .*: remove {plan.folder} to start"):
+    with pytest.raises(CheckpointError, match=f"damaged.*{plan.folder}"):
         reusable(plan)
 
 

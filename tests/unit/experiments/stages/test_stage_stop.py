@@ -23,7 +23,7 @@ def test_signal_finishes_step_saves_checkpoint_and_stops(tmp_path: Path, number:
     whole, stopped, resumed = Line(), Line(), Line()
     fit(whole, saving(tmp_path / "whole"))
     before = signal.getsignal(number)
-    with pytest.raises(Interrupted, match=rf"stopped by {name} at step 5 \(checkpoint .*step=000005\.ckpt\)"):
+    with pytest.raises(Interrupted, match=rf"{name} .*step=000005\.ckpt"):
         fit(stopped, saving(tmp_path, every=100), Ask(5, number))
     assert signal.getsignal(number) is before
     assert steps(tmp_path) == [5]
@@ -37,7 +37,7 @@ def test_sigterm_before_first_step_stops_at_once(tmp_path: Path, hook: str) -> N
     setattr(sender, hook, lambda *_, **__: os.kill(os.getpid(), signal.SIGTERM))
     trainer = L.Trainer(accelerator="cpu", callbacks=[saving(tmp_path, stop), sender], logger=False)
     before, rows = signal.getsignal(signal.SIGTERM), DataLoader(VALIDATION)  # pyright: ignore
-    message = r"stopped by SIGTERM before the first step \(no checkpoint yet\)"
+    message = r"SIGTERM.*no checkpoint"
     with pytest.raises(Interrupted, match=message), stop.listening():
         trainer.validate(Line(), rows, verbose=False)
     assert signal.getsignal(signal.SIGTERM) is before
@@ -71,6 +71,6 @@ def test_signal_while_saving_stops_after_that_checkpoint(tmp_path: Path) -> None
             os.kill(os.getpid(), signal.SIGTERM)
 
     saved = Slow(folder=tmp_path, every=3, keep=9, best=None, stop=StopRequest())
-    with pytest.raises(Interrupted, match=r"stopped by SIGTERM at step 3 "):
+    with pytest.raises(Interrupted, match=r"SIGTERM .*step 3 "):
         fit(Line(), saved)
     assert steps(tmp_path) == [3]

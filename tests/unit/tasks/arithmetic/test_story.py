@@ -105,7 +105,7 @@ def test_plan_of_returns_none_for_forbidden_results() -> None:
     assert equations(replace(one_clause("keeps"), start=9)) is None
     assert equations(replace(one_clause("has"), start=50)) is None
     assert equations(replace(one_clause("loses"), start=2)) is None, "an answer of 0"
-    with pytest.raises(ValueError, match="no answer within 99"):
+    with pytest.raises(ValueError, match="99"):
         ArithmeticProblem(replace(one_clause("has"), start=50), limit=99)
 
 

@@ -67,8 +67,7 @@ def test_problem_lines_are_read_in_order_with_any_bom_and_line_ends(tmp_path: Pa
 
 def test_duplicate_problem_error_names_both_lines(tmp_path: Path) -> None:
     rows = GOOD, OTHER, {"nums": [26, 17, 16, 21], "target": 46}
-    sentence = r"1 bad problems .*\nmine\.jsonl, line 3: the problem of mine\.jsonl, line 1 again$"
-    with pytest.raises(ValueError, match=sentence):
+    with pytest.raises(ValueError, match=r"mine\.jsonl, line 3: .*mine\.jsonl, line 1"):
         read(tmp_path, *rows, on_bad="refuse")
     assert len(read(tmp_path, *rows, on_bad="leave_out")) == 2
 
@@ -84,29 +83,29 @@ def test_bad_lines_are_rejected_or_left_out_according_to_on_bad(
 
 
 def test_bad_line_error_lists_20_lines_and_counts_the_rest(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"(?s)^30 bad problems .*line 20.*and 10 more"):
+    with pytest.raises(ValueError, match=r"(?s)30 .*line 20.* 10 "):
         read(tmp_path, *["{}"] * 30, on_bad="refuse")
-    with pytest.raises(ValueError, match="on_bad must be one of refuse, leave_out, got 'skip'"):
+    with pytest.raises(ValueError, match=r"on_bad.*'skip'"):
         read(tmp_path, on_bad="skip")
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
+    ("text", "named"),
     [
-        ("{", "is not valid JSON"),
-        ("{}", "must hold a list of problems"),
-        ("[" * 100_000, "is not valid JSON"),
-        (json.dumps([GOOD, {"nums": [1, 1], "target": 5}]), r"countdown_x.json, item 1: the numbers \[1, 1\]"),
+        ("{", "JSON"),
+        ("{}", "list"),
+        ("[" * 100_000, "JSON"),
+        (json.dumps([GOOD, {"nums": [1, 1], "target": 5}]), r"item 1: .*\[1, 1\]"),
     ],
 )
-def test_read_longproc_rejects_file_without_list_of_valid_problems(tmp_path: Path, text: str, message: str) -> None:
+def test_read_longproc_rejects_file_without_list_of_valid_problems(tmp_path: Path, text: str, named: str) -> None:
     (tmp_path / "countdown_x.json").write_text(text)
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(ValueError, match=rf"countdown_x\.json.*{named}"):
         read_longproc([tmp_path / "countdown_x.json"], on_bad="refuse")
 
 
 def test_missing_problem_file_raises(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match="no file of problems"):
+    with pytest.raises(FileNotFoundError, match=r"none\.jsonl"):
         read_problem_lines(tmp_path / "none.jsonl", on_bad="refuse")
 
 

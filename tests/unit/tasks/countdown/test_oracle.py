@@ -44,5 +44,5 @@ def test_reachable_and_reachable_targets_match_brute_force(count: int) -> None:
 @pytest.mark.parametrize("numbers", [(), (3, -1), (-1,)])
 def test_missing_or_negative_numbers_are_rejected(numbers: tuple[int, ...]) -> None:
     for read in (lambda: reachable(numbers, 3), lambda: reachable_targets(numbers)):
-        with pytest.raises(ValueError, match="integers ≥ 0"):
+        with pytest.raises(ValueError, match="numbers"):
             read()

@@ -61,7 +61,7 @@ def test_fill_template_writes_examples_in_given_style() -> None:
 
 @pytest.mark.parametrize("numbers", [(), (3, -1), (True, 2), (1.5, 2), ("3", 2)])
 def test_invalid_numbers_and_style_are_rejected(numbers: tuple) -> None:
-    with pytest.raises((ValueError, TypeError), match=r"integers ≥ 0|Type-check"):
+    with pytest.raises((ValueError, TypeError), match="numbers"):
         CountdownProblem(numbers, 3)
-    with pytest.raises(ValueError, match="style must be one of longproc, annotated, released, direct, got 'short'"):
+    with pytest.raises(ValueError, match=r"style.*'short'"):
         CountdownProblem((1, 2), 3, style="short")

@@ -31,16 +31,15 @@ def test_yaml_file_template_is_read_from_user_prompt_block(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("text", "name", "missing"),
     [
-        ("{target}", "a.txt", "{nums}: a"),
-        ("{nums}", "a.txt", "{target}: a"),
-        ("{ nums }", "a.txt", "{nums} and {target}: a"),
-        ("USER_PROMPT: {nums} {target}", "a.yaml", "{nums} and {target}: a"),
+        ("{target}", "a.txt", r"{nums}"),
+        ("{nums}", "a.txt", r"{target}"),
+        ("{ nums }", "a.txt", r"{nums} and {target}"),
+        ("USER_PROMPT: {nums} {target}", "a.yaml", r"{nums} and {target}"),
     ],
 )
 def test_template_without_placeholder_is_rejected(text: str, name: str, missing: str, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"\{demonstration\} where worked examples are to stand") as error:
+    with pytest.raises(ValueError, match=f"{name}' lacks {missing}:"):
         read_prompt_file(write_file(tmp_path, text, name))
-    assert f"{name}' lacks {missing}" in str(error.value)
 
 
 def test_contradiction_reports_unsuitable_prompt_file(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import pickle
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,28 +13,23 @@ from contrastive_reasoning.tasks.base import Task
 from contrastive_reasoning.tasks.countdown.problem import EXAMPLES, CountdownProblem, problem_key
 from contrastive_reasoning.tasks.countdown.task import CountdownTask
 from contrastive_reasoning.tasks.countdown.trace import search_trace
+from tests.tiny_tasks import countdown
 
-SETTINGS = {
-    "style": "direct",
-    "train": "generated",
-    "test": "generated",
-    "longproc_dir": None,
+SETTINGS: dict[str, Any] = {
     "longproc_files": ["countdown_x.json"],
     "train_file": None,
     "on_bad": "refuse",
     "counts": [3],
     "number_range": [1, 9],
     "target_range": [10, 30],
-    "max_search_lines": None,
     "train_problems": 120,
     "validation_problems": 20,
     "test_problems": 20,
-    "seed": 0,
 }
 
 
 def task(**changes: object) -> CountdownTask:
-    return CountdownTask(**{**SETTINGS, **changes})  # type: ignore[arg-type]
+    return countdown(**SETTINGS | changes)
 
 
 def keys(problems: object) -> set[str]:
@@ -79,7 +75,7 @@ def test_generated_splits_exclude_longproc_problems(benchmark: Path) -> None:
     assert keys(on_it.problems("train")) == test
     reported = [each.trains_on_evaluation_problems for each in (task(), made, generated, on_it)]
     assert reported == [False, False, False, True]
-    with pytest.raises(FileNotFoundError, match=r"no countdown_x\.json in longproc_dir='/nowhere'"):
+    with pytest.raises(FileNotFoundError, match=r"countdown_x\.json.*longproc_dir='/nowhere'"):
         task(longproc_dir="/nowhere", train="longproc").problems("train")
 
 
@@ -123,7 +119,7 @@ def test_longproc_files_at_url_are_fetched_on_first_use(benchmark: Path) -> None
     assert fetched == []
     assert keys(made.problems("train")) == keys(task(longproc_dir=str(benchmark), train="longproc").problems("train"))
     assert fetched[:2] == ["https://example.org/data/countdown_x.json", "https://example.org/data/prompts.yaml"]
-    with pytest.raises(ValueError, match="is an address, and nothing was given to fetch from one"):
+    with pytest.raises(ValueError, match=r"https://example\.org/data"):
         task(longproc_dir="https://example.org/data", train="longproc").problems("train")
 
 
@@ -141,7 +137,7 @@ def test_longproc_problems_in_training_file_are_rejected_or_left_out(benchmark: 
     own = json.loads((benchmark / "countdown_x.json").read_text())
     path = benchmark / "mine.jsonl"
     path.write_text("\n".join(map(json.dumps, [*own[:2], {"nums": [2, 3, 4], "target": 24}])))
-    with pytest.raises(ValueError, match=r"2 problems of .* are LongProc's"):
+    with pytest.raises(ValueError, match=r"2 .*mine\.jsonl.*LongProc"):
         task(train="file", train_file=str(path), longproc_dir=str(benchmark)).problems("train")
     made = task(train="file", train_file=str(path), longproc_dir=str(benchmark), on_bad="leave_out")
     assert keys(made.problems("train")) == {"2,3,4=24"}
@@ -157,26 +153,24 @@ def test_prompt_depends_on_style_and_longproc_dir(benchmark: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "message"),
+    ("setting", "named"),
     [
-        ({"style": "short"}, "style must be one of longproc, annotated, released, direct, got 'short'"),
-        ({"train": "all"}, "train must be one of generated, longproc, file, got 'all'"),
-        ({"test": "file"}, "test must be one of generated, longproc, got 'file'"),
-        ({"on_bad": "skip"}, "on_bad must be one of"),
-        (
-            {"train": "longproc"},
-            "train=longproc poses .* where countdown_x.json lies as task.longproc_dir",
-        ),
-        ({"test": "longproc"}, "test=longproc poses LongProc's own problems: name the folder or the address"),
-        ({"longproc_files": []}, "longproc_files must name one or more files"),
-        ({"train": "file"}, "train=file and train_file go together"),
-        ({"train_problems": -1}, "train_problems must be ≥ 0"),
-        ({"counts": [9]}, "counts must be"),
+        ({"style": "short"}, "'short'"),
+        ({"train": "all"}, "'all'"),
+        ({"test": "file"}, "'file'"),
+        ({"on_bad": "skip"}, "'skip'"),
+        ({"train": "longproc"}, "task.longproc_dir"),
+        ({"test": "longproc"}, "longproc"),
+        ({"longproc_files": []}, ""),
+        ({"train": "file"}, "train_file"),
+        ({"train_problems": -1}, "-1"),
+        ({"counts": [9]}, ""),
     ],
 )
-def test_invalid_settings_are_rejected(changes: dict, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        task(**changes)
+def test_invalid_settings_are_rejected(setting: dict, named: str) -> None:
+    (name,) = setting
+    with pytest.raises(ValueError, match=f"{name}.*{named}"):
+        task(**setting)
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ The same parser reads searches in a shuffled order, and they verify as correct. 
 from __future__ import annotations
 
 import random
+from functools import partial
 from typing import Any
 
 import pytest
@@ -156,23 +157,22 @@ def test_search_trace_equals_handwritten_text(numbers: tuple[int, ...], target: 
 
 
 @pytest.mark.parametrize(
-    ("numbers", "target", "style", "reason"),
+    ("numbers", "target", "style", "named"),
     [
-        ((1, 1, 1), 50, "longproc", r"the numbers \[1, 1, 1\] do not reach the target 50"),
-        ((1, 1, 1), 50, "direct", r"the numbers \[1, 1, 1\] do not reach the target 50"),
-        ((1, 1, 1, 1, 1, 1), 1999, "annotated", "do not reach the target 1999"),
+        ((1, 1, 1), 50, "longproc", r"\[1, 1, 1\].*50"),
+        ((1, 1, 1), 50, "direct", r"\[1, 1, 1\].*50"),
+        ((1, 1, 1, 1, 1, 1), 1999, "annotated", "1999"),
         ((3,), 3, "longproc", "two or more"),
-        ((1, 2), 3, "short", "style must be one of longproc, annotated, released, direct, got 'short'"),
+        ((1, 2), 3, "short", "style.*'short'"),
     ],
 )
 def test_trace_of_unsolvable_problem_or_unknown_style_raises(
-    numbers: tuple[int, ...], target: int, style: str, reason: str
+    numbers: tuple[int, ...], target: int, style: str, named: str
 ) -> None:
-    with pytest.raises(ValueError, match=reason):
-        search_trace(numbers, target, style=style)
-    if style != "direct":
-        with pytest.raises(ValueError, match=reason.replace(", direct", "")):
-            shuffled_trace(numbers, target, style=style, rng=random.Random(0))
+    traces = [search_trace, *([] if style == "direct" else [partial(shuffled_trace, rng=random.Random(0))])]
+    for trace in traces:
+        with pytest.raises(ValueError, match=named):
+            trace(numbers, target, style=style)
 
 
 class ListOrder(random.Random):
