@@ -27,6 +27,7 @@ from contrastive_reasoning.tasks.base import Problem
 from datamodules.reasoning_prompts import ProblemBatch
 from experiments.assemble import build
 from experiments.schema import register
+from experiments.system.devices import keep_freed_memory
 from experiments.system.terminal import be_quiet
 from lightning_modules.microbatches import microbatches, score
 
@@ -163,6 +164,8 @@ def main() -> None:
     }
     with initialize_config_module("conf", version_base="1.3"):
         config = compose("config", [*(f"{key}={value}" for key, value in overrides.items()), *sys.argv[2:]])
+    if config.keep_freed_memory:
+        keep_freed_memory()
     module, generation, trainer = (build(config, key) for key in ("module", "rollout", "trainer"))
     module.reward = EveryOther()
     before = BeforeStep(conversation, work["microbatch_tokens"], generation)

@@ -70,6 +70,10 @@ def run(config: DictConfig) -> float | None:
     if ranks > 1 and not is_launched():
         run_on_ranks(ranks)
         return None
+    if config.keep_freed_memory:
+        from experiments.system.devices import keep_freed_memory
+
+        keep_freed_memory()
     import torch
 
     from contrastive_reasoning.nonfinite import Diverged

@@ -182,6 +182,8 @@ class Root:
     """A subset of ``STAGES``, in that order."""
     output_dir: str = MISSING
     """Parent of stage and run folders."""
+    keep_freed_memory: bool = MISSING
+    """Whether the process keeps memory that it frees."""
     thought_ends: list[str] = MISSING
     """Tags that end a model's thoughts; the answer follows them."""
     baseline: str | None = None

@@ -23,7 +23,7 @@ from tests.composed_configs import flat
 from tests.config_kit import composed
 
 FOLDER = Path(__file__).resolve().parent / "cases" / "studies"
-NOT_METHOD = ("name", "output_dir", "logger.", "progress.", "callbacks.", "checkpoints.", "hydra.")
+NOT_METHOD = ("name", "output_dir", "keep_freed_memory", "logger.", "progress.", "callbacks.", "checkpoints.", "hydra.")
 """Names, outputs and callbacks of a run."""
 HOW_OFTEN = "log_every"
 """Key of a budget: how often training metrics are recorded, which changes no result."""

@@ -6,7 +6,9 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import cycle, islice, takewhile
@@ -18,6 +20,8 @@ from experiments.system.files import lock
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
 """Variables that limit the threads of the libraries that torch uses."""
 VISIBLE = "CUDA_VISIBLE_DEVICES"
+M_MMAP_MAX, M_TRIM_THRESHOLD = -4, -1
+"""Options of ``mallopt``, from glibc's malloc.h."""
 GPU_GROUPS, SEPARATOR = "CONTRASTIVE_REASONING_GPU_GROUPS", ";"
 """The variable that holds the GPU groups of a sweep's jobs, and the separator between groups."""
 
@@ -35,6 +39,17 @@ def cores_each(at_once: int) -> int:
 def host_memory() -> float:
     """Total memory of this machine in GiB, used or free."""
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+
+
+def keep_freed_memory() -> None:
+    """Makes glibc keep memory that this process frees, for its next allocation; elsewhere nothing happens.
+
+    By default large blocks go back to the system, and every page of the next ones is a page fault.
+    """
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
+    if mallopt is not None:
+        mallopt(M_MMAP_MAX, 0)  # a block of its own mapping would be returned when it is freed
+        mallopt(M_TRIM_THRESHOLD, -1)  # read as the largest size
 
 
 def missing_gpu(accelerator: object) -> str | None:

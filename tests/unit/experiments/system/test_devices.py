@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import platform
+import subprocess
+import sys
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -94,3 +97,26 @@ def test_gpu_that_torch_does_not_find_is_missing(
     sentence = missing_gpu(accelerator)
     assert (sentence is not None) is missing
     assert sentence is None or f"trainer.accelerator={accelerator}" in sentence
+
+
+ALLOCATES = """
+import resource, sys
+if sys.argv[1] == "kept":
+    from experiments.system.devices import keep_freed_memory
+    keep_freed_memory()
+faults = []
+for _ in range(3):
+    block = bytearray(64 * 2**20)
+    del block
+    faults.append(resource.getrusage(resource.RUSAGE_SELF).ru_minflt)
+print(faults[2] - faults[0])
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc has mallopt")
+def test_freed_memory_is_used_again_without_page_faults() -> None:
+    kept, returned = (
+        int(subprocess.run([sys.executable, "-c", ALLOCATES, how], capture_output=True, check=True).stdout)
+        for how in ("kept", "returned")
+    )
+    assert kept < 1000 < 10_000 < returned
