@@ -54,7 +54,7 @@ from lightning_modules.microbatches import (
     score,
     work_of_microbatches,
 )
-from lightning_modules.optim import SKIPPED, AdamW, backward_all, check_gradient_clip, clipped_step
+from lightning_modules.optim import SKIPPED, AdamW, backward_all, check_gradient_clip, check_not_half, clipped_step
 from lightning_modules.zero import zero_of
 
 T = TypeVar("T")
@@ -91,8 +91,8 @@ class GRPO(LightningModule):
         max_skipped_steps: rollout batches that may be skipped because a number is not finite.
 
     Raises:
-        ValueError: for a size below 1, a ``gradient_clip`` that is not positive, a policy with dropout, a KL term with
-            a weight and no reference, or a reference that is both sharded and offloaded.
+        ValueError: for a size below 1, a ``gradient_clip`` that is not positive, a policy in float16 or with dropout, a
+            KL term with a weight and no reference, or a reference that is both sharded and offloaded.
     """
 
     def __init__(
@@ -124,6 +124,7 @@ class GRPO(LightningModule):
             if size < 1:
                 raise ValueError(f"{name} must be at least 1, got {size}")
         check_gradient_clip(gradient_clip)
+        check_not_half(policy)
         if any(isinstance(part, nn.Dropout) and part.training and part.p > 0 for part in policy.modules()):
             raise ValueError("policy.lora.dropout must be 0 in GRPO: with it, ratios of a policy to itself are noise")
         self.automatic_optimization = False

@@ -22,6 +22,7 @@ from torch.optim.lr_scheduler import LambdaLR
 
 from contrastive_reasoning.distributed import ranks
 from contrastive_reasoning.nonfinite import SkippedSteps, keeping_batch
+from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
 from contrastive_reasoning.policies.seeded import seeded
 from contrastive_reasoning.progress import step_is_logged
 from contrastive_reasoning.rollout.sampling import derived_seed
@@ -103,6 +104,14 @@ def check_gradient_clip(gradient_clip: float | None) -> None:
     """Raises ValueError for a clip that is not positive."""
     if gradient_clip is not None and gradient_clip <= 0:
         raise ValueError(f"gradient_clip must be positive (or null), got {gradient_clip}")
+
+
+def check_not_half(policy: CausalLMPolicy) -> None:
+    """Raises ValueError if a policy would be trained in float16: small gradients become 0, as losses are not scaled."""
+    trained = {parameter.dtype for parameter in policy.parameters() if parameter.requires_grad}
+    dtypes = {"compute_dtype": policy.compute_dtype == torch.float16, "weights_dtype": torch.float16 in trained}
+    if half := [key for key, is_half in dtypes.items() if is_half]:
+        raise ValueError(f"policy.{half[0]}=float16 loses small gradients in training: use bfloat16 or float32")
 
 
 def nan_unless_finite(loss: Tensor) -> Tensor:

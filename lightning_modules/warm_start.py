@@ -17,7 +17,7 @@ from torch import Tensor
 from contrastive_reasoning.distributed import ranks, share, total
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
 from contrastive_reasoning.policies.sharding import gathered
-from lightning_modules.optim import AdamW, FiniteSteps, nan_unless_finite
+from lightning_modules.optim import AdamW, FiniteSteps, check_not_half, nan_unless_finite
 
 
 class WarmStart(FiniteSteps):
@@ -43,6 +43,7 @@ class WarmStart(FiniteSteps):
         max_skipped_steps: int,
     ) -> None:
         super().__init__(optimizer=optimizer, gradient_clip=gradient_clip, max_skipped_steps=max_skipped_steps)
+        check_not_half(policy)
         self.policy = policy
         self.seed = seed
 

@@ -21,6 +21,7 @@ from tests.quiet import quiet_trainer
 from tests.unit.lightning_modules.grpo_kit import (
     Gradients,
     Metrics,
+    as_policy,
     fit,
     module,
     objective,
@@ -200,6 +201,17 @@ def test_offloaded_reference_is_on_device_only_during_passes(offload: bool, expe
 def test_sharded_and_offloaded_reference_raises() -> None:
     with pytest.raises(ValueError, match=r"module\.shard_reference.*module\.offload_reference"):
         module(reference=policy(), objective=objective(kl_weight=0.1), offload_reference=True, shard_reference=True)
+
+
+@pytest.mark.parametrize("key", ["compute_dtype", "weights_dtype"])
+def test_training_in_float16_raises(key: str) -> None:
+    half = policy(torch.float16) if key == "weights_dtype" else policy()
+    half.compute_dtype = torch.float16 if key == "compute_dtype" else torch.float32
+    with pytest.raises(ValueError, match=rf"policy\.{key}=float16"):
+        module(policy=half)
+    adapted = as_policy(half.requires_grad_(False).model)  # frozen weights may be half
+    adapted.compute_dtype = torch.float32
+    module(policy=adapted)
 
 
 def test_kl_weight_without_reference_raises() -> None:
