@@ -98,8 +98,10 @@ def check_passes(policy: CausalLMPolicy, named: str) -> None:
             return
         plain.unpadded = True
         if wrong := _flaw({"unpadded": unpadded, "written": written}, plain, rows, own):
-            found = f"{named}: {_family(model)} cannot be trained or sampled here: {wrong}"
-            raise ValueError(f"{found}; choose a policy of another family")
+            raise ValueError(
+                f"{named}: {_family(model)} cannot be trained or sampled here: {wrong}; "
+                "choose a policy of another family"
+            )
         policy.unpadded = True
         _warn(model, f"without padding and with transformers' own generate, as {flaw}")
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from statistics import mean
 
 import pytest
 
 from contrastive_reasoning.published import PublishedTable, published_names, published_table
+from experiments.config.folders import summaries
 
-CONF = Path(__file__).resolve().parents[3] / "conf"
 AVERAGES = {
     "clipo_table1": {
         "m_avg": ["gsm8k", "gsm_symbolic", "gsm_p1", "gsm_p2"],
@@ -57,7 +56,7 @@ def test_arms_have_distinct_settings_and_name_existing_options(name: str) -> Non
     for arm in (arm for arm in table.arms if arm.method != table.base):
         assert {"task", "reward", "objective", "advantage"} <= arm.settings.keys()
         for path, option in arm.settings.items():
-            assert "." in path or (CONF / path / f"{option}.yaml").is_file(), (path, option)
+            assert "." in path or option in summaries(path), (path, option)
 
 
 def test_clipo_tables_have_arms_of_further_tables() -> None:
