@@ -114,7 +114,7 @@ OPTIONS: dict[str, dict[str, Variant]] = {
             },
         ),
         "countdown_workstation": Variant("countdown_laptop"),
-        # Moves alone: models of this size rarely complete a search of 1,024 tokens. A warm start on plays teaches the
+        # Moves alone: models of this size rarely complete a search of 1,024 tokens. A warm start on plays shows the
         # form.
         "countdown_gpu": Variant(values={"style": "direct", "max_search_lines": None}),
         # The paper trains on LongProc's easiest problems. Held-out problems are generated in their ranges, without

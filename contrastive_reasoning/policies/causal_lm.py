@@ -44,7 +44,7 @@ class CausalLMPolicy(nn.Module):
     user message; None does so if the tokenizer has a template. ``system`` is the system message before it: ``none``,
     ``default`` or a text, see ``render``. With ``compiled`` the passes below use compiled layers; generation does not.
     ``score`` is ``token_log_probs`` or a function with its interface. With ``unpadded`` rows of different lengths never
-    share a pass, and ``transformers`` generates, for models that carry padding along or need a cache of their own.
+    share a pass, and ``transformers`` generates: for models whose states depend on padding or that have other caches.
     """
 
     def __init__(
@@ -330,7 +330,7 @@ def unwrap(model: PreTrainedModel | PeftModel) -> PreTrainedModel:
 
 
 NO_LIMIT = 2**30
-"""Context of a model that limits none, such as a recurrent one."""
+"""Context of a model without a limit, such as a recurrent one."""
 
 
 def context_of(config: PretrainedConfig) -> int:
@@ -347,7 +347,7 @@ def logit_transform(config: PretrainedConfig) -> tuple[float, float | None]:
     """
     text: Any = config.get_text_config()
     found = [getattr(text, name, None) for name in ("logit_scale", "lm_head_multiplier")]
-    scale = prod(value for value in found if isinstance(value, int | float))
+    scale = prod(float(value) for value in found if isinstance(value, int | float) and value)
     scaling = float(getattr(text, "logits_scaling", None) or 1.0)
     scale *= scaling if text.model_type.startswith("hyperclovax") else 1 / scaling
     cap = getattr(text, "final_logit_softcapping", None)

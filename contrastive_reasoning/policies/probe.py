@@ -7,7 +7,7 @@
     unpadded  rows of a scoring pass, those of one length together
     written   one prompt, then one token at a time, by the model's own ``generate``
 
-A model family may scale logits, bend attention, carry padding along in its states or need a cache of its own. If a
+A model family may scale logits, bend attention, have states that depend on padding or need a cache of its own. If a
 planned pass differs, the model keeps its own attention, with padded passes. If one of these differs, rows are never
 padded. If that differs too, the policy is refused.
 

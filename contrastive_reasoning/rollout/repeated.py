@@ -67,14 +67,10 @@ class RepeatedDecode:
         return logits[self.owner]
 
     def _record(self, t: int, tokens: Int[Tensor, " b"], log_probs: Float[Tensor, " b"]) -> None:
-        into = self.completions
-        into.ids[self.rows, t] = tokens
-        into.log_probs[self.rows, t] = log_probs
-        into.lengths[self.rows] += self.alive
-        stopped = self.ends.ended(self.rows.tolist(), tokens) & self.alive
-        into.stopped[self.rows] |= stopped
-        written = self.alive
-        self.alive = self.alive & ~stopped & (into.lengths[self.rows] < self.limits[self.rows])
+        ended, written = self.ends.ended(self.rows.tolist(), tokens), self.alive
+        self.alive = self.completions.write(
+            self.rows, t, tokens, log_probs, alive=written, ended=ended, limits=self.limits[self.rows]
+        )
         self.needed = written if self.pooled else self.alive
 
     def _compact(self, tokens: Int[Tensor, " b"]) -> Int[Tensor, " c"]:

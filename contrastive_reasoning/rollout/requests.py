@@ -158,6 +158,25 @@ class Completions:
         self.stopped: Bool[Tensor, " B"] = torch.zeros(rows, dtype=torch.bool, device=device)
         self.states: Float[Tensor, "B D"] | None = None
 
+    def write(
+        self,
+        rows: Int[Tensor, " b"],
+        at: int,
+        tokens: Int[Tensor, " b"],
+        log_probs: Float[Tensor, " b"],
+        *,
+        alive: Bool[Tensor, " b"],
+        ended: Bool[Tensor, " b"],
+        limits: Int[Tensor, " b"],
+    ) -> Bool[Tensor, " b"]:
+        """Adds the token at place ``at`` of the rows that are ``alive``; returns which of them continue."""
+        self.ids[rows, at] = tokens
+        self.log_probs[rows, at] = log_probs
+        self.lengths[rows] += alive
+        stopped = ended & alive
+        self.stopped[rows] |= stopped
+        return alive & ~stopped & (self.lengths[rows] < limits)
+
     def add_states(self, rows: Int[Tensor, " b"], states: Float[Tensor, "b D"]) -> None:
         """Adds the hidden states of one token each to the sums of these rows, in fp32."""
         if self.states is None:

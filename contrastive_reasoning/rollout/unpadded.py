@@ -32,19 +32,16 @@ class UnpaddedDecode:
             self._write(prompt, torch.arange(first, last, device=self.policy.device), uniforms)
 
     def _write(self, prompt: int, rows: Int[Tensor, " b"], uniforms: Float[Tensor, "B T"]) -> None:
-        into, limit = self.completions, int(self.requests.limits[prompt])
-        finished = torch.zeros(len(rows), dtype=torch.bool, device=rows.device)
+        into, limits = self.completions, self.requests.limits[prompt].expand(len(rows))
+        alive = torch.ones(len(rows), dtype=torch.bool, device=rows.device)
 
         def choose(logits: Float[Tensor, "b V"]) -> tuple[Int[Tensor, " b"], Bool[Tensor, " b"]]:
-            nonlocal finished
-            step = int(into.lengths[rows].max())  # a row that is not finished has this many tokens
-            tokens, log_probs = draw(logits, uniforms[rows, step], self.sampling)
-            into.ids[rows, step], into.log_probs[rows, step] = tokens, log_probs
-            into.lengths[rows] += ~finished
-            stopped = self.ends.ended(rows.tolist(), tokens) & ~finished
-            into.stopped[rows] |= stopped
-            finished = finished | stopped | (into.lengths[rows] >= limit)
-            return tokens, finished
+            nonlocal alive
+            at = int(into.lengths[rows].max())  # the length of each row that continues
+            tokens, log_probs = draw(logits, uniforms[rows, at], self.sampling)
+            ended = self.ends.ended(rows.tolist(), tokens)
+            alive = into.write(rows, at, tokens, log_probs, alive=alive, ended=ended, limits=limits)
+            return tokens, ~alive
 
         ids = self.requests.prompt_ids[prompt][self.requests.prompt_mask[prompt]]
-        write_rows(self.policy, ids, rows=len(rows), limit=limit, choose=choose)
+        write_rows(self.policy, ids, rows=len(rows), limit=int(limits[0]), choose=choose)

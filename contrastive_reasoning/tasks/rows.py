@@ -175,8 +175,8 @@ def as_text(value: Any, column: str) -> str:
         raise BadRow(f"{column} is {value}")
     if not (numbers or isinstance(value, str | None)):
         raise BadRow(f"{column} is neither text nor a number but {type(value).__name__}")
-    read = [number for number in numbers if isinstance(number, float) and not isinstance(value, WrittenFloat)]
-    if any(abs(number) >= EXACT for number in read):
+    rounded = [number for number in numbers if isinstance(number, float) and not isinstance(value, WrittenFloat)]
+    if any(abs(number) >= EXACT for number in rounded):
         raise BadRow(f"{column} is {value}, a float whose digits are not exact; write it as an integer or as text")
     if isinstance(value, float) and value.is_integer() and abs(value) < EXACT:
         value = int(value)

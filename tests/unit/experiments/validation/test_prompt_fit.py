@@ -12,6 +12,7 @@ from contrastive_reasoning.policies.tiny import train_tokenizer
 from experiments.assemble import AssemblyError
 from experiments.validation import check_prompts_fit
 from tests.tiny_models import tiny_llama
+from tests.tiny_tasks import SETTINGS
 
 WITHOUT_NETWORK = """
 import time
@@ -38,18 +39,12 @@ def config(folder: Path, context: int) -> DictConfig:
     tokenizer.save_pretrained(folder)
     task = {
         "_target_": "contrastive_reasoning.tasks.countdown.CountdownTask",
-        "style": "direct",
-        "train": "generated",
-        "test": "generated",
-        "longproc_dir": None,
+        **SETTINGS,
         "counts": [3],
         "number_range": [10, 30],
-        "target_range": [10, 50],
-        "max_search_lines": None,
         "train_problems": 4,
         "validation_problems": 4,
         "test_problems": 4,
-        "seed": 0,
     }
     policy = {"pretrained": str(folder), "trust_remote_code": False, "chat_template": False}
     suite = {"settings": {"main": {"task": "${task}"}}}
