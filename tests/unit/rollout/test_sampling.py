@@ -12,7 +12,9 @@ import torch
 from scipy.stats import chisquare
 
 from contrastive_reasoning.rollout.sampling import (
+    AT_ONCE,
     BLOCK,
+    WIDE,
     Sampling,
     StopStrings,
     derived_seed,
@@ -70,6 +72,36 @@ def test_greedy_draw_takes_argmax_and_scores_it_at_temperature_one() -> None:
     tokens, log_probs = draw(LOGITS[None], torch.tensor([0.9]), sampling(temperature=0.0))
     assert tokens.tolist() == [2]
     torch.testing.assert_close(log_probs, LOGITS.log_softmax(-1)[2:3])
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("temperature", [0.7, 1.0])
+def test_draw_from_a_wide_vocabulary_is_exact(dtype: torch.dtype, temperature: float) -> None:
+    """The uniforms lie in the middle of the intervals of known tokens, the first and the last that occur among them."""
+    generator = torch.Generator().manual_seed(0)
+    logits = (4 * torch.randn(3 * AT_ONCE + 1, WIDE + 3, generator=generator)).to(dtype)
+    logits[:, ::2] = -torch.inf
+    logits[0, 1] = logits[1, WIDE + 1] = 10
+    ranks = torch.randint(50, (len(logits), 1), generator=generator)  # of tokens that fp32 uniforms can meet
+    wanted = logits.topk(50).indices.gather(-1, ranks)[:, 0]
+    wanted[:2] = torch.tensor([1, WIDE + 1])
+    exact = (logits.double() / temperature).log_softmax(-1)
+    cumulative = exact.exp().cumsum(-1)
+    place = wanted[:, None]
+    uniforms = (cumulative.gather(-1, place) - exact.exp().gather(-1, place) / 2)[:, 0].float()
+
+    tokens, log_probs = draw(logits, uniforms, sampling(temperature))
+
+    assert tokens.tolist() == wanted.tolist()
+    torch.testing.assert_close(log_probs.double(), exact.gather(-1, place)[:, 0], rtol=1e-6, atol=1e-5)
+    for row in (0, AT_ONCE + 1, len(logits) - 1):  # other rows change nothing, to the last bit
+        alone = draw(logits[row : row + 1], uniforms[row : row + 1], sampling(temperature))
+        assert alone == (tokens[row], log_probs[row])
+
+
+def test_draw_from_wide_nan_logits_has_a_nan_log_prob() -> None:
+    tokens, log_probs = draw(torch.full((1, WIDE), torch.nan), torch.tensor([0.5]), sampling())
+    assert 0 <= int(tokens) < WIDE and bool(log_probs.isnan())
 
 
 def test_invert_cdf_never_returns_an_index_of_weight_zero() -> None:
