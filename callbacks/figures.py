@@ -23,10 +23,15 @@ def watching(trainer: L.Trainer) -> bool:
 
 
 def log_with(trainer: L.Trainer, method: str, name: str, value: Any, step: int) -> None:
-    """Calls ``method`` of each logger that has it: ``log_figure``, ``log_table``, ``log_page``."""
-    for logger in trainer.loggers:
-        if hasattr(logger, method):
+    """Logs with the run folder's logger, by ``log_figure``, ``log_table`` or ``log_page``; figures with others, too."""
+    loggers: list[Any] = trainer.loggers
+    for logger in loggers:
+        if hasattr(logger, "log_page"):  # others have a log_table of another form
             getattr(logger, method)(name, value, step=step)
+        elif method == "log_figure" and hasattr(logger, "log_image"):  # Weights & Biases
+            logger.log_image(name, [value], step=step)
+        elif method == "log_figure" and hasattr(logger.experiment, "add_figure"):  # TensorBoard
+            logger.experiment.add_figure(name, value, step, close=False)
 
 
 def due(step: int, every: int) -> bool:

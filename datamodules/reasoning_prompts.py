@@ -149,7 +149,7 @@ class ReasoningPrompts(LightningDataModule):
         rows = [{"problem": id, "prompt_tokens": length} for id, length in too_long[:LISTED]]
         for logger in self.trainer.loggers:
             logger.log_metrics({LEFT_OUT: float(len(too_long))}, step=step)
-            if hasattr(logger, "log_table"):
+            if hasattr(logger, "log_page"):  # the run folder's; others have a log_table of another form
                 logger.log_table(LEFT_OUT, rows, step=step)  # pyright: ignore[reportAttributeAccessIssue]
         return kept
 

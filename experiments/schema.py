@@ -123,6 +123,12 @@ class Logger:
     patience: float = at_least(0)
     """Seconds to wait for MLflow at the end of a run."""
     model_megabytes: float = at_least(0)
+    also: dict[str, Any] = MISSING
+    """Lightning loggers beside the run folder, by freely chosen names."""
+    run: str | None = MISSING
+    stage: str | None = MISSING
+    folder: str | None = MISSING
+    id: str | None = MISSING
 
 
 @dataclass

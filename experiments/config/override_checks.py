@@ -43,6 +43,8 @@ EXTRAS = {
     "hydra/sweeper=optuna": "optuna",
 }
 """Choice of a Hydra plugin → the extra of this package that installs it."""
+SEVERAL = ("logger",)
+"""Groups of which a run may have several options, GROUP=[ONE,OTHER]."""
 ESCAPES = (r"\n", r"\t", r"\r")
 OMEGACONF_TRAILER = re.compile(r"\s+full_key: (.*)\s+(?:reference_type=.*\s+)?object_type=.*")
 HYDRA_HEADING = re.compile(r"\w+ raised while composing config:\s*")
@@ -100,6 +102,8 @@ def _command_error(lines: Sequence[str], multirun: bool, loads: bool) -> str | N
         line, key = _line(override), override.key_or_group
         if (name := secret_in(line)) is not None:
             return f"{key} {SECRET} {name}: {READ_THERE}"
+        if override.is_sweep_override() and not multirun and key in SEVERAL:
+            return f"{line}: write {key}=[{line.partition('=')[2]}] to use all of these in one run"
         if override.is_sweep_override() and not multirun:
             return (
                 f"{line}: several values, and this is a single run; to run each of them use "
@@ -268,9 +272,13 @@ def _mark_error(override: Override) -> str | None:
 
 
 def _choice_error(override: Override) -> str | None:
-    group, option = override.key_or_group, override.value()
+    """Returns an error for an option that does not exist, or several of a group that takes one."""
+    group, value = override.key_or_group, override.value()
     known = options(group)
-    if option is None or option in known:
+    if isinstance(value, list) and group not in SEVERAL:
+        return f"{_line(override)}: a run has one {group}; to try several use {command_line('sweep')}"
+    option = next((one for one in (value if isinstance(value, list) else [value]) if one not in known), None)
+    if option is None:
         return None
     own = own_folder()
     if own is not None and (own / group / f"{option}.yml").is_file():

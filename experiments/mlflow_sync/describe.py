@@ -85,6 +85,11 @@ def describe(folder: Path) -> list[RunDescription]:
     return [*([sweep] if sweep else []), experiment, *described]
 
 
+def run_name(folder: Path) -> str:
+    """Returns the display name of a run folder's run: ``llama_critic · reward.weight=0.25 · seed 0``."""
+    return _name(folder, _tags(folder, read_config(folder), folder.parent.name))
+
+
 def _problems(stages: Sequence[tuple[str, Path, Mapping[str, Any]]]) -> dict[str, str]:
     """Returns the tag ``problems``: what the evaluation recorded as the problems of ``test/…`` metrics without a set.
 

@@ -2,29 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from lightning.pytorch.loggers import Logger
 from omegaconf import DictConfig, OmegaConf
 
 from contrastive_reasoning.distributed import this_rank
 from contrastive_reasoning.evaluation import GREEDY, SAMPLED, Rates, Watch
 from contrastive_reasoning.progress import Phase, Quiet, StackDump
 from experiments.assemble import build, with_values
-from experiments.run_folder.logger import RunFolderLogger
 from experiments.run_folder.reader import POLICY
 from experiments.stages import evaluation_table
+from experiments.stages.loggers import run_folder_of
 from experiments.stages.train import device_of
 
 
-def evaluate(config: DictConfig, folder: Path, folders: Mapping[str, Path]) -> Mapping[str, Any]:
+def evaluate(
+    config: DictConfig, folder: Path, folders: Mapping[str, Path], loggers: Sequence[Logger]
+) -> Mapping[str, Any]:
     """Logs ``test/…`` of the final policy and, after GRPO, ``start/…`` of the policy before training."""
     policies = {"test": config}
     if "grpo" in folders:
         trained = {"policy.pretrained": str(folders["grpo"] / POLICY), "policy.architecture": None, "policy.lora": None}
         policies = {"start": config, "test": with_values(config, trained)}
-    logger = RunFolderLogger(folder=folder)
     suite, device = build(config, "suite"), device_of(config)
     display: Quiet = build(config, "progress") if this_rank() == 0 else Quiet()
     results: dict[str, Mapping[str, float]] = {}
@@ -38,15 +40,17 @@ def evaluate(config: DictConfig, folder: Path, folders: Mapping[str, Path]) -> M
             heart.beat("evaluation", f"of {split}", always=True)
             watch = watch_progress(phase, heart, split, before=number * suite.size)
             policy = build(wired, "policy").to(device)
-            results[split] = evaluate_one(suite, policy, split, logger, config.seed, watch)
+            results[split] = evaluate_one(suite, policy, split, loggers, config.seed, watch)
             del policy  # frees memory before the next one is loaded
             phase.show((number + 1) * suite.size, success(split, results[split]))
+    run_folder = run_folder_of(loggers)
     if unusable := left_out(suite):
-        logger.log_table("test/left_out", unusable, step=0)
+        run_folder.log_table("test/left_out", unusable, step=0)
     model = config.policy.get("pretrained")
     rows = evaluation_table.summary_rows(suite, results, model=model)
-    logger.log_table(evaluation_table.NAME, rows, step=0)
-    logger.finalize("success")
+    run_folder.log_table(evaluation_table.NAME, rows, step=0)
+    for logger in loggers:
+        logger.finalize("success")
     if this_rank() == 0:
         evaluation_table.write(folder, rows, evaluation_table.caption(suite, model=model))
     metrics = {f"{split}/{name}": value for split, found in results.items() for name, value in found.items()}
@@ -54,13 +58,15 @@ def evaluate(config: DictConfig, folder: Path, folders: Mapping[str, Path]) -> M
 
 
 def evaluate_one(
-    suite: Any, policy: Any, split: str, logger: RunFolderLogger, seed: int, watch: Watch
+    suite: Any, policy: Any, split: str, loggers: Sequence[Logger], seed: int, watch: Watch
 ) -> Mapping[str, float]:
     """Evaluates one policy and logs its metrics, its completions and the reasons of failures."""
     found = suite(policy.eval(), seed=seed, watch=watch)
-    logger.log_metrics({f"{split}/{name}": value for name, value in found.metrics.items()}, step=0)
-    logger.log_table(f"{split}/completions", found.rows, step=0)
-    logger.log_table(f"{split}/reasons", [{"reason": k, "count": n} for k, n in found.reasons.items()], step=0)
+    for logger in loggers:
+        logger.log_metrics({f"{split}/{name}": value for name, value in found.metrics.items()}, step=0)
+    run_folder = run_folder_of(loggers)
+    run_folder.log_table(f"{split}/completions", found.rows, step=0)
+    run_folder.log_table(f"{split}/reasons", [{"reason": k, "count": n} for k, n in found.reasons.items()], step=0)
     return found.metrics
 
 

@@ -11,6 +11,7 @@ from importlib import import_module
 from pathlib import Path
 
 import torch
+from lightning.pytorch.loggers import Logger
 from omegaconf import DictConfig
 
 from contrastive_reasoning.distributed import barrier, from_first, ranks, this_rank
@@ -23,12 +24,14 @@ from experiments.config.folders import summaries
 from experiments.config.hints import command_line
 from experiments.config.known_models import READ_THE_POLICY
 from experiments.config.types import argument_flaws
+from experiments.mlflow_sync.describe import run_name
 from experiments.run_folder.mirror import LOG_FILE, missing_from_mlflow, start_sync, stop_sync
 from experiments.run_folder.reader import RESULT, SWEEP_VARIABLE
 from experiments.run_folder.record import git_sha, new_run_folder, processor, write_failure, write_stages, write_summary
 from experiments.stages import evaluate, evaluation_table, train
 from experiments.stages.checkpoints import CHECKPOINTS, CheckpointError, kept_checkpoints
 from experiments.stages.code_hash import all_targets, planned_sources
+from experiments.stages.loggers import stage_loggers
 from experiments.stages.plan import StagePlan, changed_since, needed, plan_stages, values_from_parents
 from experiments.stages.policy_checks import check_policy, check_server, check_weights
 from experiments.stages.resume import accept_changed_code, begin, reusable
@@ -41,13 +44,13 @@ from experiments.validation import check_credit_fits, check_online, check_prompt
 
 __all__ = ["Interrupted", "run_experiment"]
 
-RUN: Mapping[str, Callable[[DictConfig, Path, Mapping[str, Path]], Mapping[str, object]]] = {
+RUN: Mapping[str, Callable[[DictConfig, Path, Mapping[str, Path], Sequence[Logger]], Mapping[str, object]]] = {
     "warm_start": train.warm_start,
     "critic": train.critic,
     "grpo": train.grpo,
     "evaluate": evaluate.evaluate,
 }
-"""Stage → function of (configuration, own folder, folders of earlier stages), whose return value joins the result."""
+"""Stage → function of (configuration, own folder, folders of earlier stages, loggers), whose value joins the result."""
 LIGHT_PARTS = {
     "warm_start": ("warm_start.datamodule",),
     "critic": ("datamodule", "loss"),
@@ -100,7 +103,7 @@ def run_experiment(config: DictConfig) -> Path:
                 if reused:
                     print(f"{stage}: reusing {plan.folder}")
                 else:
-                    run_stage(plan, config, planned)
+                    run_stage(plan, config, planned, run=run_name(folder))
                 evaluation_table.show(plan.folder)
         write_summary(folder, seconds=time.monotonic() - started)
     print(f"{config.name}: done, results in {folder}")
@@ -219,8 +222,10 @@ def held_by_first(path: Path, *, waiting: str) -> Iterator[None]:
         time.sleep(LOCK_POLL_SECONDS)
 
 
-def run_stage(plan: StagePlan, config: DictConfig, planned: Mapping[str, StagePlan]) -> None:
+def run_stage(plan: StagePlan, config: DictConfig, planned: Mapping[str, StagePlan], *, run: str) -> None:
     """Runs a stage in its folder after the earlier ones have finished. Rank 0 writes, ``result.json`` last.
+
+    ``run`` is the name of the run, for loggers.
 
     Raises:
         CheckpointError: if it cannot resume, or its files or code have changed since it was planned.
@@ -243,8 +248,8 @@ def run_stage(plan: StagePlan, config: DictConfig, planned: Mapping[str, StagePl
     wired = with_values(config, values_from_parents(plan.name, config, folders))
     stop = StopRequest()
     try:
-        with stop.listening():
-            result = RUN[plan.name](wired, plan.folder, folders)
+        with stop.listening(), stage_loggers(wired, plan, run=run) as loggers:
+            result = RUN[plan.name](wired, plan.folder, folders, loggers)
     except KeyboardInterrupt as end:  # outside a fit; a fit leaves its own checkpoint
         if stop.signal_name is None:
             raise train.StageFailed(f"{plan.name}: ended by {describe(end)}, which no signal caused") from end

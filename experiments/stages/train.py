@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ import torch
 from lightning import LightningDataModule, LightningModule, Trainer
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch.callbacks import Callback, Timer
+from lightning.pytorch.loggers import Logger
 from lightning.pytorch.strategies import DeepSpeedStrategy
 from omegaconf import DictConfig, OmegaConf
 from torch import nn
@@ -24,7 +25,6 @@ from contrastive_reasoning.workers.functions import describe
 from experiments.assemble import AssemblyError, build
 from experiments.config.composition import trains_warm_start
 from experiments.config.contradictions import precision_flaw
-from experiments.run_folder.logger import RunFolderLogger
 from experiments.run_folder.reader import CRITIC, POLICY
 from experiments.stages.checkpoints import CHECKPOINTS, CheckpointError, forget, newest, newest_sound_of_first
 from experiments.stages.plan import plain
@@ -47,30 +47,34 @@ class StageFailed(RuntimeError):
     """Raised if a stage has ended without a result: too few steps, nothing learned, or code that ended the process."""
 
 
-def warm_start(config: DictConfig, folder: Path, folders: Mapping[str, Path]) -> Mapping[str, Any]:
+def warm_start(
+    config: DictConfig, folder: Path, folders: Mapping[str, Path], loggers: Sequence[Logger]
+) -> Mapping[str, Any]:
     """Trains a policy on format and rules if ``warm_start.train`` requires it; otherwise uses the policy as given."""
     if not trains_warm_start(config):
         print(f"warm_start: the policy is taken as it is: {config.policy.pretrained or 'a fresh one'}")
         return {"policy": config.policy.pretrained}
     module, data = (build(config, key) for key in PARTS["warm_start"])
-    fit(config, "warm_start", folder, module, data, acting=[])
+    fit(config, "warm_start", folder, module, data, loggers=loggers, acting=[])
     save_whole(module.policy, lambda: module.policy.save(folder / POLICY))
     return {"policy": POLICY}
 
 
-def critic(config: DictConfig, folder: Path, folders: Mapping[str, Path]) -> Mapping[str, Any]:
+def critic(
+    config: DictConfig, folder: Path, folders: Mapping[str, Path], loggers: Sequence[Logger]
+) -> Mapping[str, Any]:
     """Pretrains the critic and measures it against the oracle."""
     module, data = (build(config, key) for key in PARTS["critic"])
-    fit(config, "critic", folder, module, data, acting=[])
+    fit(config, "critic", folder, module, data, loggers=loggers, acting=[])
     description: Any = OmegaConf.to_container(config.critic, resolve=True)
     save_whole(module.critic, lambda: save_critic(module.critic, folder / CRITIC, description))
     return {"critic": CRITIC}
 
 
-def grpo(config: DictConfig, folder: Path, folders: Mapping[str, Path]) -> Mapping[str, Any]:
+def grpo(config: DictConfig, folder: Path, folders: Mapping[str, Path], loggers: Sequence[Logger]) -> Mapping[str, Any]:
     """Trains the policy with rollouts, rewards and the objective."""
     module, data, *acting = (build(config, key) for key in PARTS["grpo"])
-    fit(config, "grpo", folder, module, data, acting=acting)
+    fit(config, "grpo", folder, module, data, loggers=loggers, acting=acting)
     save_whole(module.policy, lambda: module.policy.save(folder / POLICY))
     return {"policy": POLICY}
 
@@ -89,6 +93,8 @@ def fit(
     folder: Path,
     module: LightningModule,
     data: LightningDataModule,
+    *,
+    loggers: Sequence[Logger],
     acting: list[Callback],
 ) -> None:
     """Runs one Lightning fit of ``budget.<stage>.steps`` batches, resumed from the newest undamaged checkpoint.
@@ -99,7 +105,7 @@ def fit(
         StageFailed: if it made fewer steps than planned, or skipped all of them.
     """
     stop = StopRequest()
-    trainer = build_trainer(config, stage, folder, acting, stop)
+    trainer = build_trainer(config, stage, folder, acting, stop, logger=loggers)
     last, passed_over = newest_sound_of_first(folder / CHECKPOINTS)
     if passed_over and this_rank() == 0:
         forget(folder / CHECKPOINTS, after=last)
@@ -111,7 +117,7 @@ def fit(
             if last is None:  # so that curves start before the first update
                 before = trainer
                 if isinstance(trainer.strategy, DeepSpeedStrategy):  # DeepSpeed's hooks would stay on the module
-                    before = build_trainer(config, stage, folder, acting, stop, strategy="ddp")
+                    before = build_trainer(config, stage, folder, acting, stop, logger=loggers, strategy="ddp")
                 before.validate(module, datamodule=data, verbose=False)
                 trainer.fit(module, datamodule=data)
             else:
@@ -175,7 +181,7 @@ def _likely_cause(config: DictConfig, stage: str) -> str:
 
 
 def build_trainer(
-    config: DictConfig, stage: str, folder: Path, acting: list[Callback], stop: StopRequest, **instead: Any
+    config: DictConfig, stage: str, folder: Path, acting: list[Callback], stop: StopRequest, **others: Any
 ) -> Trainer:
     """Builds the trainer of a stage. Order of callbacks: checkpoints, those that take part in training, observers."""
     watching = [*build(config, "callbacks.every").values(), *build(config, f"callbacks.{stage}").values()]
@@ -196,9 +202,8 @@ def build_trainer(
         log_every_n_steps=budget.log_every,
         callbacks=[checkpoint, *acting, *watching],
         enable_checkpointing=False,  # no checkpoints by Lightning
-        logger=RunFolderLogger(folder=folder),
         default_root_dir=str(folder),
-        **instead,
+        **others,
     )
 
 

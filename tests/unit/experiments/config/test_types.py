@@ -43,7 +43,7 @@ def test_every_target_in_conf_shows_its_arguments() -> None:
     rows = [variant.node() for variants in VARIANTS.values() for variant in variants.values()]
     targets |= {node["_target_"] for _, node in nodes(rows)}
     assert len(targets) > 100
-    for target in targets:
+    for target in targets - {"lightning.pytorch.loggers.WandbLogger"}:  # it imports names for type checkers alone
         built = get_object(target)
         assert inspect.signature(built)
         constructed = isinstance(built, type) and not is_dataclass(built)

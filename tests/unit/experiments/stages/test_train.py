@@ -44,7 +44,7 @@ def test_evaluate_runs_policy_on_device_of_trainer(tmp_path: Path) -> None:
     )
     config.suite = {"_target_": f"{__name__}.Suite"}
     with pytest.raises(PolicyDevice, match="meta"):
-        evaluation.evaluate(config, tmp_path, {})
+        evaluation.evaluate(config, tmp_path, {}, [])
 
 
 def on_another_device() -> SingleDeviceStrategy:
