@@ -110,7 +110,7 @@ def run_study(study: Study, *, only: Sequence[str], seeds: range, launcher: str 
         TrackerError: if MLflow cannot be used.
     """
     from experiments.analysis.study_tests import power_sentence
-    from experiments.jobs.finished import plan_job, still_to_do, todays_jobs
+    from experiments.jobs.finished import last_stage, still_to_do, todays_jobs
     from experiments.jobs.launched import record_launch
     from experiments.run_folder.record import git_sha
     from experiments.stages.stage_manifest import is_finished
@@ -137,7 +137,7 @@ def run_study(study: Study, *, only: Sequence[str], seeds: range, launcher: str 
         runs.mkdir(parents=True, exist_ok=True)
         _send(runs)
         starts = {seed: job for seed, job in start_jobs(study).items() if seed in {job.seed for job in jobs}}
-        missing = [job for job in dict.fromkeys(starts.values()) if not is_finished(plan_job(job)[-1].folder)]
+        missing = [job for job in dict.fromkeys(starts.values()) if not is_finished(last_stage(job).folder)]
         no_start = _run_jobs(missing, folder, study.parallel, launcher)
         startable = [job for job in jobs if job.seed not in starts or starts[job.seed].label not in no_start]
         left = still_to_do(tracker, study, startable)

@@ -47,10 +47,10 @@ def result_of(tracker: Tracker, study: Study) -> dict[str, Any]:
     """
     from experiments.analysis.study_results import read_results  # slow: they compose today's configurations
     from experiments.analysis.study_rows import rows_of, verdict
-    from experiments.jobs.finished import today
+    from experiments.jobs.finished import counted_runs, today
 
     try:
-        arms = read_results(tracker, study, *today(tracker, study))
+        arms = read_results(tracker, study, counted_runs(tracker, study, today(tracker, study)).runs)
         sentences = verdict(study, rows_of(arms, study.primary.metric, start_per_seed=study.start_per_seed))
     except StudyError as error:
         sentences = str(error)

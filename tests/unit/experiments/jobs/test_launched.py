@@ -38,7 +38,7 @@ def test_report_notes_changed_primary(runs: Any, tmp_path: Path) -> None:
     (note,) = notes_on_primary(runs.tracker, later)
     assert "test/verifier/accuracy of better minus that of plain" in note
     add_arms(runs)
-    assert note in report(runs.tracker, later, marks=runs.marks, output=tmp_path / "out")
+    assert note in report(runs.tracker, later, runs.counted(later), output=tmp_path / "out")
     assert note in (tmp_path / "out" / runs.name / "study.md").read_text()
 
 
