@@ -24,8 +24,7 @@ from experiments.analysis.study_table import (
 )
 from experiments.analysis.study_tests import equivalence_table, family_table, power_sentence
 from experiments.jobs.finished import Counted, counted_runs, today
-from experiments.jobs.launched import notes_on_primary
-from experiments.jobs.study_plan import Study
+from experiments.jobs.study_plan import Study, notes_on_primary
 from experiments.mlflow_sync import Tracker
 from experiments.schema import register
 from experiments.system.files import write_text

@@ -18,8 +18,7 @@ from experiments.analysis.runs import ABSENT, ArmRuns, Stages, value_of
 from experiments.analysis.set_table import SetTable, set_table
 from experiments.config.folders import without_command
 from experiments.config.hints import command_line
-from experiments.jobs.launched import notes_on_primary
-from experiments.jobs.study_plan import Study, StudyError
+from experiments.jobs.study_plan import Study, StudyError, notes_on_primary
 from experiments.mlflow_sync import Tracker
 from experiments.system.secrets import without_paths
 
