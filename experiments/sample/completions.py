@@ -6,10 +6,10 @@ it cannot move the cursor, change colours or reverse the line.
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -35,11 +35,8 @@ from experiments.stages.train import device_of
 if TYPE_CHECKING:
     from experiments.sample.__main__ import Question
 
-CRITICS, ENCODER = "contrastive_reasoning.critics", "load_encoder"
-PARTS = (CRITICS, "contrastive_reasoning.losses", "contrastive_reasoning.policies.pooling")
-"""Packages whose parts a saved critic may name. Functions of ``CRITICS``, some of which write folders, are excluded
-but for ``ENCODER``."""
-OURS = "contrastive_reasoning."
+PART = re.compile(r"contrastive_reasoning\.(critics\.([A-Z]\w*|load_encoder)|(losses|policies\.pooling)\.[a-z]\w*)")
+"""Matches what a saved critic may be built from. Other functions of ``critics`` write folders."""
 PAIRS = 16384
 """Pairs in one forward pass."""
 GOOD, BAD, UNSURE, QUIET = "bold cyan", "bold red", "yellow", "dim"
@@ -117,8 +114,8 @@ def trained_critic(folder: Path, config: DictConfig) -> CriticReward:
     else that of ``config``, which also gives the task.
 
     Raises:
-        ValueError: if there is no critic, it names anything but the package's own parts, or its files are damaged, do
-            not fit each other or are rejected by its class.
+        ValueError: if there is no critic, it names anything but critic parts, or its files are damaged, do not fit each
+            other or are rejected by its class.
     """
     stages = (place / CRITIC for stage, place, _ in stage_folders(folder) if stage == CRITIC)
     place = next((path for path in (folder, folder / CRITIC, *stages) if (path / DESCRIPTION).is_file()), None)
@@ -140,26 +137,16 @@ def trained_critic(folder: Path, config: DictConfig) -> CriticReward:
 
 
 def foreign_parts(node: Any) -> Iterator[str]:
-    """Yields everything in a node that would call or load more than the package's own parts when it is built."""
+    """Yields everything in a node of JSON that would call or load more than ``PART`` when it is built."""
     if isinstance(node, dict):
-        target = node.get("_target_")
-        if target is not None and not _is_part(str(target)):
-            yield str(target)
+        if "_target_" in node and not PART.fullmatch(str(node["_target_"])):
+            yield str(node["_target_"])
         if node.get("trust_remote_code"):
             yield "trust_remote_code"
+    elif isinstance(node, str) and "${" in node:  # could be resolved to a part: ${oc.create:{_target_:os.abort}}
+        yield node
     for inner in node.values() if isinstance(node, dict) else node if isinstance(node, list) else ():
         yield from foreign_parts(inner)
-
-
-def _is_part(target: str) -> bool:
-    """Returns whether a package of ``PARTS`` offers this target, defined in this package.
-
-    The packages also import functions from elsewhere, such as ``import_module``, which must not be called.
-    """
-    package, _, name = target.rpartition(".")
-    found = getattr(import_module(package), name, None) if package in PARTS else None
-    made_here = str(getattr(found, "__module__", "")).startswith(OURS)
-    return made_here and (isinstance(found, type) or package != CRITICS or name == ENCODER)
 
 
 def show(console: Console, problem: Problem, found: Sequence[Reading], *, start: float | None) -> None:
