@@ -22,7 +22,7 @@ from pathlib import Path
 from hydra import initialize_config_module
 from rich.console import Console
 
-from experiments.cli.arguments import USAGE_ERROR
+from experiments.cli.arguments import USAGE_ERROR, split_list
 from experiments.cli.commands import COMMANDS
 from experiments.config.composition import options
 from experiments.config.folders import ConfigDirError, take_config_dir
@@ -67,7 +67,7 @@ def chosen_study(chosen: argparse.Namespace) -> tuple[Study, list[str]]:
     study = find_study(chosen.name)
     if chosen.progress is not None:  # changes neither results nor fingerprints
         study = replace(study, common=[*study.common, f"progress={chosen.progress}"])
-    only = [arm.strip() for arm in chosen.only.strip("[]").split(",")] if chosen.only else []
+    only = split_list(chosen.only) if chosen.only else []
     for arm in only:
         if arm not in study.arms:
             raise StudyError(f"only={arm}: no such arm; {did_you_mean(arm, study.arms)}")

@@ -33,7 +33,7 @@ from experiments.run_folder.reader import CRITIC, read_config, stage_folders
 from experiments.stages.train import device_of
 
 if TYPE_CHECKING:
-    from experiments.sample.__main__ import Question
+    from experiments.sample.__main__ import GivenProblem
 
 PART = re.compile(r"contrastive_reasoning\.(critics\.([A-Z]\w*|load_encoder)|(losses|policies\.pooling)\.[a-z]\w*)")
 """Matches what a saved critic may be built from. Other functions of ``critics`` write folders."""
@@ -43,7 +43,7 @@ GOOD, BAD, UNSURE, QUIET = "bold cyan", "bold red", "yellow", "dim"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Judged:
+class JudgedStep:
     """One step with its judgements."""
 
     step: Step
@@ -61,12 +61,12 @@ class Reading:
     tokens: int
     finished: bool
     """False if the length limit ended it."""
-    steps: Sequence[Judged]
+    steps: Sequence[JudgedStep]
     verdict: Verdict | None
     """None if no answer is known."""
 
 
-def draw_and_show(config: DictConfig, question: Question, *, critic: str | None, count: int) -> None:
+def draw_and_show(config: DictConfig, given: GivenProblem, *, critic: str | None, count: int) -> None:
     """Samples ``count`` completions and prints them; the critic in that folder gives the values of their steps.
 
     Raises:
@@ -77,17 +77,17 @@ def draw_and_show(config: DictConfig, question: Question, *, critic: str | None,
     engine, sampling = build(config, "rollout.engine"), build(config, "rollout.sampling")
     policy, seed = build(config, "policy").eval().to(device_of(config)), (config.seed, "sample")
     try:
-        rollouts = engine.generate(policy, [question.problem], group_size=count, sampling=sampling, seed=seed)
+        rollouts = engine.generate(policy, [given.problem], group_size=count, sampling=sampling, seed=seed)
     except ServerError as error:
         raise ValueError(str(error)) from error
     logits = None if valued_by is None else valued_by.state_logits(rollouts, [[] for _ in rollouts.texts])[1]
     start = None if logits is None else probabilities([logits])[0][0]
-    show(Console(highlight=False), question.problem, readings(question, rollouts, valued_by), start=start)
+    show(Console(highlight=False), given.problem, readings(given, rollouts, valued_by), start=start)
 
 
-def readings(question: Question, rollouts: RolloutBatch, critic: CriticReward | None) -> list[Reading]:
+def readings(given: GivenProblem, rollouts: RolloutBatch, critic: CriticReward | None) -> list[Reading]:
     """Returns a reading of every completion of ``rollouts``, which have one problem."""
-    steps = [question.steps(text) for text in rollouts.texts]
+    steps = [given.steps(text) for text in rollouts.texts]
     valued = [dict[int, float]() for _ in steps]
     if critic is not None:
         legal = [[step for step in row if step.legal] for row in steps]
@@ -98,10 +98,10 @@ def readings(question: Question, rollouts: RolloutBatch, critic: CriticReward | 
             tokens=int(rollouts.mask[row].sum()),
             finished=rollouts.finish_reasons[row] == "stop",
             steps=[
-                Judged(step=step, reachable=in_reach(question.problem, step), value=valued[row].get(id(step)))
+                JudgedStep(step=step, reachable=in_reach(given.problem, step), value=valued[row].get(id(step)))
                 for step in steps[row]
             ],
-            verdict=None if question.verify is None else question.verify(text),
+            verdict=None if given.verify is None else given.verify(text),
         )
         for row, text in enumerate(rollouts.texts)
     ]
@@ -198,7 +198,7 @@ def _steps(reading: Reading) -> Table:
     return table
 
 
-def _style(judged: Judged) -> str:
+def _style(judged: JudgedStep) -> str:
     """Returns the style of a step's text: by the rules first, then by the oracle."""
     if not judged.step.legal:
         return BAD

@@ -26,9 +26,9 @@ from contrastive_reasoning.rewards.step_values import StepValue
 from contrastive_reasoning.rollout import RolloutBatch
 from contrastive_reasoning.tasks.base import Problem, Step, Verdict
 from contrastive_reasoning.tasks.countdown import CountdownProblem, parse_steps, verify
-from experiments.sample.__main__ import Question
+from experiments.sample.__main__ import GivenProblem
 from experiments.sample.completions import (
-    Judged,
+    JudgedStep,
     Reading,
     foreign_parts,
     readings,
@@ -52,7 +52,7 @@ def reading(text: str, *, values: Sequence[float | None] = (), problem: Problem 
     steps = parse_steps(problem, text)
     valued = [*values, *[None] * len(steps)]
     judged = [
-        Judged(step=step, reachable=in_reach(problem, step), value=value)
+        JudgedStep(step=step, reachable=in_reach(problem, step), value=value)
         for step, value in zip(steps, valued, strict=False)
     ]
     return Reading(text=text, tokens=7, finished=True, steps=judged, verdict=verify(problem, text))
@@ -102,7 +102,7 @@ def test_show_colours_three_kinds_of_steps_as_in_legend() -> None:
 @pytest.mark.parametrize("text", [HOSTILE, f"3*5=15;{HOSTILE}=1;15+8=23", f"{HOSTILE}\n3*5=15;15+8=23"])
 def test_show_escapes_control_characters_and_markup(text: str, terminal: bool) -> None:
     problem = Problem(id=HOSTILE, prompt=HOSTILE, answer="", fields=PROBLEM.fields)
-    step = Judged(step=Step(start=0, end=len(text), state=(1,), legal=True), reachable=True, value=0.5)
+    step = JudgedStep(step=Step(start=0, end=len(text), state=(1,), legal=True), reachable=True, value=0.5)
     hostile = Reading(
         text=text, tokens=1, finished=False, steps=[step], verdict=Verdict(status="wrong", reason=f"wrote {text}")
     )
@@ -136,13 +136,13 @@ class FirstNumber:
 
 LENGTHS = torch.tensor([[5], [9], [2]])
 ROLLOUTS = rollout_batch([PROBLEM], torch.arange(9) < LENGTHS, texts=TEXTS, finish_reasons=["stop", "length", "stop"])
-QUESTION = Question(
+GIVEN = GivenProblem(
     problem=PROBLEM, steps=lambda text: parse_steps(PROBLEM, text), verify=lambda text: verify(PROBLEM, text)
 )
 
 
 def test_readings_have_verdict_steps_and_values_of_legal_steps() -> None:
-    found = readings(QUESTION, ROLLOUTS, None)
+    found = readings(GIVEN, ROLLOUTS, None)
     assert [(reading.text, reading.tokens, reading.finished) for reading in found] == [
         (TEXTS[0], 5, True),
         (TEXTS[1], 9, False),
@@ -151,7 +151,7 @@ def test_readings_have_verdict_steps_and_values_of_legal_steps() -> None:
     assert [reading.verdict and reading.verdict.status for reading in found] == ["ok", "unparsed", "unparsed"]
     judged = [[(step.step.legal, step.reachable, step.value) for step in reading.steps] for reading in found]
     assert judged == [[(True, True, None)] * 2, [(False, None, None), *[(True, False, None)] * 2], []]
-    valued = readings(QUESTION, ROLLOUTS, cast(CriticReward, FirstNumber()))
+    valued = readings(GIVEN, ROLLOUTS, cast(CriticReward, FirstNumber()))
     assert [[step.value for step in reading.steps] for reading in valued] == [[0.15, 0.23], [None, 0.4, 0.37], []]
 
 
