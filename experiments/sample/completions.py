@@ -1,13 +1,11 @@
 """Samples completions of one problem, judges each step by rules, oracle and critic, and prints them.
 
-Colours only repeat the text; outside a terminal there are none. Invisible characters of a model's text are escaped, so
-it cannot move the cursor, change colours or reverse the line.
+Colours only repeat the text; outside a terminal there are none. Invisible characters of a model's text are escaped.
 """
 
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,12 +23,12 @@ from contrastive_reasoning.rewards.critic import probabilities
 from contrastive_reasoning.rewards.oracle import in_reach
 from contrastive_reasoning.rollout import RolloutBatch
 from contrastive_reasoning.rollout.requests import ServerError
-from contrastive_reasoning.rollout.spans import readable
 from contrastive_reasoning.tasks.base import Problem, Step, Verdict
 from contrastive_reasoning.tasks.countdown import reachable
 from experiments.assemble import build
 from experiments.run_folder.reader import CRITIC, read_config, stage_folders
 from experiments.stages.train import device_of
+from experiments.system.terminal import visible
 
 if TYPE_CHECKING:
     from experiments.sample.__main__ import GivenProblem
@@ -237,13 +235,3 @@ def _legend(found: Sequence[Reading]) -> Iterator[Text]:
 
 def _indent(what: RenderableType) -> Padding:
     return Padding(what, (0, 0, 0, 2), expand=False)
-
-
-def visible(text: str) -> str:
-    r"""Returns ``text`` with invisible characters as Python escapes, ``\x1b``; line ends and tabs stay."""
-    return "".join(
-        character
-        if character in "\n\t" or unicodedata.category(character)[0] != "C"
-        else character.encode("unicode_escape").decode()
-        for character in readable(text)
-    )

@@ -34,7 +34,6 @@ from experiments.sample.completions import (
     readings,
     show,
     trained_critic,
-    visible,
 )
 from experiments.schema import register
 from tests.rollout_batches import rollout_batch
@@ -231,21 +230,3 @@ def test_foreign_parts_are_only_references_for_every_critic_in_conf() -> None:
         assert isinstance(config, DictConfig)
         found = [*foreign_parts(OmegaConf.to_container(config, resolve=False))]
         assert all(re.fullmatch(r"\$\{[\w.]+\}", one) for one in found), path.name
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("3 × 5 = 15 → é 漢 🙂\n\tnext", "3 × 5 = 15 → é 漢 🙂\n\tnext"),
-        ("\x1b[31mred\x1b[0m", r"\x1b[31mred\x1b[0m"),
-        ("\x1b]0;title\x07", r"\x1b]0;title\x07"),
-        ("\x9b31m", r"\x9b31m"),
-        ("wrong\rright\b\x7f", r"wrong\rright\x08\x7f"),
-        ("\u202eright to left\u2066", r"\u202eright to left\u2066"),
-        ("a\u200bb\ufeff\U000e0041", r"a\u200bb\ufeff\U000e0041"),
-        ("half \udce2\udc82", "half �"),
-        ("[bold]markup[/bold]", "[bold]markup[/bold]"),
-    ],
-)
-def test_visible_escapes_invisible_characters(text: str, expected: str) -> None:
-    assert visible(text) == expected
