@@ -172,8 +172,6 @@ def find_study(name: str) -> Study:
         StudyError: if there is no such study, or the file is invalid.
     """
     path = _path_of(name)
-    if path is None:
-        raise StudyError(_no_study(name))
     text, content = _content(path)
     study = _typed(path.stem, content)
     if study.extends is not None:
@@ -182,21 +180,18 @@ def find_study(name: str) -> Study:
     return _build(path.stem, study, called=name, text=text)
 
 
-def _path_of(name: str) -> Path | None:
+def _path_of(name: str, where: str = "") -> Path:
+    """Returns the path of a study's file; ``where``: begins the message if there is none."""
     folders = [folder / "study" for folder in (CONF, own_folder()) if folder is not None]
     places = [Path(name).expanduser()] if name.endswith(FILE) else [folder / f"{name}{FILE}" for folder in folders]
-    return next(filter(Path.is_file, places), None)
-
-
-def _no_study(name: str) -> str:
-    return f"no study {name!r}; {did_you_mean(name, study_names())}"
+    if (path := next(filter(Path.is_file, places), None)) is None:
+        raise StudyError(f"{where}no study {name!r}; {did_you_mean(name, study_names())}")
+    return path
 
 
 def _with_extended(name: str, content: Mapping[str, Any], extends: str) -> DictConfig:
     """Returns the content of a file, with the missing keys of the study that it extends, and its arms with theirs."""
-    above = _path_of(extends)
-    if above is None:
-        raise StudyError(f"{name}.extends: {_no_study(extends)}")
+    above = _path_of(extends, f"{name}.extends: ")
     base = _typed(above.stem, _content(above)[1])
     if base.extends is not None:
         raise StudyError(f"{name}.extends: {above.stem} extends {base.extends} itself; extend that one instead")

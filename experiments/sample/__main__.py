@@ -29,7 +29,6 @@ from experiments.cli.commands import COMMANDS
 from experiments.config.composition import compose_lines
 from experiments.config.folders import take_config_dir
 from experiments.config.override_checks import override_error
-from experiments.config.types import argument_flaws
 from experiments.schema import Root, register
 from experiments.system.terminal import be_quiet, protect_output
 
@@ -135,10 +134,10 @@ def main(arguments: Sequence[str]) -> int:
         with initialize_config_module("conf", version_base="1.3"):
             config = compose_lines(*BASE, *overrides)
         to_show = given_problem(build(config, "task"), prompt=options.prompt, answer=options.answer, seed=config.seed)
-        if (flaw := next(argument_flaws(config), None)) is not None:  # imports the parts, which is slow
-            raise ValueError(flaw)
-        from experiments.sample.completions import draw_and_show  # likewise
+        from experiments.sample.completions import draw_and_show  # slow: it imports the parts
+        from experiments.stages.experiment import check_arguments
 
+        check_arguments(config)
         draw_and_show(config, to_show, critic=options.critic, count=options.n)
     except ValueError as error:
         print(error, file=sys.stderr)
