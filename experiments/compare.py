@@ -33,8 +33,7 @@ from experiments.analysis.points import Point
 from experiments.analysis.runs import Refused, log_comparison, stages_below, stages_with
 from experiments.cli.commands import COMMANDS
 from experiments.config.folders import ConfigDirError, take_config_dir
-from experiments.jobs.launched import with_launched
-from experiments.jobs.study_plan import StudyError, split
+from experiments.jobs.study_plan import StudyError, split, with_launched
 from experiments.mlflow_sync import Tracker, TrackerError, connect
 from experiments.system.files import join_names, name_flaw, quote_name, write_text
 from experiments.system.terminal import protect_output

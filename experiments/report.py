@@ -21,8 +21,7 @@ from experiments.cli.commands import COMMANDS
 from experiments.compare import request_of
 from experiments.config.folders import ConfigDirError, take_config_dir
 from experiments.config.hints import did_you_mean
-from experiments.jobs.launched import with_launched
-from experiments.jobs.study_plan import StudyError, split
+from experiments.jobs.study_plan import StudyError, split, with_launched
 from experiments.mlflow_sync import TrackerError, connect
 from experiments.system.files import join_names, name_flaw, quote_name, write_text
 from experiments.system.terminal import be_quiet, protect_output

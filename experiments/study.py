@@ -20,18 +20,18 @@ from dataclasses import replace
 from pathlib import Path
 
 from hydra import initialize_config_module
-from hydra.core.global_hydra import GlobalHydra
 from rich.console import Console
 
-from experiments.cli.arguments import USAGE_ERROR
+from experiments.cli.arguments import USAGE_ERROR, split_list
 from experiments.cli.commands import COMMANDS
+from experiments.config.composition import options
 from experiments.config.folders import ConfigDirError, take_config_dir
 from experiments.config.hints import did_you_mean
 from experiments.jobs import runner
 from experiments.jobs.job import LOG, SUCCEEDED, Job
 from experiments.jobs.progress import LiveJobs
 from experiments.jobs.study_jobs import ArmJob, check, compose_job, start_jobs
-from experiments.jobs.study_plan import Study, StudyError, find_study
+from experiments.jobs.study_plan import Study, StudyError, find_study, record_launch
 from experiments.mlflow_sync import TrackerError, connect
 from experiments.mlflow_sync.sync import sync
 from experiments.run_folder.mirror import NOT_SENT, sync_command
@@ -67,13 +67,13 @@ def chosen_study(chosen: argparse.Namespace) -> tuple[Study, list[str]]:
     study = find_study(chosen.name)
     if chosen.progress is not None:  # changes neither results nor fingerprints
         study = replace(study, common=[*study.common, f"progress={chosen.progress}"])
-    only = [arm.strip() for arm in chosen.only.strip("[]").split(",")] if chosen.only else []
+    only = split_list(chosen.only) if chosen.only else []
     for arm in only:
         if arm not in study.arms:
             raise StudyError(f"only={arm}: no such arm; {did_you_mean(arm, study.arms)}")
     if chosen.launcher is not None:
         with initialize_config_module("conf", version_base="1.3"):
-            known = GlobalHydra.instance().config_loader().get_group_options("hydra/launcher")
+            known = options("hydra/launcher")
         if chosen.launcher not in known:
             raise StudyError(f"launcher={chosen.launcher}: no such launcher; {did_you_mean(chosen.launcher, known)}")
     parallel = study.parallel if chosen.parallel is None else chosen.parallel
@@ -110,8 +110,7 @@ def run_study(study: Study, *, only: Sequence[str], seeds: range, launcher: str 
         TrackerError: if MLflow cannot be used.
     """
     from experiments.analysis.study_tests import power_sentence
-    from experiments.jobs.finished import plan_job, still_to_do, todays_jobs
-    from experiments.jobs.launched import record_launch
+    from experiments.jobs.finished import last_stage, still_to_do, todays_jobs
     from experiments.run_folder.record import git_sha
     from experiments.stages.stage_manifest import is_finished
 
@@ -137,7 +136,7 @@ def run_study(study: Study, *, only: Sequence[str], seeds: range, launcher: str 
         runs.mkdir(parents=True, exist_ok=True)
         _send(runs)
         starts = {seed: job for seed, job in start_jobs(study).items() if seed in {job.seed for job in jobs}}
-        missing = [job for job in dict.fromkeys(starts.values()) if not is_finished(plan_job(job)[-1].folder)]
+        missing = [job for job in dict.fromkeys(starts.values()) if not is_finished(last_stage(job).folder)]
         no_start = _run_jobs(missing, folder, study.parallel, launcher)
         startable = [job for job in jobs if job.seed not in starts or starts[job.seed].label not in no_start]
         left = still_to_do(tracker, study, startable)

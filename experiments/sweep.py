@@ -26,11 +26,11 @@ from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.experimental.callback import Callback
-from omegaconf import DictConfig, ListConfig, open_dict
+from omegaconf import DictConfig
 from rich.console import Console
 
 from experiments.cli.arguments import USAGE_ERROR
-from experiments.config.composition import expand_home
+from experiments.config.composition import compose_lines
 from experiments.jobs.job import LOG, PRIMARY, SUCCEEDED, Job, final_metrics, write_job
 from experiments.jobs.progress import LiveJobs, label, tally, varying
 from experiments.jobs.runner import GO_ON, begin, end_of
@@ -95,7 +95,7 @@ class SweepWatch(Callback):
         if not _until_exit.enter_context(lock(sweep / ".lock", wait=False)):
             _refuse(f"another sweep runs in {sweep}: give this one a hydra.sweep.dir of its own")
         jobs = expected_jobs(config)
-        configs = [job_config(job, config) for job in jobs]
+        configs = [compose_lines(*job.overrides) for job in jobs]
         jobs = mark_done(jobs, configs)
         # no live table for a cluster, where jobs take days and their files may be on another machine
         console = Console() if runs_here(launcher) else Console(force_terminal=False)
@@ -164,17 +164,14 @@ def _refuse(sentence: str) -> NoReturn:
 
 
 def wrong_direction(sweeper: Any) -> str | None:
-    """Returns an error sentence if Optuna's sweeper would minimize; None if it maximizes, or has no direction.
+    """Returns an error sentence if Optuna's sweeper would minimize, its default; None for a sweeper without direction.
 
-    Jobs return success, which Optuna's default would minimize. ``direction`` is a string, a member of an enumeration,
-    or a list of them.
+    ``direction`` is a text or a member of an enumeration.
     """
     given = sweeper.get("direction", BETTER)
-    names = [str(getattr(one, "name", one)) for one in (given if isinstance(given, ListConfig) else [given])]
-    if names == [BETTER]:
+    if (direction := getattr(given, "name", given)) == BETTER:
         return None
-    shown = names[0] if len(names) == 1 else f"[{','.join(names)}]"
-    return f"{DIRECTION}={shown}: jobs return success, which a sweep must maximize: use {DIRECTION}={BETTER}"
+    return f"{DIRECTION}={direction}: jobs return success, which a sweep must maximize: use {DIRECTION}={BETTER}"
 
 
 def expected_jobs(config: DictConfig) -> list[Job]:
@@ -201,14 +198,6 @@ def at_once(launcher: Any, jobs: int) -> int:
     from joblib import effective_n_jobs
 
     return min(effective_n_jobs(launcher.n_jobs), jobs or sys.maxsize)
-
-
-def job_config(job: Job, config: DictConfig) -> DictConfig:
-    """Composes the configuration of a job as launchers do. ``config``: that of the sweep, with the ``hydra`` node."""
-    composed = GlobalHydra.instance().config_loader().load_sweep_config(config, list(job.overrides))
-    with open_dict(composed):
-        del composed["hydra"]
-    return expand_home(composed)
 
 
 def mark_done(jobs: Sequence[Job], configs: Sequence[DictConfig]) -> list[Job]:

@@ -114,12 +114,11 @@ def preregistration(tracker: Tracker, studies: Sequence[Study], *, alone: bool) 
     register()
     run_ids, notes = list[str](), list[str]()
     for study in studies:
-        marks, missing = today(tracker, study)
-        runs, others = counted_runs(tracker, study, marks, missing)
-        run_ids += [run.run_id for run in runs]
+        counted = counted_runs(tracker, study, today(tracker, study))
+        run_ids += [run.run_id for run in counted.runs]
         report = command_line("compare", study.called or study.name)
         notes.append(f"Of the study {study.name} the runs of today's configuration count; {report} shows its report.")
-        notes += notes_on_left_out(study, others, missing)
+        notes += notes_on_left_out(study, counted)
     only = studies[0] if alone and len(studies) == 1 else None
     return Preregistration(studies=[study.name for study in studies], run_ids=run_ids, study=only, notes=notes)
 

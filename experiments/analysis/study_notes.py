@@ -11,7 +11,7 @@ from experiments.analysis.comparison import first_few, notes_on_arms
 from experiments.analysis.runs import arms_by, names_the_start, value_of
 from experiments.analysis.statistics import seeds_to_compare, shared_seeds
 from experiments.analysis.study_results import ArmResult, SeedResult
-from experiments.jobs.finished import lacking_starts
+from experiments.jobs.finished import Counted, lacking_starts
 from experiments.jobs.study_plan import Study
 from experiments.mlflow_sync import TrackedRun
 
@@ -24,35 +24,33 @@ LEAST_SHARE = 0.01
 """The least relative difference from the baseline's tokens that is noted."""
 
 
-def notes_on(
-    study: Study, arms: Sequence[ArmResult], left_out: Sequence[TrackedRun], missing: Mapping[int, str]
-) -> list[str]:
-    """All notes; the baseline is first in ``arms``; ``missing``: see :class:`experiments.jobs.finished.Today`."""
+def notes_on(study: Study, arms: Sequence[ArmResult], counted: Counted) -> list[str]:
+    """All notes; the baseline is first in ``arms``."""
     done, per_seed = {arm.name: len(arm.seeds) for arm in arms}, study.start_per_seed
     planned = {name: arm.seeds for name, arm in study.arms.items()}
     lacking = [f"{name} {done.get(name, 0)} of {most}" for name, most in planned.items() if done.get(name, 0) < most]
-    counted = arms_by([run for arm in arms for run in arm.runs], ["arm"])
+    of_arms = arms_by([run for arm in arms for run in arm.runs], ["arm"])
     differing = differing_test_beds(arms, start_per_seed=per_seed)
     return [
         *([f"Seeds so far: {', '.join(lacking)}."] if lacking else []),
         *_notes_on_pairs(arms, start_per_seed=per_seed),
-        *notes_on_left_out(study, left_out, missing),
+        *notes_on_left_out(study, counted),
         *_notes_on_commits(arms),
-        *notes_on_arms(counted, starts_may_differ=per_seed),
+        *notes_on_arms(of_arms, starts_may_differ=per_seed),
         *_notes_on_costs(arms),
         *([f"The arms were not tested alike: {first_few(differing)} differ."] if differing else []),
     ]
 
 
-def notes_on_left_out(study: Study, runs: Sequence[TrackedRun], missing: Mapping[int, str]) -> list[str]:
-    """Notes on excluded finished runs, and why; ``missing``: see :class:`experiments.jobs.finished.Today`."""
+def notes_on_left_out(study: Study, counted: Counted) -> list[str]:
+    """Notes on excluded finished runs, and why."""
     beyond, unknown, others = list[TrackedRun](), list[TrackedRun](), list[TrackedRun]()
-    for run in runs:
+    for run in counted.others:
         arm, seed = run.tags["arm"], int(run.tags["seed"])
         is_beyond = arm in study.arms and seed not in study.seeds(arm)
-        (beyond if is_beyond else unknown if seed in missing else others).append(run)
+        (beyond if is_beyond else unknown if seed in counted.missing else others).append(run)
     seeds = {int(run.tags["seed"]) for run in unknown}
-    lacking = lacking_starts({seed: policy for seed, policy in missing.items() if seed in seeds})
+    lacking = lacking_starts({seed: policy for seed, policy in counted.missing.items() if seed in seeds})
     listed = (
         (others, f" of another configuration left out: {arms_and_seeds(others)}."),
         (beyond, f" beyond the seeds that the study asks for left out: {arms_and_seeds(beyond)}."),

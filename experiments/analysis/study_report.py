@@ -5,7 +5,7 @@ The pictures show success over cost.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from experiments.analysis.equal_cost import shared_cost
@@ -23,9 +23,8 @@ from experiments.analysis.study_table import (
     study_table,
 )
 from experiments.analysis.study_tests import equivalence_table, family_table, power_sentence
-from experiments.jobs.finished import Mark, by_configuration, today
-from experiments.jobs.launched import notes_on_primary
-from experiments.jobs.study_plan import Study
+from experiments.jobs.finished import Counted, counted_runs, today
+from experiments.jobs.study_plan import Study, notes_on_primary
 from experiments.mlflow_sync import Tracker
 from experiments.schema import register
 from experiments.system.files import write_text
@@ -39,32 +38,23 @@ COSTS: dict[Cost, str] = {"tokens": "generated tokens", "seconds": "seconds of t
 def report_today(tracker: Tracker, study: Study, *, output: Path) -> list[str]:
     """Writes the report of the runs that count by today's configurations."""
     register()
-    marks, missing = today(tracker, study)
-    return report(tracker, study, marks=marks, missing=missing, output=output)
+    return report(tracker, study, counted_runs(tracker, study, today(tracker, study)), output=output)
 
 
-def report(
-    tracker: Tracker,
-    study: Study,
-    *,
-    marks: Collection[Mark],
-    output: Path,
-    missing: Mapping[int, str] | None = None,
-) -> list[str]:
+def report(tracker: Tracker, study: Study, counted: Counted, *, output: Path) -> list[str]:
     """Writes the report into a folder below ``output``, logs it and prints its table.
 
-    Returns the verdict, the caption, the notes and where the report was written. ``marks`` are those of the runs that
-    count. ``missing`` is as in :class:`experiments.jobs.finished.Today`.
+    Returns the verdict, the caption, the notes and where the report was written.
 
     Raises:
         StudyError: if there is nothing to compare.
     """
-    arms = read_results(tracker, study, marks, missing)
+    arms = read_results(tracker, study, counted.runs)
     rows = rows_of(arms, study.primary.metric, start_per_seed=study.start_per_seed)
     whole = study_table(study, rows, brief=False)
     primary = next((row for row in rows if row.name == study.primary.arm), None)
     notes = [power_sentence(study, primary and primary.gain), *notes_on_primary(tracker, study)]
-    notes += notes_on(study, arms, by_configuration(tracker, study, marks)[1], missing or {})
+    notes += notes_on(study, arms, counted)
     folder = output / study.name
     sections = {
         "Success at the end": final_table(study, arms),

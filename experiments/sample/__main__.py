@@ -29,7 +29,6 @@ from experiments.cli.commands import COMMANDS
 from experiments.config.composition import compose_lines
 from experiments.config.folders import take_config_dir
 from experiments.config.override_checks import override_error
-from experiments.config.types import argument_flaws
 from experiments.schema import Root, register
 from experiments.system.terminal import be_quiet, protect_output
 
@@ -67,7 +66,7 @@ def parse_arguments(arguments: Sequence[str]) -> tuple[Namespace, list[str]]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Question:
+class GivenProblem:
     """A problem, with the functions that parse and verify its completions."""
 
     problem: Problem
@@ -76,7 +75,7 @@ class Question:
     """None if no answer is known."""
 
 
-def question(task: Task, *, prompt: str | None, answer: str | None, seed: int) -> Question:
+def given_problem(task: Task, *, prompt: str | None, answer: str | None, seed: int) -> GivenProblem:
     """Returns the problem of a prompt.
 
     Args:
@@ -90,7 +89,7 @@ def question(task: Task, *, prompt: str | None, answer: str | None, seed: int) -
     """
     if prompt is not None and not prompt.startswith(("numbers=", "target=")):
         problem = Problem(id="given", prompt=prompt, answer=answer or "")
-        return Question(
+        return GivenProblem(
             problem=problem,
             # moves of Countdown cannot be parsed without its numbers
             steps=(lambda _: []) if isinstance(task, CountdownTask) else partial(task.parse_steps, problem),
@@ -108,7 +107,7 @@ def question(task: Task, *, prompt: str | None, answer: str | None, seed: int) -
         if not problems:
             raise ValueError(f"{task.name} has no validation problems: give a prompt")
         problem = problems[seed % len(problems)]
-    return Question(problem=problem, steps=partial(task.parse_steps, problem), verify=partial(task.verify, problem))
+    return GivenProblem(problem=problem, steps=partial(task.parse_steps, problem), verify=partial(task.verify, problem))
 
 
 def _countdown(task: Task, words: str) -> Problem:
@@ -134,11 +133,11 @@ def main(arguments: Sequence[str]) -> int:
             raise ValueError(error)
         with initialize_config_module("conf", version_base="1.3"):
             config = compose_lines(*BASE, *overrides)
-        to_show = question(build(config, "task"), prompt=options.prompt, answer=options.answer, seed=config.seed)
-        if (flaw := next(argument_flaws(config), None)) is not None:  # imports the parts, which is slow
-            raise ValueError(flaw)
-        from experiments.sample.completions import draw_and_show  # likewise
+        to_show = given_problem(build(config, "task"), prompt=options.prompt, answer=options.answer, seed=config.seed)
+        from experiments.sample.completions import draw_and_show  # slow: it imports the parts
+        from experiments.stages.experiment import check_arguments
 
+        check_arguments(config)
         draw_and_show(config, to_show, critic=options.critic, count=options.n)
     except ValueError as error:
         print(error, file=sys.stderr)

@@ -1,15 +1,13 @@
 """Samples completions of one problem, judges each step by rules, oracle and critic, and prints them.
 
-Colours only repeat the text; outside a terminal there are none. Invisible characters of a model's text are escaped, so
-it cannot move the cursor, change colours or reverse the line.
+Colours only repeat the text; outside a terminal there are none. Invisible characters of a model's text are escaped.
 """
 
 from __future__ import annotations
 
-import unicodedata
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,28 +23,25 @@ from contrastive_reasoning.rewards.critic import probabilities
 from contrastive_reasoning.rewards.oracle import in_reach
 from contrastive_reasoning.rollout import RolloutBatch
 from contrastive_reasoning.rollout.requests import ServerError
-from contrastive_reasoning.rollout.spans import readable
 from contrastive_reasoning.tasks.base import Problem, Step, Verdict
 from contrastive_reasoning.tasks.countdown import reachable
 from experiments.assemble import build
 from experiments.run_folder.reader import CRITIC, read_config, stage_folders
 from experiments.stages.train import device_of
+from experiments.system.terminal import visible
 
 if TYPE_CHECKING:
-    from experiments.sample.__main__ import Question
+    from experiments.sample.__main__ import GivenProblem
 
-CRITICS, ENCODER = "contrastive_reasoning.critics", "load_encoder"
-PARTS = (CRITICS, "contrastive_reasoning.losses", "contrastive_reasoning.policies.pooling")
-"""Packages whose parts a saved critic may name. Functions of ``CRITICS``, some of which write folders, are excluded
-but for ``ENCODER``."""
-OURS = "contrastive_reasoning."
+PART = re.compile(r"contrastive_reasoning\.(critics\.([A-Z]\w*|load_encoder)|(losses|policies\.pooling)\.[a-z]\w*)")
+"""Matches what a saved critic may be built from. Other functions of ``critics`` write folders."""
 PAIRS = 16384
 """Pairs in one forward pass."""
 GOOD, BAD, UNSURE, QUIET = "bold cyan", "bold red", "yellow", "dim"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Judged:
+class JudgedStep:
     """One step with its judgements."""
 
     step: Step
@@ -64,12 +59,12 @@ class Reading:
     tokens: int
     finished: bool
     """False if the length limit ended it."""
-    steps: Sequence[Judged]
+    steps: Sequence[JudgedStep]
     verdict: Verdict | None
     """None if no answer is known."""
 
 
-def draw_and_show(config: DictConfig, question: Question, *, critic: str | None, count: int) -> None:
+def draw_and_show(config: DictConfig, given: GivenProblem, *, critic: str | None, count: int) -> None:
     """Samples ``count`` completions and prints them; the critic in that folder gives the values of their steps.
 
     Raises:
@@ -80,17 +75,17 @@ def draw_and_show(config: DictConfig, question: Question, *, critic: str | None,
     engine, sampling = build(config, "rollout.engine"), build(config, "rollout.sampling")
     policy, seed = build(config, "policy").eval().to(device_of(config)), (config.seed, "sample")
     try:
-        rollouts = engine.generate(policy, [question.problem], group_size=count, sampling=sampling, seed=seed)
+        rollouts = engine.generate(policy, [given.problem], group_size=count, sampling=sampling, seed=seed)
     except ServerError as error:
         raise ValueError(str(error)) from error
     logits = None if valued_by is None else valued_by.state_logits(rollouts, [[] for _ in rollouts.texts])[1]
     start = None if logits is None else probabilities([logits])[0][0]
-    show(Console(highlight=False), question.problem, readings(question, rollouts, valued_by), start=start)
+    show(Console(highlight=False), given.problem, readings(given, rollouts, valued_by), start=start)
 
 
-def readings(question: Question, rollouts: RolloutBatch, critic: CriticReward | None) -> list[Reading]:
+def readings(given: GivenProblem, rollouts: RolloutBatch, critic: CriticReward | None) -> list[Reading]:
     """Returns a reading of every completion of ``rollouts``, which have one problem."""
-    steps = [question.steps(text) for text in rollouts.texts]
+    steps = [given.steps(text) for text in rollouts.texts]
     valued = [dict[int, float]() for _ in steps]
     if critic is not None:
         legal = [[step for step in row if step.legal] for row in steps]
@@ -101,10 +96,10 @@ def readings(question: Question, rollouts: RolloutBatch, critic: CriticReward | 
             tokens=int(rollouts.mask[row].sum()),
             finished=rollouts.finish_reasons[row] == "stop",
             steps=[
-                Judged(step=step, reachable=in_reach(question.problem, step), value=valued[row].get(id(step)))
+                JudgedStep(step=step, reachable=in_reach(given.problem, step), value=valued[row].get(id(step)))
                 for step in steps[row]
             ],
-            verdict=None if question.verify is None else question.verify(text),
+            verdict=None if given.verify is None else given.verify(text),
         )
         for row, text in enumerate(rollouts.texts)
     ]
@@ -117,8 +112,8 @@ def trained_critic(folder: Path, config: DictConfig) -> CriticReward:
     else that of ``config``, which also gives the task.
 
     Raises:
-        ValueError: if there is no critic, it names anything but the package's own parts, or its files are damaged, do
-            not fit each other or are rejected by its class.
+        ValueError: if there is no critic, it names anything but critic parts, or its files are damaged, do not fit each
+            other or are rejected by its class.
     """
     stages = (place / CRITIC for stage, place, _ in stage_folders(folder) if stage == CRITIC)
     place = next((path for path in (folder, folder / CRITIC, *stages) if (path / DESCRIPTION).is_file()), None)
@@ -140,26 +135,16 @@ def trained_critic(folder: Path, config: DictConfig) -> CriticReward:
 
 
 def foreign_parts(node: Any) -> Iterator[str]:
-    """Yields everything in a node that would call or load more than the package's own parts when it is built."""
+    """Yields everything in a node of JSON that would call or load more than ``PART`` when it is built."""
     if isinstance(node, dict):
-        target = node.get("_target_")
-        if target is not None and not _is_part(str(target)):
-            yield str(target)
+        if "_target_" in node and not PART.fullmatch(str(node["_target_"])):
+            yield str(node["_target_"])
         if node.get("trust_remote_code"):
             yield "trust_remote_code"
+    elif isinstance(node, str) and "${" in node:  # could be resolved to a part: ${oc.create:{_target_:os.abort}}
+        yield node
     for inner in node.values() if isinstance(node, dict) else node if isinstance(node, list) else ():
         yield from foreign_parts(inner)
-
-
-def _is_part(target: str) -> bool:
-    """Returns whether a package of ``PARTS`` offers this target, defined in this package.
-
-    The packages also import functions from elsewhere, such as ``import_module``, which must not be called.
-    """
-    package, _, name = target.rpartition(".")
-    found = getattr(import_module(package), name, None) if package in PARTS else None
-    made_here = str(getattr(found, "__module__", "")).startswith(OURS)
-    return made_here and (isinstance(found, type) or package != CRITICS or name == ENCODER)
 
 
 def show(console: Console, problem: Problem, found: Sequence[Reading], *, start: float | None) -> None:
@@ -211,7 +196,7 @@ def _steps(reading: Reading) -> Table:
     return table
 
 
-def _style(judged: Judged) -> str:
+def _style(judged: JudgedStep) -> str:
     """Returns the style of a step's text: by the rules first, then by the oracle."""
     if not judged.step.legal:
         return BAD
@@ -250,13 +235,3 @@ def _legend(found: Sequence[Reading]) -> Iterator[Text]:
 
 def _indent(what: RenderableType) -> Padding:
     return Padding(what, (0, 0, 0, 2), expand=False)
-
-
-def visible(text: str) -> str:
-    r"""Returns ``text`` with invisible characters as Python escapes, ``\x1b``; line ends and tabs stay."""
-    return "".join(
-        character
-        if character in "\n\t" or unicodedata.category(character)[0] != "C"
-        else character.encode("unicode_escape").decode()
-        for character in readable(text)
-    )

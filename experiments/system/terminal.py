@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
+import unicodedata
 import warnings
 from collections.abc import Iterable
 from typing import Any, TextIO
@@ -119,3 +120,14 @@ def first_line(error: BaseException) -> str:
 def one_line(error: BaseException) -> str:
     """Returns an error's whole message in one line; the error's type if it has none."""
     return " ".join(str(error).split()) or type(error).__name__
+
+
+def visible(text: str) -> str:
+    r"""Returns ``text`` with invisible characters as Python escapes, ``\x1b`` or ``\u202e``; line ends and tabs stay.
+
+    So a model's text cannot move the cursor, change colours or reverse a line.
+    """
+    return "".join(
+        one if one in "\n\t" or unicodedata.category(one)[0] != "C" else one.encode("unicode_escape").decode()
+        for one in text
+    )

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from experiments.jobs.finished import plan_job
+from experiments.jobs.finished import last_stage
 from experiments.jobs.study_jobs import start_jobs
 from experiments.jobs.study_plan import find_study
 from experiments.mlflow_sync import Tracker
@@ -96,7 +96,7 @@ def test_failed_warm_start_of_one_seed_does_not_stop_others(tmp_path: Path) -> N
     register()
     outputs, file = tmp_path / "outputs", tmp_path / "tiny.yaml"
     file.write_text(STUDY.format(outputs=outputs, seed="each", steps=2))
-    blocked = plan_job(start_jobs(find_study(str(file)))[1])[-1].folder
+    blocked = last_stage(start_jobs(find_study(str(file)))[1]).folder
     blocked.parent.mkdir(parents=True)
     blocked.write_text("a file where the folder of seed 1's warm start should be\n")
     output, _ = (study := start(tmp_path, "only=grpo")).communicate(timeout=LONGEST)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain, zip_longest
 from typing import Any
@@ -18,13 +17,11 @@ from experiments.analysis.runs import ABSENT, ArmRuns, Stages, value_of
 from experiments.analysis.set_table import SetTable, set_table
 from experiments.config.folders import without_command
 from experiments.config.hints import command_line
-from experiments.jobs.launched import notes_on_primary
-from experiments.jobs.study_plan import Study, StudyError
+from experiments.jobs.study_plan import Study, StudyError, notes_on_primary
 from experiments.mlflow_sync import Tracker
 from experiments.system.secrets import without_paths
+from experiments.system.terminal import visible
 
-INVISIBLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
-"""Characters that are invisible or reorder a line; they are shown as their codes."""
 SHARED = ("task", "family", "scale", "suite", "budget", "objective", "advantage", "reward", "critic", "loss")
 """Choices that are listed if all runs made the same one."""
 HELD_OUT = (("evaluate", "test/completions"), ("grpo", "val/completions"))
@@ -47,10 +44,10 @@ def result_of(tracker: Tracker, study: Study) -> dict[str, Any]:
     """
     from experiments.analysis.study_results import read_results  # slow: they compose today's configurations
     from experiments.analysis.study_rows import rows_of, verdict
-    from experiments.jobs.finished import today
+    from experiments.jobs.finished import counted_runs, today
 
     try:
-        arms = read_results(tracker, study, *today(tracker, study))
+        arms = read_results(tracker, study, counted_runs(tracker, study, today(tracker, study)).runs)
         sentences = verdict(study, rows_of(arms, study.primary.metric, start_per_seed=study.start_per_seed))
     except StudyError as error:
         sentences = str(error)
@@ -68,7 +65,7 @@ def page(found: Gathered, *, curve: str | None = None, studies: Sequence[Mapping
     environment = Environment(
         loader=PackageLoader("experiments.analysis.report"),
         autoescape=True,
-        finalize=visible,
+        finalize=with_visible,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
@@ -102,11 +99,9 @@ def page(found: Gathered, *, curve: str | None = None, studies: Sequence[Mapping
     )
 
 
-def visible(value: Any) -> Any:
-    """Replaces the ``INVISIBLE`` characters of a text by their codes; returns markup and other values unchanged."""
-    if isinstance(value, str) and not isinstance(value, Markup):
-        return INVISIBLE.sub(lambda sign: f"\\x{ord(sign[0]):02x}", value)
-    return value
+def with_visible(value: Any) -> Any:
+    """Escapes the invisible characters of a text; returns markup and other values unchanged."""
+    return visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
 def ids_of(arm: ArmRuns) -> set[str]:

@@ -20,7 +20,7 @@ from experiments.analysis.study_results import mean_defined, read_results
 from experiments.analysis.study_rows import ArmRow, rows_of, verdict
 from experiments.analysis.study_table import runs_as_csv
 from experiments.analysis.study_tests import equivalence_table, family_table
-from experiments.jobs.finished import by_configuration
+from experiments.jobs.finished import Today, counted_runs
 from experiments.jobs.study_plan import Study, StudyError, read_study
 
 METRIC = "test/verifier/accuracy"
@@ -30,19 +30,20 @@ EACH: Mapping[str, Any] = {"overrides": [], "seed": "each"}
 
 def rows(runs: Any, study: Any = None) -> list[ArmRow]:
     study = study or runs.study()
-    found = read_results(runs.tracker, study, runs.marks)
+    found = read_results(runs.tracker, study, runs.counted(study).runs)
     return rows_of(found, METRIC, start_per_seed=study.start_per_seed)
 
 
 def report_lines(runs: Any, folder: Path, study: Any = None) -> list[str]:
-    return report(runs.tracker, study or runs.study(), marks=runs.marks, output=folder)
+    study = study or runs.study()
+    return report(runs.tracker, study, runs.counted(study), output=folder)
 
 
 def notes(runs: Any, study: Any = None) -> list[str]:
     """Returns the notes without the report's table and pictures."""
     study = study or runs.study()
-    arms = read_results(runs.tracker, study, runs.marks)
-    return notes_on(study, arms, by_configuration(runs.tracker, study, runs.marks)[1], {})
+    arms = read_results(runs.tracker, study, runs.counted(study).runs)
+    return notes_on(study, arms, runs.counted(study))
 
 
 def records(runs: Any, folder: Path, name: str = "study.csv") -> list[dict[str, str]]:
@@ -84,7 +85,7 @@ def test_area_time_to_target_and_pass_at_k_have_intervals(runs: Any) -> None:
     for seed in (0, 1):
         runs.add("plain", seed, solved=[0, 1, 0, seed], curve={0: 0.2, 10: 0.3})
         runs.add("better", seed, solved=[1, 1, 0, 1], curve={0: 0.2, 10: 0.4 + 0.2 * seed})
-    arms = read_results(runs.tracker, runs.study(), runs.marks)
+    arms = read_results(runs.tracker, runs.study(), runs.counted().runs)
     plain, better = rows_of(arms, METRIC, start_per_seed=False)
     assert (plain.tokens.height_gain, plain.tokens.time_to_target, plain.pass_gain) == (None, None, {})
     assert better.tokens.height_gain.value == pytest.approx(0.1), "heights 0.3 and 0.4 over 0.25 twice"
@@ -207,7 +208,7 @@ def test_newer_run_of_another_configuration_does_not_count(runs: Any) -> None:
     for arm, seed in (("better", 1), ("better", 0), ("plain", 1), ("gone", 0), ("better", 2), ("better", 3)):
         runs.add(arm, seed, solved=[0, 0, 0, 0], **later)
     runs.add("better", 4, solved=[1, 1, 1, 1], curve=RISING, finished=False)
-    plain, better = read_results(runs.tracker, runs.study(), runs.marks)
+    plain, better = read_results(runs.tracker, runs.study(), runs.counted().runs)
     assert [list(result.greedy) for result in better.seeds.values()] == [[1, 1, 0, 1]] * 2
     assert [list(result.greedy) for result in plain.seeds.values()] == [[0, 1, 0, 0], [0, 1, 0, 1]]
     lines = notes(runs)
@@ -218,20 +219,20 @@ def test_newer_run_of_another_configuration_does_not_count(runs: Any) -> None:
 def test_read_results_raises_if_runs_cannot_be_compared(runs: Any) -> None:
     study = runs.study()
     with pytest.raises(StudyError, match=runs.name):
-        read_results(runs.tracker, study, runs.marks)
+        read_results(runs.tracker, study, runs.counted(study).runs)
     runs.add("better", 0, solved=[0, 1], curve=FLAT, first_problem=7)
     with pytest.raises(StudyError, match="baseline plain"):
-        read_results(runs.tracker, study, runs.marks)
+        read_results(runs.tracker, study, runs.counted(study).runs)
     with pytest.raises(StudyError, match="1 runs"):
-        read_results(runs.tracker, study, set())
+        counted_runs(runs.tracker, study, Today(set(), {}))
     runs.add("plain", 0, solved=[0, 1], curve=FLAT)
     with pytest.raises(StudyError, match=r"better seed 0 .* problems"):
-        read_results(runs.tracker, study, runs.marks)
+        read_results(runs.tracker, study, runs.counted(study).runs)
     with pytest.raises(StudyError, match=r"'val/verifier/acuracy'.*'val/verifier/accuracy'"):
-        read_results(runs.tracker, replace(study, curve="val/verifier/acuracy"), runs.marks)
+        read_results(runs.tracker, replace(study, curve="val/verifier/acuracy"), runs.counted().runs)
     runs.add("plain", 1, solved=[0, 1], curve=FLAT, setting="longproc")
     with pytest.raises(StudyError, match=r"arm plain .*'main'"):
-        read_results(runs.tracker, study, runs.marks)
+        read_results(runs.tracker, study, runs.counted(study).runs)
 
 
 @pytest.mark.parametrize(
@@ -307,7 +308,7 @@ def test_auc_is_mean_of_validations_after_step_0(runs: Any, tmp_path: Path) -> N
         runs.add("better", seed, solved=[1, 1, 0, 0], curve={0: 0.0, 5: 0.1 + 2 * plus, 10: 0.5})
     pairs = [["better", "plain"], ["plain", "better"]]
     study = of_auc(runs, tests=pairs, equivalence={"margin": 50.0, "pairs": pairs[:1]})
-    arms = read_results(runs.tracker, study, runs.marks)
+    arms = read_results(runs.tracker, study, runs.counted(study).runs)
     assert arms[0].by_seed("auc") == pytest.approx(dict.fromkeys("012", 0.3))
     assert arms[1].by_seed("auc") == pytest.approx({"0": 0.5, "1": 0.6, "2": 0.7})
     gain = rows_of(arms, "auc", start_per_seed=True)[1].gain
@@ -331,7 +332,7 @@ def test_tests_of_unfinished_arms_are_undecided(runs: Any) -> None:
     runs.add("plain", 0, solved=[0, 1], curve=FLAT)
     pairs = [["better", "plain"]]
     study = of_auc(runs, tests=pairs, equivalence={"margin": 2.0, "pairs": pairs})
-    arms = read_results(runs.tracker, study, runs.marks)
+    arms = read_results(runs.tracker, study, runs.counted(study).runs)
     for table in (family_table(study, arms), equivalence_table(study, arms)):
         assert table is not None
         assert (table.rows[0][1], table.rows[0][-1]) == ("0", "undecided")
@@ -341,19 +342,19 @@ def test_auc_requires_equal_steps(runs: Any) -> None:
     runs.add("plain", 0, solved=[0, 1], curve=FLAT)
     runs.add("better", 0, solved=[0, 1], curve=RISING)
     with pytest.raises(StudyError, match=r"better seed 0 .* \[0, 5, 10\]"):
-        read_results(runs.tracker, of_auc(runs), runs.marks)
+        read_results(runs.tracker, of_auc(runs), runs.counted().runs)
 
 
 def test_critic_seconds_are_shared_by_runs_that_reuse_it(runs: Any) -> None:
     runs.add("plain", 0, solved=[0, 1], curve=FLAT)
     for seed in (0, 1):
         runs.add("better", seed, solved=[1, 1], curve=RISING, critic_seconds=40.0)
-    plain, better = read_results(runs.tracker, runs.study(), runs.marks)
+    plain, better = read_results(runs.tracker, runs.study(), runs.counted().runs)
     assert [result.critic for result in better.seeds.values()] == [f"{runs.name}-better-{s}-today" for s in (0, 1)]
     reusing = replace(better, seeds={seed: replace(result, critic="one") for seed, result in better.seeds.items()})
     for arm, shared in ((better, 40), (reusing, 20)):
         found = csv.DictReader(runs_as_csv([plain, arm]).splitlines())
         expected = [("0.0", "0.0"), *[("40.0", f"{shared}.0")] * 2]
         assert [(line["critic_seconds"], line["critic_seconds_shared"]) for line in found] == expected
-        lines = notes_on(runs.study(), [plain, arm], [], {})
+        lines = notes_on(runs.study(), [plain, arm], runs.counted())
         assert any(line.endswith(f": better 40 s, {shared} s shared.") for line in lines)

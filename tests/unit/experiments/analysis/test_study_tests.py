@@ -46,7 +46,7 @@ def test_report_states_detectable_difference_of_its_pairs(runs: Any, tmp_path: P
         runs.add("plain", seed, solved=[1, seed, 0, 0], curve={0: 0.2, 10: 0.2})
         runs.add("better", seed, solved=[1, 1, 1, 0], curve={0: 0.2, 10: 0.2})
     study = runs.study()
-    lines = report(runs.tracker, study, marks=runs.marks, output=tmp_path)
+    lines = report(runs.tracker, study, runs.counted(study), output=tmp_path)
     (sentence,) = (line for line in lines if line.startswith("What it can detect"))
     spread = stdev([0.5, 0.25])
     assert sentence.startswith(f"{power_sentence(study).removesuffix('.')}; ")
@@ -62,7 +62,9 @@ def test_power_sentence_omits_observed_spread_without_pairs(runs: Any) -> None:
     study = runs.study()
     arms = {name: replace(arm, seeds=5) for name, arm in study.arms.items()}
     study = replace(study, arms=arms)
-    found = rows_of(read_results(runs.tracker, study, runs.marks), study.primary.metric, start_per_seed=False)
+    found = rows_of(
+        read_results(runs.tracker, study, runs.counted(study).runs), study.primary.metric, start_per_seed=False
+    )
     gains = [row.gain for row in found if row.gain is not None]
     assert [gain.over_seeds.method for gain in gains] == ["welch"]
     assert power_sentence(study, gains[0]) == power_sentence(study)

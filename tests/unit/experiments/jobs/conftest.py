@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from experiments.jobs.finished import Mark
+from experiments.jobs.finished import Counted, Mark, Today, counted_runs
 from experiments.jobs.study_plan import Study, read_study
 from experiments.mlflow_sync import Tracker
 from experiments.mlflow_sync.sync import FolderSync
@@ -38,6 +38,10 @@ class StudyRuns:
         path = folder / f"{self.name}.yaml"
         path.write_text(json.dumps(self.content(seeds=seeds, start=start)))
         return path
+
+    def counted(self, study: Study | None = None) -> Counted:
+        """The runs of today's configuration and the others."""
+        return counted_runs(self.tracker, study or self.study(), Today(self.marks, {}))
 
     def content(self, *, seeds: int, start: Mapping[str, Any] | None) -> dict[str, Any]:
         arm = {"about": "", "overrides": [], "seeds": seeds}

@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 from experiments.analysis.study_notes import notes_on_left_out
-from experiments.analysis.study_report import report
 from experiments.jobs.finished import (
+    Counted,
     Mark,
     Today,
-    by_configuration,
+    counted_runs,
+    last_stage,
     mark_of,
-    plan_job,
     start_policies,
     still_to_do,
     today,
@@ -28,7 +28,7 @@ from experiments.jobs.study_plan import Study, StudyError, read_study
 from experiments.run_folder.reader import POLICY
 from experiments.schema import register
 from experiments.stages.experiment import plans
-from experiments.stages.resume import begin
+from experiments.stages.resume import begin, stages_taken
 from experiments.stages.stage_manifest import write_manifest, write_result
 from tests.unit.experiments.stages.test_plan import edit_code
 
@@ -41,7 +41,7 @@ def study(runs: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Study:
     """A study of one arm and the baseline, with one seed each, in its own folder and with an empty cache of plans."""
     monkeypatch.chdir(tmp_path)
     runs.name = re.sub(r"\W", "_", runs.name)  # it is given as the override name=…
-    plan_job.cache_clear()
+    last_stage.cache_clear()
     content = runs.content(seeds=1, start={"overrides": ["experiment=llama_baseline"], "seed": 0})
     content["common"] = ["debug=fast"]
     for arm in content["arms"].values():
@@ -53,7 +53,7 @@ def study(runs: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Study:
 def leave_start(study: Study, *, fingerprint: str | None = None, weights: bytes = b"weights") -> Path:
     """Writes the folder of the warm start with a policy and a result, like the stage does; None: of today's code."""
     (job,) = set(start_jobs(study).values())
-    plan = plan_job(job)[-1]
+    plan = last_stage(job)
     folder = plan.folder.with_name(fingerprint or plan.fingerprint)
     (folder / POLICY).mkdir(parents=True)
     (folder / POLICY / "model.safetensors").write_bytes(weights)
@@ -67,7 +67,7 @@ def add_arms(runs: Any, study: Study, policy: Path | None = None) -> set[Mark]:
     """Adds a finished run of each arm, with the settings of its job; None: it starts from today's policy."""
     jobs = todays_jobs(study) if policy is None else jobs_of(study, {0: str(policy)})
     marks = {mark_of(job) for job in jobs}
-    plan_job.cache_clear()
+    last_stage.cache_clear()
     for mark in marks:
         time = "2026-01-01T00-00-00" if policy is None else "2025-12-31T00-00-00"
         runs.add(mark.arm, 0, solved=[0, 1], curve=FLAT, settings=mark.stage, fingerprint=f"{mark}", time=time)
@@ -80,25 +80,26 @@ def test_runs_from_starts_of_any_code_count(runs: Any, study: Study) -> None:
     marks = add_arms(runs, study, earlier)
     assert today(runs.tracker, study) == Today(marks=marks, missing={})
     leave_start(study)
-    plan_job.cache_clear()
+    last_stage.cache_clear()
     both = marks | add_arms(runs, study)
     assert len(both) == 4
     assert today(runs.tracker, study) == Today(marks=both, missing={})
 
 
-def test_report_names_missing_start(runs: Any, study: Study, tmp_path: Path) -> None:
+def test_missing_start_is_named(runs: Any, study: Study) -> None:
     folder = leave_start(study)
     add_arms(runs, study)
     shutil.rmtree(folder)
     found = today(runs.tracker, study)
     assert found.missing == {0: str(folder / POLICY)}
     with pytest.raises(StudyError, match=f"2 runs .* unknown .*{folder / POLICY}"):
-        report(runs.tracker, study, **found._asdict(), output=tmp_path)
-    others = runs.tracker.runs([study.name], kind="experiment")
-    (note,) = notes_on_left_out(study, others, found.missing)
+        counted_runs(runs.tracker, study, found)
+    counted = Counted([], runs.tracker.runs([study.name], kind="experiment"), found.missing)
+    (note,) = notes_on_left_out(study, counted)
     assert note.startswith("2 runs left out, ")
     assert f"{folder / POLICY}" in note
-    assert notes_on_left_out(study, others, {1: "elsewhere"})[0].startswith("2 runs of another configuration left out")
+    (note,) = notes_on_left_out(study, counted._replace(missing={1: "elsewhere"}))
+    assert note.startswith("2 runs of another configuration left out")
 
 
 def test_runs_of_other_code_count_in_report_and_run_again(runs: Any, study: Study) -> None:
@@ -109,10 +110,10 @@ def test_runs_of_other_code_count_in_report_and_run_again(runs: Any, study: Stud
     for mark in marks:
         runs.add(mark.arm, 0, solved=[0, 1], curve=FLAT, fingerprint=f"of other code {mark.arm}", settings=mark.stage)
     assert today(runs.tracker, study) == Today(marks=marks, missing={})
-    assert len(by_configuration(runs.tracker, study, marks)[0]) == 2
+    assert len(counted_runs(runs.tracker, study, Today(marks, {})).runs) == 2
     assert still_to_do(runs.tracker, study, jobs) == jobs
     for job, finished in zip(jobs, (False, True), strict=True):
-        mark = plan_job(job)[-1].fingerprint
+        mark = last_stage(job).fingerprint
         time = "2026-01-02T00-00-00"
         runs.add(job.arm, 0, solved=[0, 1], curve=FLAT, fingerprint=mark, time=time, finished=finished)
     assert still_to_do(runs.tracker, study, jobs) == jobs[:1]
@@ -124,17 +125,17 @@ def test_study_with_resume_changed_code_plans_folders_of_its_runs(
     study = replace(study, common=[*study.common, "checkpoints.resume_changed_code=true"])
     (start,) = set(start_jobs(study).values())
     policies = {0: str(leave_start(study) / POLICY)}
-    begin(plan_job(start)[-1])
-    before = [plan_job(job) for job in todays_jobs(study)]
-    for plan in (plan for stages in before for plan in stages):
+    begin(last_stage(start))
+    before = [last_stage(job) for job in todays_jobs(study)]
+    for plan in (plan for job in todays_jobs(study) for plan in stages_taken(compose_job(job)).values()):
         begin(plan)
         write_result(plan.folder, {})
     edit_code(monkeypatch, "experiments.assemble")
-    plan_job.cache_clear()
+    last_stage.cache_clear()
     assert start_policies(study) == policies
     for job, earlier in zip(todays_jobs(study), before, strict=True):
-        assert plan_job(job) == [*plans(compose_job(job)).values()]
-        assert [plan.folder for plan in plan_job(job)] == [plan.folder for plan in earlier]
+        assert last_stage(job) == [*plans(compose_job(job)).values()][-1]
+        assert last_stage(job).folder == earlier.folder
 
 
 def test_mark_depends_on_seed_and_training_not_on_study_name(runs: Any, study: Study) -> None:

@@ -15,8 +15,7 @@ from experiments.cli.commands import COMMANDS
 from experiments.compare import main as compare
 from experiments.jobs.finished import Today
 from experiments.jobs.job import Job
-from experiments.jobs.launched import launched_studies, notes_on_primary, record_launch
-from experiments.jobs.study_plan import StudyError, find_study
+from experiments.jobs.study_plan import StudyError, find_study, notes_on_primary, record_launch, with_launched
 from experiments.schema import register
 from experiments.study import chosen_seeds, run_study
 
@@ -29,7 +28,7 @@ def add_arms(runs: Any) -> None:
 
 
 def test_report_notes_changed_primary(runs: Any, tmp_path: Path) -> None:
-    assert launched_studies(runs.tracker, [runs.name]) == notes_on_primary(runs.tracker, runs.study()) == []
+    assert with_launched(runs.tracker, [], [runs.name]) == notes_on_primary(runs.tracker, runs.study()) == []
     study = find_study(str(runs.file(tmp_path)))
     record_launch(runs.tracker, study)
     later = replace(study, primary=replace(study.primary, metric=OTHER))
@@ -38,7 +37,7 @@ def test_report_notes_changed_primary(runs: Any, tmp_path: Path) -> None:
     (note,) = notes_on_primary(runs.tracker, later)
     assert "test/verifier/accuracy of better minus that of plain" in note
     add_arms(runs)
-    assert note in report(runs.tracker, later, marks=runs.marks, output=tmp_path / "out")
+    assert note in report(runs.tracker, later, runs.counted(later), output=tmp_path / "out")
     assert note in (tmp_path / "out" / runs.name / "study.md").read_text()
 
 
@@ -56,7 +55,7 @@ def test_run_study_records_study_before_first_job(
     job_counts: list[int] = []
 
     def run_jobs(jobs: Sequence[Job], *_: Any, **__: Any) -> list[Job]:
-        assert launched_studies(runs.tracker, [runs.name])
+        assert with_launched(runs.tracker, [], [runs.name])
         job_counts.append(len(jobs))
         return []
 
@@ -73,7 +72,7 @@ def test_compare_reads_study_of_last_launch_if_file_is_missing(
     file = runs.file(tmp_path, seeds=3)
     record_launch(runs.tracker, find_study(str(file)))
     file.unlink()
-    (study,) = launched_studies(runs.tracker, [runs.name])
+    (study,) = with_launched(runs.tracker, [], [runs.name])
     assert (study.name, study.arms["plain"].seeds) == (runs.name, 3)
     (run,) = runs.tracker.runs([runs.name], kind="study")
     assert {f"first/{file.name}", file.name} <= set(runs.tracker.artifacts.files(run.run_id))

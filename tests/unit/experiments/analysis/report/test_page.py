@@ -129,7 +129,7 @@ def test_page_has_no_scripts_and_no_external_resources(page: str, made: Path) ->
     assert "default-src 'none'" in page, "a browser would refuse it, too"
     assert not re.search(r"url\((?!#)|@import", page)
     shown = "".join(reader.text)
-    for one in (HOSTILE, HOSTILE_NAME, "\\x202e5=\\x1b3+2"):
+    for one in (HOSTILE, HOSTILE_NAME, "\\u202e5=\\x1b3+2"):
         assert one in shown, "all is there to be read"
 
 
