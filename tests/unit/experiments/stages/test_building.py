@@ -143,6 +143,18 @@ def test_check_parts_rejects_mismatched_parts_in_one_line(overrides: tuple[str, 
     assert "\n" not in str(error.value)
 
 
+def test_users_own_class_states_what_it_needs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "own_reward.py").write_text("class Own:\n    reads_logits = values_steps = verifies = True\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    config = deepcopy(experiment("reward=oracle", "reward.weight=0.0", "advantage=process"))
+    oracle = config.reward
+    config.reward = {"_target_": "own_reward.Own", "source": oracle}
+    check_credit_fits(config)
+    config.reward = {"_target_": "own_reward.Own", "source": oracle.outcome}
+    with pytest.raises(AssemblyError, match=r"^reward: source .*logits.*, got VerifierReward"):
+        check_credit_fits(config)
+
+
 def test_reward_on_search_lines_rejects_styles_without_indented_lines() -> None:
     """Triples come from indentation, so a style whose own searches have none cannot have any."""
     traces = {style: search_trace((21, 16, 17, 26), 46, style=style).text for style in trace.STYLES}
