@@ -72,6 +72,9 @@ class RolloutGeneration(L.Callback):
     """
     seed: int
 
+    draws_once = True
+    """Each rank draws as often as the others, as a server that draws for all ranks together needs it."""
+
     def __post_init__(self) -> None:
         if self.group_size < 2:
             raise ValueError(
@@ -160,6 +163,7 @@ class DynamicSampling(RolloutGeneration):
     """Problems with longer prompts are not drawn, as in the data; None: no limit."""
     max_refills: int
 
+    draws_once = False
     keeps_what_differs = True
     """The verdicts on its rollouts are not representative of the policy."""
 
@@ -243,6 +247,7 @@ class VinePPORollouts(RolloutGeneration):
     continuations: int
     """K, the number of continuations of each prefix."""
 
+    draws_once = False
     values_prefixes = True
 
     def __post_init__(self) -> None:

@@ -62,7 +62,7 @@ class GRPOBudget:
     steps: int = at_least(0)
     problems: int = at_least(1)
     """Problems per rollout batch, over all ranks."""
-    group_size: int = at_least(1)
+    group_size: int = at_least(2)
     updates: int = at_least(1)
     minibatches: int = at_least(1)
     learning_rate: float = above(0)

@@ -60,9 +60,6 @@ from lightning_modules.zero import zero_of
 T = TypeVar("T")
 CPU_REFUSAL = "can't allocate memory"
 """Part of the message of torch's CPU allocator, which raises a plain RuntimeError."""
-SHARDED_OR_OFFLOADED = (
-    "module.shard_reference and module.offload_reference: a reference is kept by one of them, got both"
-)
 UNPADDED = "and a policy without padding makes one for each length of a row"
 
 
@@ -377,7 +374,7 @@ class Reference:
 
     def __init__(self, policy: CausalLMPolicy, *, offload: bool, shard: bool) -> None:
         if offload and shard:
-            raise ValueError(SHARDED_OR_OFFLOADED)
+            raise ValueError("set at most one of module.shard_reference and module.offload_reference")
         if shard and policy.unpadded:
             raise ValueError(f"module.shard_reference needs as many passes on every rank, {UNPADDED}: set it to false")
         self.policy = policy.requires_grad_(False).eval()

@@ -8,22 +8,15 @@ stage 3    and the parameters themselves
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from typing import Any
 
 import torch
-from lightning import Callback, LightningModule, Trainer
+from lightning import LightningModule, Trainer
 from lightning.fabric.utilities.seed import reset_seed
 from lightning.pytorch.accelerators import CUDAAccelerator
 from lightning.pytorch.plugins.precision import DeepSpeedPrecision
 from lightning.pytorch.strategies import DDPStrategy, DeepSpeedStrategy
 from torch import Tensor, nn
-
-from contrastive_reasoning.distributed import gather
-from contrastive_reasoning.policies.sharding import expected_bytes
-from contrastive_reasoning.progress import steps_done
-
-MEGABYTE = 1e6
 
 
 class KeptDtypes(DeepSpeedPrecision):
@@ -49,7 +42,8 @@ class ZeroStrategy(DeepSpeedStrategy):
         whole_elements: parameters of at most this many numbers stay whole at stage 3: fetching them would cost more.
 
     Raises:
-        ValueError: for another stage, offloaded parameters below stage 3, or a number of elements that is too small.
+        ValueError: for another stage, also in a file that ``PL_DEEPSPEED_CONFIG_PATH`` names, offloaded parameters
+            below stage 3, or a number of elements that is too small.
     """
 
     def __init__(
@@ -83,6 +77,8 @@ class ZeroStrategy(DeepSpeedStrategy):
         self.stage = stage
         self.whole_elements = whole_elements
         assert isinstance(self.config, dict)
+        if (running := self.config.get("zero_optimization", {}).get("stage")) != stage:
+            raise ValueError(f"trainer.strategy.stage is {stage}, but {self.DEEPSPEED_ENV_VAR} gives stage {running}")
         # backward only accumulates and the optimizer's step is the boundary: the module chooses the number of
         # micro-batches
         self.config["managed_gradient_accumulation"] = False
@@ -170,40 +166,6 @@ class ZeroStrategy(DeepSpeedStrategy):
         sharding: Any = self.deepspeed_engine.optimizer
         sharding.clear_backward_seen_flag()
 
-    def bytes_held(self) -> dict[str, int]:
-        """Bytes of gradients and of the optimizer's state on this rank.
-
-        Valid after a backward and before the optimizer's step; the state exists from the second step on. Master weights
-        in fp32 count towards the optimizer if they are not the parameters themselves.
-        """
-        engine: Any = self.deepspeed_engine
-        inner = engine.optimizer
-        if self.stage == 3:
-            gradients, masters = inner.grad_partitions_flat_buffer, inner.fp32_partitioned_groups_flat
-        else:
-            whole = [parameter.grad for parameter in engine.module.parameters()]
-            gradients = whole if self.stage == 1 else inner.all_grad_tensors
-            masters = inner.single_partition_of_fp32_groups
-        weights = self._parameters()
-        state = storages([masters, [list(state.values()) for state in inner.optimizer.state.values()]])
-        return {
-            "gradients": sum(storages(gradients).values()),
-            "optimizer": sum(size for place, size in state.items() if place not in weights),
-        }
-
-    def parameter_bytes_held(self) -> int:
-        """Bytes of parameters on this rank: its shards, and the parameters that are whole beside them.
-
-        Valid between two steps. Within a step, fetched parameters are whole until their last use, and an ``lm_head`` of
-        its own until the step ends.
-        """
-        return sum(self._parameters().values())
-
-    def _parameters(self) -> dict[int, int]:
-        """Memory address → bytes. If only a parameter's shard is kept, ``data`` is a stand-in of at most one number."""
-        engine: Any = self.deepspeed_engine
-        return storages([[getattr(one, "ds_tensor", None), one.data] for one in engine.module.parameters()])
-
     def gradient_norm(self) -> Tensor:
         """The gradient norm over all ranks, before clipping, from the last step."""
         norm = self.deepspeed_engine.get_global_grad_norm()
@@ -224,85 +186,7 @@ def load_weights_only(path: str, map_location: Any = None) -> Any:
         return torch.load(path, map_location=map_location, weights_only=True)
 
 
-def storages(tensors: Any) -> dict[int, int]:
-    """Memory address → bytes of all tensors in nested containers; shared memory counts once."""
-    found: dict[int, int] = {}
-    waiting = [tensors]
-    while waiting:
-        one = waiting.pop()
-        if isinstance(one, Tensor):
-            found[one.untyped_storage().data_ptr()] = one.untyped_storage().nbytes()
-        elif isinstance(one, dict):
-            waiting += one.values()
-        elif isinstance(one, list | tuple):
-            waiting += one
-    return found
-
-
 def zero_of(module: LightningModule) -> ZeroStrategy | None:
     """The module's strategy, if it is ``ZeroStrategy``."""
     strategy = module.trainer.strategy
     return strategy if isinstance(strategy, ZeroStrategy) else None
-
-
-class ZeroSharding(Callback):
-    """Logs ``train/sharding/<what>_megabytes`` and ``…_expected`` of the second optimizer step of a fit. Only watches.
-
-    ``<what>`` is parameters, gradients, or optimizer (its state with master weights), on the rank that holds most.
-    Parameters are counted when the batch has ended, including whole ones: during a step some are whole to be read.
-    Under a strategy that does not shard it logs nothing.
-
-    Args:
-        tolerance: the relative excess over the expected share that a rank may hold, for padding.
-
-    Raises:
-        RuntimeError: during training, if a rank holds more, or deepspeed runs another stage.
-        ValueError: for a negative tolerance.
-    """
-
-    def __init__(self, *, tolerance: float) -> None:
-        if tolerance < 0:
-            raise ValueError(f"callbacks.zero_sharding.tolerance must not be negative, got {tolerance}")
-        self.tolerance = tolerance
-        self._steps = 0
-        self._due = False
-        """Whether parameters are to be counted at the end of this batch."""
-
-    def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        self._steps, self._due = 0, False
-
-    def on_before_optimizer_step(self, trainer: Trainer, pl_module: LightningModule, optimizer: Any) -> None:
-        """Compares at the second step, when the optimizer has its state and the gradients exist."""
-        self._steps += 1
-        strategy = zero_of(pl_module)
-        if strategy is None or self._steps != 2:
-            return
-        running = strategy.deepspeed_engine.zero_optimization_stage()
-        if running != strategy.stage:
-            raise RuntimeError(f"trainer.strategy.stage is {strategy.stage}, but deepspeed runs stage {running}")
-        self._compare(trainer, pl_module, strategy, strategy.bytes_held())
-        self._due = True
-
-    def on_train_batch_end(self, trainer: Trainer, pl_module: LightningModule, *_: Any) -> None:
-        """Counts the parameters once, when none is being read."""
-        strategy = zero_of(pl_module)
-        if strategy is not None and self._due:
-            self._compare(trainer, pl_module, strategy, {"parameters": strategy.parameter_bytes_held()})
-        self._due = False
-
-    def _compare(
-        self, trainer: Trainer, pl_module: LightningModule, strategy: ZeroStrategy, all_held: Mapping[str, int]
-    ) -> None:
-        stage, ranks = strategy.stage, trainer.world_size
-        expected = expected_bytes(pl_module, stage=stage, ranks=ranks, whole_elements=strategy.whole_elements)
-        for what, held in all_held.items():
-            most = max(gather(held))
-            if most > expected[what] * (1 + self.tolerance):
-                raise RuntimeError(
-                    f"ZeRO-{stage} should leave {expected[what]:,} bytes of {what} on each of {ranks} ranks, "
-                    f"one holds {most:,}"
-                )
-            values = {f"{what}_megabytes": most / MEGABYTE, f"{what}_expected": expected[what] / MEGABYTE}
-            for logger in trainer.loggers:
-                named = {f"train/sharding/{name}": value for name, value in values.items()}
-                logger.log_metrics(named, step=steps_done(trainer, pl_module))

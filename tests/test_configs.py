@@ -303,7 +303,7 @@ def test_experiment_builds_with_every_sibling(experiment: str, scale: str, tiny_
         missing = open_critics(config)
         expected = NEEDS_CRITIC.format(missing[0]) if missing and "critic" not in config.stages else None
         if refused_for_its_critic(config):
-            continue  # has another message, see test_contradictions.py
+            continue  # see test_contradictions.py and test_building.py
         weight = config.objective.get("kl_weight", 0.0)
         if "grpo" in config.stages and weight > 0 and config.module.reference is None:
             assert label in ("objective=grpo_full_kl", "module=grpo")

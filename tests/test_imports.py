@@ -80,7 +80,6 @@ ONLY_IN = {
 LAYERS: tuple[set[str], ...] = (
     {"system"},
     {"schema", "assemble", "config", "table"},
-    {"validation"},
     {"run_folder"},
     {"stages", "mlflow_sync"},
     {"jobs"},

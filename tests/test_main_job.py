@@ -10,7 +10,8 @@ from omegaconf import OmegaConf
 from experiments.assemble import AssemblyError, build
 from experiments.config.override_checks import override_error
 from experiments.jobs.study_plan import find_study
-from experiments.stages.experiment import check_arguments, check_parts, closing_line, comparing
+from experiments.stages.building import check_arguments, check_parts
+from experiments.stages.experiment import closing_line, comparing
 from tests.config_kit import SCALES, composed
 from tests.study_records import leaves
 

@@ -75,6 +75,11 @@ class Potential:
         if not self.scale > 0:
             raise ValueError(f"scale must be positive, got {self.scale}")
 
+    @property
+    def refuses_added_values(self) -> str | None:
+        """Why a reward must not add values of steps to the outcome; None if it may."""
+        return "a potential of weight 1 ignores the outcome" if self.weight == 1 else None
+
     def __call__(self, credit: Credit, mask: Bool[Tensor, "B T"], group_size: int) -> Float[Tensor, "B T"]:
         outcome = self.outcome(credit, mask, group_size)
         rows = segments_of(credit, mask.sum(dim=1).tolist())

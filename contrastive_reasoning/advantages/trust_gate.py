@@ -63,6 +63,8 @@ class TrustGate:
 
     reads_verdicts = True
     """The gate is useless if no part of the reward verifies."""
+    refuses_added_values = "a trust gate scales the credit of steps alone"
+    """Why a reward must not add values of steps to the outcome."""
 
     def __init__(self, *, advantage: Advantage, window: int, floor: float, span: float, total_steps: int) -> None:
         for name, count in (("window", window), ("total_steps", total_steps)):

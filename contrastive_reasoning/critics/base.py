@@ -80,6 +80,11 @@ def values_states(critic: object) -> bool:
     return bool(getattr(critic, "values_states", False))
 
 
+def is_ensemble(critic: object) -> bool:
+    """Returns whether a critic, or a class of critics, has members that learn each by its own loss."""
+    return bool(getattr(critic, "is_ensemble", False))
+
+
 def members_of(critic: Any) -> list[Any]:
     """Returns the critics that learn, each by its own loss: an ensemble's members, or the critic itself."""
     return list(getattr(critic, "members", [critic]))

@@ -29,6 +29,8 @@ class EnsembleCritic(nn.Module):
     Raises ValueError: ``size`` is below 2.
     """
 
+    is_ensemble = True
+
     def __init__(self, *, member: Callable[..., Critic], size: int, seed: int) -> None:
         super().__init__()
         if size < 2:

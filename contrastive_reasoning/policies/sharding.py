@@ -1,4 +1,4 @@
-"""Sharded parameters on several ranks: gathering them for a pass, and the bytes that each rank should hold.
+"""Sharded parameters on several ranks: gathering them for a pass, and sharding a frozen model.
 
 Trained parameters are sharded by ZeRO, frozen ones by torch's own ``fully_shard``.
 """
@@ -6,9 +6,8 @@ Trained parameters are sharded by ZeRO, frozen ones by torch's own ``fully_shard
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from itertools import accumulate
 from typing import Any
 
 import torch
@@ -87,61 +86,3 @@ def _without_hooks(module: nn.Module) -> Iterator[None]:
     finally:
         for part, name, hooks in kept:
             setattr(part, name, hooks)
-
-
-def expected_bytes(module: nn.Module, *, stage: int, ranks: int, whole_elements: int) -> dict[str, int]:
-    """The maximum bytes that ZeRO, arXiv:1910.02054, should leave on each rank, for AdamW with fp32 master weights.
-
-    Parameters are whole below stage 3, gradients below stage 2. The optimizer's state (two moments and the master
-    weights) is sharded from stage 1 on. Frozen parameters have neither gradients nor state. At stage 2, the gradient of
-    a parameter that crosses the border of two shares is whole on both ranks. For a parameter that stage 3 leaves whole,
-    a rank also holds its share. (At stage 3 on a GPU, fp32 parameters are their own master weights, and the state is a
-    third smaller.)
-
-    Args:
-        module: the module; its parameters may be whole or in shards.
-        stage: 1, 2 or 3.
-        ranks: the number of ranks that share them.
-        whole_elements: parameters of at most this many numbers stay whole at stage 3.
-    """
-    sizes = [
-        (int(getattr(parameter, "ds_numel", parameter.numel())), parameter.element_size(), parameter.requires_grad)
-        for parameter in module.parameters()
-    ]
-    weights = sum(count * size for count, size, _ in sizes)
-    small = sum(count * size for count, size, _ in sizes if count <= whole_elements)
-    learned = [(count, count * size) for count, size, trained in sizes if trained]
-    gradients = sum(held for _, held in learned)
-    kept = {1: gradients, 2: most_in_a_share(learned, ranks), 3: _share(gradients, ranks)}
-    return {
-        "parameters": _share(weights, ranks) + small if stage >= 3 else weights,
-        "gradients": kept[stage],
-        "optimizer": _share(sum(count for count, _ in learned) * 3 * 4, ranks),
-    }
-
-
-def _share(count: int, ranks: int) -> int:
-    return -(-count // ranks)
-
-
-def most_in_a_share(sizes: Sequence[tuple[int, int]], ranks: int) -> int:
-    """Bytes of the parameters that lie at least partly in a rank's share, for the rank with most; 0 without parameters.
-
-    ZeRO's stages 1 and 2 concatenate all parameters and cut them into even shares; the cuts may go through parameters.
-    At stage 2 a rank keeps the whole gradient of each parameter of which it has a part:
-
-        rank 0  ▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓┊░░░░░
-        rank 1                 ▒▒▒▒▒▒▒┊▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒
-                └ embedding ──┘└ a matrix ─┘└ others ─────┘
-
-    That adds little if a share has many matrices, and much if an embedding is larger than a share.
-
-    Args:
-        sizes: for each parameter its count of numbers and their total bytes.
-        ranks: the number of ranks that share them.
-    """
-    share = 2 * -(-sum(count for count, _ in sizes) // (2 * ranks))  # DeepSpeed makes them even numbers
-    ends = list(accumulate(count for count, _ in sizes))
-    spans = [(end - count, end, held) for end, (count, held) in zip(ends, sizes, strict=True)]
-    firsts = [rank * share for rank in range(ranks)]
-    return max(sum(held for start, end, held in spans if start < first + share and end > first) for first in firsts)

@@ -100,6 +100,8 @@ class CalibratedReward:
     """
 
     values_steps = True
+    reads_logits = True
+    """Its ``source`` must be a ``LogitSource``."""
     reads_verdicts = True
     """The reward is useless if no part of it verifies."""
     reads_all_groups = True

@@ -15,7 +15,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves, tree_map
 
-from contrastive_reasoning.critics.base import Critic, members_of, rows_of, take, values_states
+from contrastive_reasoning.critics.base import Critic, is_ensemble, members_of, rows_of, take, values_states
 from contrastive_reasoning.critics.checkpoint import load_critic_weights
 from contrastive_reasoning.critics.ensemble import EnsembleCritic, disagreement
 from contrastive_reasoning.distributed import gather
@@ -233,15 +233,20 @@ def critic_within(reward: Any) -> CriticReward:
     found = [part for part in _parts_of(reward) if isinstance(part, CriticReward)]
     if len(found) != 1:
         raise ValueError(f"an online critic is the one critic of the reward, which has {len(found)}: use reward=critic")
-    if not values_states(found[0].critic):
-        kind = type(found[0].critic).__name__
-        raise ValueError(f"an online critic reads states, {kind} reads more: use critic=joint or critic=numeric_v2")
-    if len(members_of(found[0].critic)) > 1:
-        raise ValueError(
-            "an online critic learns by one loss, and the members of an ensemble each by their own draws: use "
-            "critic=joint or critic=numeric_v2"
-        )
+    refuse_untrainable(type(found[0].critic), of_states=values_states(found[0].critic))
     return found[0]
+
+
+def refuse_untrainable(kind: type, *, of_states: bool) -> None:
+    """Raises ValueError if no online critic can be of this class; ``of_states``: it values states."""
+    use = "use critic=joint or critic=numeric_v2"
+    if is_ensemble(kind):
+        raise ValueError(
+            f"an online critic learns by one loss, and {kind.__name__} is an ensemble, whose members learn each by its "
+            f"own: {use}"
+        )
+    if not of_states:
+        raise ValueError(f"an online critic reads states, {kind.__name__} reads more: {use}")
 
 
 def verdict_auroc(reward: CriticReward, task: Task, rollouts: RolloutBatch) -> float | None:

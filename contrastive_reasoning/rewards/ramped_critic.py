@@ -68,6 +68,8 @@ class RampedCriticReward:
             learns.
     """
 
+    reads_search_lines = True
+    """Its ``critic`` must be a ``TraceCritic``, and lines of the completions must be actions."""
     warmup_steps = 0
     """The policy learns from the first batch on."""
 

@@ -60,6 +60,8 @@ class VLLMEngine:
         max_batch_tokens: bounds rows · (prompt + completion) of the passes that compute pooled states.
     """
 
+    draws_for_all_ranks = True
+
     def __init__(
         self,
         *,

@@ -1,4 +1,4 @@
-"""Finds errors in a composed configuration before anything is imported, loaded or sampled."""
+"""Errors that names and values of a configuration decide, alone or with a critic's own description; imports no part."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from omegaconf import DictConfig, ListConfig, OmegaConf
 
-from experiments.config.composition import critic_checkpoints, dangling_reference, leaves, parts, reward_parts
+from experiments.config.composition import critic_checkpoints, dangling_reference, leaves
 from experiments.config.folders import EMBEDDED, EMBEDDED_FOLDER, experiment_names
 from experiments.config.hints import did_you_mean
 from experiments.config.types import flaws
@@ -25,13 +25,6 @@ FRESH = "fresh"
 """As in ``rewards.critic``, whose import would load torch."""
 CHANGES_NO_VALUE = ("seed", "pairs_per_chunk")
 """Arguments of a critic that do not change its values once its weights are loaded."""
-
-CRITICS = "contrastive_reasoning.critics."
-READ_LINES = ("NumberCritic", "TextCritic")
-"""Critics of this package that read the lines of a search."""
-WITHOUT_ACTIONS = ("annotated", "direct")
-"""Styles of Countdown whose completions have no indented line of a search, so none of their lines is an action."""
-
 SEEDS = 2**63
 """Every seed below it is valid: parts derive from it what their libraries take."""
 
@@ -69,10 +62,6 @@ def _contradictions(config: DictConfig) -> Iterator[str]:
     if not stages or stages != sorted(set(stages), key=STAGES.index):
         yield f"stages must be some of [{', '.join(STAGES)}], in this order, each once; got {stages}"
     yield from flaws(config)
-    yield from _unfit_prompts(config)
-    size = config.rollout.group_size
-    if "grpo" in stages and (not isinstance(size, int) or size < 2):
-        yield f"rollout.group_size must be a whole number of at least 2 (advantages compare a group), got {size}"
     yield from _unfit_critics(config)
     policy = str(config.policy.get("pretrained"))
     known = [f"{EMBEDDED}{found.parent.name}" for found in EMBEDDED_FOLDER.glob("*/config.json")]
@@ -87,7 +76,7 @@ def _contradictions(config: DictConfig) -> Iterator[str]:
     if flaw := precision_flaw(config.trainer.get("precision")):
         yield flaw
     if config.module.get("shard_reference") and config.module.get("offload_reference"):
-        yield "module.shard_reference and module.offload_reference: a reference is kept by one of them, got both"
+        yield "module.shard_reference and module.offload_reference: set at most one of them"
     strategy = config.trainer.get("strategy")
     if isinstance(strategy, str) and strategy.endswith(("_spawn", "_fork", "_notebook")):
         yield f"trainer.strategy={strategy}: ranks are processes of their own here: choose trainer=ddp"
@@ -108,35 +97,11 @@ def precision_flaw(value: object) -> str | None:
     )
 
 
-def _unfit_prompts(config: DictConfig) -> Iterator[str]:
-    """Yields an error for each prompt template that cannot be read or lacks a placeholder."""
-    for path, part in parts(config):
-        if isinstance(file := part.get("prompt_file"), str):
-            from contrastive_reasoning.tasks.countdown.prompt_file import read_prompt_file  # only where one is named
-
-            try:
-                read_prompt_file(file)
-            except (OSError, ValueError) as error:
-                yield f"{path}.{error}"
-
-
 def _unfit_critics(config: DictConfig) -> Iterator[str]:
     """Checks that a reward with a critic has a critic stage before it, or the checkpoint of an equally configured one.
 
-    Also checks that a critic of searches reads their lines, and that some of these lines can be actions.
     Weights of the same shapes would also load into a critic with other settings, and its values would differ.
     """
-    for path, part in reward_parts(config.reward):
-        critic = str(part.critic.get("_target_")) if str(part._target_).endswith(".RampedCriticReward") else ""
-        if critic.startswith(CRITICS) and critic.removeprefix(CRITICS) not in READ_LINES:
-            name = critic.removeprefix(CRITICS)
-            yield f"{path}.critic: {name} reads no lines of a search: choose critic=number_embedding or critic=text"
-        style = OmegaConf.select(config, "task.style")
-        if critic and "grpo" in config.stages and style in WITHOUT_ACTIONS:
-            yield (
-                f"task.style={style}: no line of such a completion is an action that {path} can value, so its critic "
-                "would learn nothing: choose task.style=released, or task.style=longproc with critic=text"
-            )
     for path, checkpoint in critic_checkpoints(config.reward) if "grpo" in config.stages else ():
         if checkpoint is None and "critic" not in config.stages:
             yield f"the reward needs a critic: add 'critic' to stages or give {path}.checkpoint=FOLDER"
@@ -147,11 +112,11 @@ def _unfit_critics(config: DictConfig) -> Iterator[str]:
                 f"{path}.checkpoint={FRESH}: that critic would reward before it is fitted: choose "
                 "reward=critic_calibrated with reward.warmup_steps of at least 1"
             )
-        elif checkpoint == FRESH:
+        elif checkpoint in (None, FRESH):
             continue
-        elif checkpoint is not None and not ((folder := Path(checkpoint).expanduser()) / CRITIC_FILE).is_file():
+        elif not ((folder := Path(checkpoint).expanduser()) / CRITIC_FILE).is_file():
             yield f"{path}.checkpoint={checkpoint}: no critic there ({CRITIC_FILE} is missing)"
-        elif checkpoint is not None and (wrong := _difference(OmegaConf.select(config, path), folder)):
+        elif wrong := _difference(OmegaConf.select(config, path), folder):
             yield f"{path}.checkpoint={checkpoint}: that critic was trained with {wrong}"
 
 
@@ -205,14 +170,6 @@ def _impossible_devices(config: DictConfig) -> Iterator[str]:
         yield (
             f"budget.grpo.problems={problems} cannot be divided evenly over ranks ({ranks}) × mini-batches "
             f"({minibatches}): take a multiple of {ranks * minibatches}"
-        )
-    # all ranks send one joint request to a vLLM server, so a rank cannot resample its rollouts alone
-    drawn_by, served = str(config.rollout.get("_target_")), str(config.rollout.engine.get("_target_"))
-    if ranks > 1 and served.endswith(".VLLMEngine") and drawn_by != "callbacks.rollout_generation.RolloutGeneration":
-        yield (
-            f"rollout: {drawn_by.rpartition('.')[2]} cannot draw from a vLLM server on {ranks} ranks "
-            "(each draws again as often as it needs, and the server is asked by all together): choose rollout=vllm, "
-            "an engine in the process, or trainer.devices=1"
         )
 
 

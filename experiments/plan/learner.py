@@ -17,13 +17,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from typing import Any, NamedTuple
 
 from omegaconf import ListConfig, OmegaConf
 
 from contrastive_reasoning.policies.pass_cost import DecoderSize, Weights
 from contrastive_reasoning.policies.shape import FoundShape, ModelShape, find_shape
-from contrastive_reasoning.policies.sharding import most_in_a_share
 from experiments.config.contradictions import device_count
 
 FLOAT = 4
@@ -264,6 +264,29 @@ def states(learner: Learner, sharding: Sharding) -> States:
         optimizer=optimizer,
         exchange=exchange,
     )
+
+
+def most_in_a_share(sizes: Sequence[tuple[int, int]], ranks: int) -> int:
+    """Bytes of the parameters that lie at least partly in a rank's share, for the rank with most; 0 without parameters.
+
+    ZeRO's stages 1 and 2 concatenate all parameters and cut them into even shares; the cuts may go through parameters.
+    At stage 2 a rank keeps the whole gradient of each parameter of which it has a part:
+
+        rank 0  ▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓┊░░░░░
+        rank 1                 ▒▒▒▒▒▒▒┊▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒
+                └ embedding ──┘└ a matrix ─┘└ others ─────┘
+
+    That adds little if a share has many matrices, and much if an embedding is larger than a share.
+
+    Args:
+        sizes: for each parameter its count of numbers and their total bytes.
+        ranks: the number of ranks that share them.
+    """
+    share = 2 * -(-sum(count for count, _ in sizes) // (2 * ranks))  # DeepSpeed makes them even numbers
+    ends = list(accumulate(count for count, _ in sizes))
+    spans = [(end - count, end, held) for end, (count, held) in zip(ends, sizes, strict=True)]
+    firsts = [rank * share for rank in range(ranks)]
+    return max(sum(held for start, end, held in spans if start < first + share and end > first) for first in firsts)
 
 
 def sharded_layers(learner: Learner, devices: int) -> tuple[int, int]:

@@ -18,29 +18,27 @@ from contrastive_reasoning.distributed import barrier, from_first, ranks, this_r
 from contrastive_reasoning.progress import clock
 from contrastive_reasoning.workers.functions import describe
 from contrastive_reasoning.workers.planned_code import ChangedCode, expect
-from experiments.assemble import AssemblyError, build, with_values
-from experiments.config.composition import critic_checkpoints, given_overrides, trains_warm_start
+from experiments.assemble import AssemblyError, with_values
+from experiments.config.composition import given_overrides
 from experiments.config.folders import summaries
 from experiments.config.hints import command_line
-from experiments.config.known_models import READ_THE_POLICY
-from experiments.config.types import argument_flaws
 from experiments.mlflow_sync.describe import run_name
 from experiments.run_folder.mirror import LOG_FILE, missing_from_mlflow, start_sync, stop_sync
 from experiments.run_folder.reader import RESULT, SWEEP_VARIABLE
 from experiments.run_folder.record import git_sha, new_run_folder, processor, write_failure, write_stages, write_summary
 from experiments.stages import evaluate, evaluation_table, train
+from experiments.stages.building import check_arguments, check_parts
 from experiments.stages.checkpoints import CHECKPOINTS, CheckpointError, kept_checkpoints
 from experiments.stages.code_hash import all_targets, planned_sources
 from experiments.stages.loggers import stage_loggers
-from experiments.stages.plan import StagePlan, changed_since, needed, plan_stages, values_from_parents
-from experiments.stages.policy_checks import check_policy, check_server, check_weights
+from experiments.stages.plan import StagePlan, changed_since, plan_stages, values_from_parents
+from experiments.stages.policy_checks import check_policy, check_server
 from experiments.stages.resume import accept_changed_code, begin, reusable
 from experiments.stages.stage_checkpoint import Interrupted, StopRequest
 from experiments.stages.stage_manifest import LOCK, write_result
 from experiments.system.files import clear_partials, lock, write_yaml
 from experiments.system.launch import is_launched, report_cause
 from experiments.system.terminal import first_line
-from experiments.validation import check_credit_fits, check_online, check_prompts_fit
 
 __all__ = ["Interrupted", "run_experiment"]
 
@@ -51,14 +49,6 @@ RUN: Mapping[str, Callable[[DictConfig, Path, Mapping[str, Path], Sequence[Logge
     "evaluate": evaluate.evaluate,
 }
 """Stage → function of (configuration, own folder, folders of earlier stages, loggers), whose value joins the result."""
-LIGHT_PARTS = {
-    "warm_start": ("warm_start.datamodule",),
-    "critic": ("datamodule", "loss"),
-    "grpo": ("objective", "correction", "advantage", "prompts", "rollout"),
-    "evaluate": ("suite",),
-}
-"""Stage → parts that it builds without loading a model."""
-OPTIMIZERS = {"warm_start": "warm_start.module.optimizer", "critic": "pretraining.optimizer", "grpo": "optimizer"}
 FAILED_PATIENCE, LOCK_POLL_SECONDS = 5.0, 2.0  # the first: seconds for MLflow after a rank failed
 
 
@@ -129,59 +119,6 @@ def comparing(baseline: str, name: str) -> str:
     """Returns a line with the commands that compare an experiment with its baseline."""
     compare = command_line("compare", f"'{baseline} {name}'")
     return f"{name}: its baseline is {command_line('exp', baseline)}; to compare the two: {compare}"
-
-
-def check_arguments(config: DictConfig) -> None:
-    """Checks the arguments of all parts by name and type; builds nothing.
-
-    Raises:
-        AssemblyError: for the first that is unknown, missing or of another type; the message names its path.
-    """
-    if (flaw := next(argument_flaws(config), None)) is not None:
-        raise AssemblyError(flaw)
-
-
-def check_parts(config: DictConfig) -> None:
-    """Builds and discards the parts of the stages except models, so that no error appears only after hours.
-
-    A reward with a critic is skipped, because the critic may contain a large model.
-
-    Raises:
-        AssemblyError: if a part rejects its arguments or two parts do not fit together; the message names them.
-    """
-    for stage in (stage for stage in config.stages if builds(stage, config)):
-        for key in (*LIGHT_PARTS[stage], "callbacks.every", f"callbacks.{stage}"):
-            build(config, key)
-        if stage in OPTIMIZERS:
-            optimizer = build(config, OPTIMIZERS[stage])
-            try:  # torch checks the settings only with a parameter
-                optimizer([torch.nn.Parameter(torch.zeros(1))])
-            except (ValueError, TypeError, IndexError) as error:
-                raise AssemblyError(f"{OPTIMIZERS[stage]}: {first_line(error)}") from error
-    if "grpo" in config.stages:
-        check_credit_fits(config)
-        if not any(True for _ in critic_checkpoints(config.reward)):
-            build(config, "reward")
-        check_online(config)
-    if "grpo" in config.stages or "evaluate" in config.stages:
-        check_prompts_fit(config)
-    if READ_THE_POLICY & set(config.stages):
-        check_weights(config)
-
-
-def builds(stage: str, config: DictConfig) -> bool:
-    """Whether the stage builds its parts; not if the policy or the critics are used as given.
-
-    Raises:
-        AssemblyError: if a policy has to be trained, but ``warm_start`` has no module.
-    """
-    if stage != "warm_start":
-        return needed(stage, config)
-    if trains_warm_start(config) and config.warm_start.module is None:
-        if config.policy.pretrained is None:
-            raise AssemblyError("policy.pretrained=null with warm_start=none: give the policy, or choose a warm_start")
-        raise AssemblyError("warm_start.train=true with warm_start=none: choose what is taught, a warm_start")
-    return trains_warm_start(config)
 
 
 def plans(config: DictConfig) -> dict[str, StagePlan]:

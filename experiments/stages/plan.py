@@ -49,7 +49,6 @@ NEUTRAL_SETTINGS = {
 WATCHERS = (
     *(f"callbacks.{name}." for name in ("completions", "cost", "credit", "critic_validation", "health")),
     *(f"callbacks.{name}." for name in ("phases", "progress", "projections", "system_metrics")),
-    "lightning_modules.zero.ZeroSharding",
 )
 """Beginnings of the targets of callbacks that only watch. All others, such as the user's own, may act on training."""
 LIBRARIES = ("torch", "transformers", "peft")

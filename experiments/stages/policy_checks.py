@@ -1,34 +1,118 @@
-"""Checks the files of the policy's weights, and the vLLM server that draws its rollouts, before the first stage runs.
+"""Checks the policy before it is loaded: the length of its prompts, its files of weights, the model of a vLLM server.
 
 No weights are loaded: headers and sizes are compared, and the fields of the model's configuration.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from omegaconf import DictConfig
+from huggingface_hub.errors import LocalEntryNotFoundError
+from omegaconf import DictConfig, OmegaConf
 from safetensors import SafetensorError, safe_open
 
-from contrastive_reasoning.policies.load import read_model_config, resolve
+from contrastive_reasoning.policies.load import read_model_config, resolve, tokenizer_and_context
+from contrastive_reasoning.policies.prompting import NO_SYSTEM, check_system, prompt_ids
 from contrastive_reasoning.policies.tiny import TinyArchitecture
 from contrastive_reasoning.rollout.requests import ServerError
+from contrastive_reasoning.tasks.base import Problem, Split, Task
 from experiments.assemble import AssemblyError, build
 from experiments.config.composition import trains_warm_start
-from experiments.config.known_models import ORIGIN, fetch_command, model_folder
+from experiments.config.known_models import HUB_NAME, ORIGIN, fetch_command, model_folder
 from experiments.run_folder.reader import read_json
 from experiments.system.checksums import damage
-from experiments.system.terminal import first_line
-from experiments.validation import unreadable_policy
+from experiments.system.terminal import first_line, one_line
 
 ENGINES = {"grpo": "rollout.engine", "evaluate": "suite.engine"}
 """Stage → key of the engine that draws its rollouts."""
+TRIED_PROMPTS = 32
+"""Prompts per split whose length is checked here; the engine checks every prompt that it reads."""
 POLICY, WEIGHTS = "policy", ".safetensors"
 SINGLE, INDEX = "model.safetensors", "model.safetensors.index.json"
 """The files that transformers reads: all weights in one file, or the index of several."""
+
+
+def check_prompts_fit(config: DictConfig) -> None:
+    """Checks the length of the first prompts of each split against the policy's context, with the tokenizer alone.
+
+    Raises:
+        AssemblyError: if a prompt leaves no tokens for a completion, if every training prompt is above the limit on
+            their length, or if the task cannot load its problems.
+    """
+    problems: list[Problem] = []
+    training: Sequence[Problem] = ()
+    for where, task, split in _tasks_in_use(config):
+        try:
+            found = task.problems(split)
+        except (ValueError, OSError) as error:
+            raise AssemblyError(f"{where}: {error}") from error
+        problems += found[:TRIED_PROMPTS]
+        training = found if (where, split) == ("task", "train") else training
+    policy = config.policy
+    if policy.pretrained is None:
+        return
+    try:
+        tokenizer, context = tokenizer_and_context(policy.pretrained, trust_remote_code=policy.trust_remote_code)
+    except (ValueError, OSError) as error:
+        raise AssemblyError(unreadable_policy(config, error)) from error
+    rendering = {"chat_template": policy.chat_template, "system": policy.get("system", NO_SYSTEM)}
+    try:
+        check_system(tokenizer, **rendering)
+    except ValueError as error:
+        raise AssemblyError(str(error)) from error
+
+    def length_of(problem: Problem) -> int:
+        try:
+            return len(prompt_ids(tokenizer, problem.prompt, **rendering))
+        except ValueError as error:
+            raise AssemblyError(str(error)) from error
+
+    for problem in problems:
+        if (length := length_of(problem)) >= context:
+            raise AssemblyError(
+                f"policy.pretrained={policy.pretrained}: the prompt of problem {problem.id} has {length} tokens, "
+                f"which leaves none for a completion: the policy's context is {context} tokens; choose one with a "
+                "longer context (scale=workstation, gpu or paper, or policy.pretrained)"
+            )
+    limit = OmegaConf.select(config, "prompts.max_prompt_tokens")
+    if training and isinstance(limit, int) and all(length_of(problem) > limit for problem in training):
+        raise AssemblyError(
+            f"prompts.max_prompt_tokens={limit}: each of the {len(training)} training prompts is longer, the first one "
+            f"has {length_of(training[0])} tokens"
+        )
+
+
+def _tasks_in_use(config: DictConfig) -> Iterator[tuple[str, Task, Split]]:
+    """Yields (key, task, split) of every task that a stage reads."""
+    if "grpo" in config.stages:
+        task: Task = build(config, "task")
+        yield "task", task, "train"
+        yield "task", task, "validation"
+    if "evaluate" in config.stages and "sets" in config.suite:
+        for name, task in build(config, "suite.sets").items():
+            yield f"suite.sets, {name}", task, "test"
+    elif "evaluate" in config.stages:
+        for name in map(str, config.suite.settings):
+            split = config.suite.settings[name].get("split", "test")
+            yield f"suite.settings.{name}.task", build(config, f"suite.settings.{name}.task"), split
+
+
+def unreadable_policy(config: DictConfig, error: BaseException) -> str:
+    """Returns one sentence on a policy that cannot be read, with the library's own reason."""
+    pretrained, message = config.policy.pretrained, one_line(error)
+    if isinstance(error.__cause__, LocalEntryNotFoundError):
+        while error.__cause__ is not None:
+            error = error.__cause__
+        message = f"the hub cannot be reached ({one_line(error)})"
+        if HUB_NAME.fullmatch(pretrained):
+            message += (
+                f"; with a network, {fetch_command(pretrained, config.output_dir)} puts the model into "
+                f"{model_folder(pretrained, config.output_dir)}: set policy.pretrained to that folder"
+            )
+    return message if message.startswith("policy.") else f"policy.pretrained={pretrained}: {message}"
 
 
 def check_weights(config: DictConfig) -> None:

@@ -54,8 +54,8 @@ OF_OUTCOMES = [
     *(line for line in WHOLE if line.startswith(("debug", "logger", "budget", "policy"))),
 ]
 """A value network learns in all six batches."""
-CLOCK = ("system/", "train/throughput/", "train/spent/seconds", "train/online_critic/seconds", "train/sharding/")
-"""Metrics of seconds and memory. The last ones are logged in the second step of each process."""
+CLOCK = ("system/", "train/throughput/", "train/spent/seconds", "train/online_critic/seconds")
+"""Metrics of seconds and memory."""
 DEATHS = [
     ("critic", "critic's step", 3, 2),
     ("grpo", "rollout", 1, None),

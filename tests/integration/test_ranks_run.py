@@ -50,7 +50,7 @@ def stages(output: Path) -> dict[str, Path]:
 
 def numbers(folder: Path) -> dict[tuple[str, int], float]:
     lines = map(json.loads, (folder / "metrics.jsonl").read_text().splitlines())
-    clock = ("system/", "throughput", "spent/seconds", "sharding", "gradient_norm")
+    clock = ("system/", "throughput", "spent/seconds", "gradient_norm")
     return {(m["name"], m["step"]): m["value"] for m in lines if not any(word in m["name"] for word in clock)}
 
 

@@ -94,6 +94,8 @@ class CountdownTask:
         if (self.train == "file") != (self.train_file is not None):
             raise ValueError(f"train=file and train_file go together, got {self.train} and {self.train_file}")
         _ = self.space
+        if self.prompt_file is not None:
+            read_prompt_file(self.prompt_file)
 
     @property
     def name(self) -> str:

@@ -80,8 +80,8 @@ def everything(folder: Path) -> Result:
     for name in ("ddp", "zero1", "zero2", "zero3"):
         found[f"{name}/spoiled in bfloat16"] = ranks_kit.spoiled_in_bfloat16(name)
     for name in SHARDED:
-        found[f"{name}/sharding"] = zero.sharding(name, folder / "sharding")
-    found["zero2/cut"] = zero.sharding("zero2", folder / "cut", policy=zero.narrow_policy())
+        found[f"{name}/sharding"] = zero.sharding(name)
+    found["zero2/cut"] = zero.sharding("zero2", policy=zero.narrow_policy())
     for name in ("ddp", "zero2", "zero3"):
         found[f"{name}/online critic"] = critics.online_critic(name)
     found["ddp/stopped while saving"] = ranks_kit.stopped_while_saving("ddp", folder / "slow")

@@ -11,7 +11,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, cast
 
-import pytest
 import torch
 from lightning import Callback, LightningModule, Trainer
 
@@ -21,12 +20,10 @@ from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
 from contrastive_reasoning.policies.sharding import gathered
 from contrastive_reasoning.rollout import Engine
 from contrastive_reasoning.tasks.base import Problem, Verdict
-from experiments.run_folder.logger import RunFolderLogger
-from experiments.run_folder.reader import read_metrics
-from lightning_modules.zero import ZeroSharding
 from tests.tiny_models import tiny_llama
 from tests.unit.lightning_modules import grpo_kit
 from tests.unit.lightning_modules.ranks_kit import Result, fit, grpo, kl, untied
+from tests.unit.lightning_modules.zero_bytes import learned_bytes, parameter_bytes
 
 
 class Lucky:
@@ -118,68 +115,32 @@ def gathers(name: str, generation: RolloutGeneration) -> Result:
     }
 
 
-class Looking(Callback):
-    """Records bytes held at the second optimizer step, and errors of ``ZeroSharding`` for manipulated values."""
+class Bytes(Callback):
+    """Counts the bytes on this rank at the second optimizer step, when the optimizer has its state."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self) -> None:
         self.held: dict[str, int] = {}
-        self.said: dict[str, str] = {}
-        self.steps = 0
-
-    def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        trainer.loggers = [RunFolderLogger(folder=self.folder)]
+        self.stage, self.steps = 0, 0
 
     def on_before_optimizer_step(self, trainer: Trainer, pl_module: LightningModule, *_: Any) -> None:
         strategy: Any = trainer.strategy
         self.steps += 1
-        if self.steps != 2:
-            return
-        self.held = strategy.bytes_held()
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(strategy, "stage", 1 + strategy.stage % 3)
-            self.ask("stage", trainer, pl_module)
-        for what, held in self.held.items():
-            with pytest.MonkeyPatch.context() as patch:
-                more = {what: int(1.2 * held) if this_rank() else held}
-                patch.setattr(strategy, "bytes_held", lambda more=more: {**self.held, **more})
-                self.ask(what, trainer, pl_module)
+        if self.steps == 2:
+            self.held = learned_bytes(strategy)
+            self.stage = strategy.deepspeed_engine.zero_optimization_stage()
 
     def on_train_batch_end(self, trainer: Trainer, pl_module: LightningModule, *_: Any) -> None:
         strategy: Any = trainer.strategy
-        self.held["parameters"] = strategy.parameter_bytes_held()
+        self.held["parameters"] = parameter_bytes(strategy)
         with gathered(pl_module):
-            self.ask("parameters", trainer, pl_module)
-
-    def ask(self, what: str, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Calls a fresh ``ZeroSharding`` as in the second step and then at the end of the batch."""
-        callback: Any = ZeroSharding(tolerance=0.05)
-        kept, trainer.loggers = trainer.loggers, []
-        try:
-            callback.on_before_optimizer_step(trainer, pl_module, None)
-            if what == "parameters":
-                callback._due = True
-                callback.on_train_batch_end(trainer, pl_module)
-            else:
-                callback.on_before_optimizer_step(trainer, pl_module, None)
-            self.said[what] = "nothing"
-        except RuntimeError as error:
-            self.said[what] = str(error)
-        finally:
-            trainer.loggers = kept
+            self.gathered = parameter_bytes(strategy)
 
 
-def sharding(name: str, folder: Path, **changes: Any) -> Result:
-    """Bytes on this rank; the callback that compares them raises nothing, and logs them."""
-    looking = Looking(folder / name)
-    grpo(name, ZeroSharding(tolerance=0.05), looking, steps=1, **changes)
-    barrier()
-    logged = {metric.name: metric.value for metric in read_metrics(folder / name)}
-    return {
-        "held": looking.held,
-        "said": looking.said,
-        "logged": {name: value for name, value in logged.items() if name.startswith("train/sharding/")},
-    }
+def sharding(name: str, **changes: Any) -> Result:
+    """Bytes on this rank, and the stage that DeepSpeed runs."""
+    counted_bytes = Bytes()
+    grpo(name, counted_bytes, steps=1, **changes)
+    return {"held": counted_bytes.held, "gathered": counted_bytes.gathered, "stage": counted_bytes.stage}
 
 
 def narrow_policy() -> CausalLMPolicy:

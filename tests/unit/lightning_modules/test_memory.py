@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import json
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -234,6 +235,12 @@ def test_reference_stays_unchanged_and_offloading_keeps_results() -> None:
     assert runs[0][1] == runs[1][1]
 
 
+def zero(stage: int) -> ZeroStrategy:
+    return ZeroStrategy(
+        stage=stage, offload_optimizer=False, offload_parameters=False, bucket_elements=1000, whole_elements=0
+    )
+
+
 def test_policy_without_padding_is_not_sharded() -> None:
     unpadded = policy()
     unpadded.unpadded = True
@@ -241,9 +248,16 @@ def test_policy_without_padding_is_not_sharded() -> None:
         Reference(unpadded, offload=False, shard=True)
     trained = module(policy=unpadded)
     for stage, refused in ((2, False), (3, True)):
-        zero = ZeroStrategy(
-            stage=stage, offload_optimizer=False, offload_parameters=False, bucket_elements=1000, whole_elements=0
-        )
-        trained.trainer = quiet_trainer(devices=1, strategy=zero)
+        trained.trainer = quiet_trainer(devices=1, strategy=zero(stage))
         with pytest.raises(ValueError, match="trainer=zero2") if refused else nullcontext():
             trained.setup("fit")
+
+
+def test_deepspeed_settings_of_another_stage_raise(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lightning takes all of DeepSpeed's settings from the file that this variable names."""
+    settings = tmp_path / "deepspeed.json"
+    monkeypatch.setenv("PL_DEEPSPEED_CONFIG_PATH", str(settings))
+    for found, raised in ((2, False), (3, True)):
+        settings.write_text(json.dumps({"zero_optimization": {"stage": found}}))
+        with pytest.raises(ValueError, match=r"PL_DEEPSPEED_CONFIG_PATH.* 3") if raised else nullcontext():
+            zero(2)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 from typing import Any
 
@@ -12,7 +11,6 @@ from torch.nn.functional import cosine_similarity
 from torch.testing import assert_close
 
 from contrastive_reasoning.policies.shape import ModelShape
-from contrastive_reasoning.policies.sharding import expected_bytes
 from experiments.plan.learner import by_name, sharded_layers, states
 from lightning_modules.microbatches import cut_into_parts
 from lightning_modules.optim import SKIPPED
@@ -23,6 +21,7 @@ from tests.unit.lightning_modules.ranks_critics_kit import foretold, of_one_prob
 from tests.unit.lightning_modules.ranks_kit import adapters_on_bfloat16, untied
 from tests.unit.lightning_modules.ranks_runs import GATED, KL, POISONED, RESUMED, RUNS, SHARDED, STRATEGIES, everything
 from tests.unit.lightning_modules.ranks_zero_kit import COPIED, narrow_policy
+from tests.unit.lightning_modules.zero_bytes import expected_bytes
 
 pytestmark = pytest.mark.whole
 CASES = [(name, run) for name, runs in STRATEGIES.items() for run in runs]
@@ -195,19 +194,17 @@ def test_resumed_run_equals_uninterrupted_run(name: str, run: str, two: Any) -> 
 
 
 @pytest.mark.parametrize("name", SHARDED)
-def test_each_rank_holds_and_logs_expected_bytes(name: str, two: Any) -> None:
+def test_each_rank_holds_expected_bytes(name: str, two: Any) -> None:
     expected = expected_bytes(grpo_kit.module(), stage=int(name[4]), ranks=2, whole_elements=SHARDED[name])
     whole = expected_bytes(grpo_kit.module(), stage=1, ranks=1, whole_elements=0)
     for rank in two:
-        held = rank[f"{name}/sharding"]["held"]
-        assert held == pytest.approx(expected, rel=0.02)
+        found = rank[f"{name}/sharding"]
+        assert found["held"] == pytest.approx(expected, rel=0.02)
+        assert found["gathered"] >= whole["parameters"], "whole parameters are counted, too"
+        assert found["stage"] == int(name[4])
     assert expected["optimizer"] < 0.51 * whole["optimizer"]
     assert (expected["gradients"] < 0.51 * whole["gradients"]) == (name != "zero1")
     assert (expected["parameters"] < 0.6 * whole["parameters"]) == ("zero3" in name)
-    most = {what: max(rank[f"{name}/sharding"]["held"][what] for rank in two) for what in expected}
-    wanted = {f"train/sharding/{what}_megabytes": held / 1e6 for what, held in most.items()}
-    wanted |= {f"train/sharding/{what}_expected": held / 1e6 for what, held in expected.items()}
-    assert two[0][f"{name}/sharding"]["logged"] == pytest.approx(wanted)
 
 
 def test_gradient_across_share_border_is_whole_on_both_ranks(two: Any) -> None:
@@ -238,19 +235,6 @@ def test_each_rank_holds_planned_bytes(name: str, two: Any) -> None:
     }
     for rank in two:
         assert rank[f"{name}/sharding"]["held"] == pytest.approx(wanted, rel=0.02)
-
-
-@pytest.mark.parametrize("name", SHARDED)
-def test_zero_sharding_raises_for_other_stage_or_excess_bytes(name: str, two: Any) -> None:
-    stage = int(name[4])
-    for rank in two:
-        messages = rank[f"{name}/sharding"]["said"]
-        assert re.search(rf"strategy\.stage.* {1 + stage % 3}.* {stage}$", messages.pop("stage"))
-        if stage < 3:
-            assert messages.pop("parameters") == "nothing", "they are whole at all times"
-        assert messages.keys() == {"gradients", "optimizer"} | ({"parameters"} if stage == 3 else set())
-        for what, message in messages.items():
-            assert re.search(rf"ZeRO-{stage} .* [\d,]+ bytes of {what} .* 2 ranks.* [\d,]+", message), what
 
 
 def test_expected_bytes_add_small_whole_parameters_to_shares() -> None:

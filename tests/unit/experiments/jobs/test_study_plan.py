@@ -19,9 +19,9 @@ from experiments.jobs.finished import mark_of, start_policies
 from experiments.jobs.study_jobs import ArmJob, check, compose_job, jobs_of, start_jobs
 from experiments.jobs.study_plan import RIGHT_PLAN, Primary, Start, Study, StudyError, find_study, read_study
 from experiments.schema import register
+from experiments.stages.building import check_credit_fits
 from experiments.stages.plan import plan_stages
 from experiments.study import chosen_study, close
-from experiments.validation import check_credit_fits
 
 CONTENT = yaml.safe_load("""
 question: Is it better?

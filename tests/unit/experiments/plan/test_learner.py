@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import replace
 
 import pytest
 
 from contrastive_reasoning.policies.pass_cost import DecoderSize, Weights
 from contrastive_reasoning.policies.shape import ModelShape
-from experiments.plan.learner import MILD_TO_STRONG, Learner, by_name, sharded_layers, sharding_of, states
+from experiments.plan.learner import (
+    MILD_TO_STRONG,
+    Learner,
+    by_name,
+    most_in_a_share,
+    sharded_layers,
+    sharding_of,
+    states,
+)
 from tests.unit.experiments.plan.learners import whole_on_cpu
 
 SHAPE = ModelShape(
@@ -68,6 +77,32 @@ def test_sharded_layers_shards_layers_but_not_embeddings() -> None:
     assert sharded_layers(frozen, 4) == (ends + layer // 4, layer)
     deep = replace(SHAPE, num_hidden_layers=8, tie_word_embeddings=False)
     assert sharded_layers(replace(frozen, shape=deep), 4) == (ends + 4 * 20 * 8 + 2 * layer, 3 * layer)
+
+
+def slow_most_in_a_share(sizes: list[tuple[int, int]], ranks: int) -> int:
+    """Assigns every number to a rank by itself; a rank holds each parameter of which it has a number."""
+    owners = [index for index, (count, _) in enumerate(sizes) for _ in range(count)]
+    while len(owners) % (2 * ranks):
+        owners.append(-1)  # padding
+    share = len(owners) // ranks
+    return max(
+        sum(sizes[index][1] for index in set(owners[rank * share : (rank + 1) * share]) - {-1}) for rank in range(ranks)
+    )
+
+
+def test_most_in_a_share_equals_slow_count() -> None:
+    rng = random.Random(0)
+    for _ in range(300):
+        sizes = [
+            (count, count * rng.choice((2, 4))) for count in (rng.randint(1, 40) for _ in range(rng.randint(1, 9)))
+        ]
+        ranks = rng.randint(1, 8)
+        assert most_in_a_share(sizes, ranks) == slow_most_in_a_share(sizes, ranks), (sizes, ranks)
+
+
+@pytest.mark.parametrize(("ranks", "most"), [(1, 120), (2, 120), (4, 90), (8, 100)])
+def test_most_in_a_share_counts_split_embedding_whole(ranks: int, most: int) -> None:
+    assert most_in_a_share([(90, 90), (10, 10), (10, 10), (10, 10)], ranks) == most
 
 
 def test_exchange_buffer_size_depends_on_trainer() -> None:

@@ -16,53 +16,12 @@ from contrastive_reasoning.distributed import this_rank
 from experiments.assemble import AssemblyError
 from experiments.config.folders import EMBEDDED_FOLDER
 from experiments.stages import experiment
-from experiments.stages.experiment import check_parts, run_experiment
+from experiments.stages.building import check_parts
+from experiments.stages.experiment import run_experiment
 from experiments.system.files import lock
 from tests.config_kit import composed
 from tests.two_ranks import on_ranks
 from tests.unit.experiments.stages.unwritable import unwritable
-
-
-def check(*overrides: str) -> None:
-    check_parts(composed("experiment=llama_baseline", "debug=fast", *overrides))
-
-
-@pytest.mark.parametrize(
-    ("overrides", "sentence"),
-    [
-        (["suite.settings.main.k_values=[9]", "budget.evaluate.samples=4"], r"pass@9.*9 samples"),
-        (["rollout.greedy.temperature=-1.0"], "temperature"),
-        (["rollout.sampling.top_p=0.0"], r"top_p.*0\.0"),
-        (["callbacks.grpo.step_credit.steps=0"], "step_credit"),
-        (["optimizer.betas=[0.9,2.0]"], "optimizer: betas"),
-        (
-            ["warm_start=none", "policy.pretrained=null"],
-            r"^policy\.pretrained=null with warm_start=none: give the policy",
-        ),
-        (["warm_start=none", "warm_start.train=true"], r"^warm_start\.train=true with warm_start=none: choose what"),
-        (["warm_start.train=true", "warm_start.module.optimizer.betas=[0.9,2.0]"], r"module\.optimizer: betas"),
-        (["task.number_range=[20,20]"], r"^task: .* holds"),
-    ],
-)
-def test_check_parts_rejects_invalid_setting_of_any_stage(overrides: list[str], sentence: str) -> None:
-    with pytest.raises(AssemblyError, match=sentence):
-        check("stages=[warm_start,grpo,evaluate]", *overrides)
-
-
-def test_error_names_configuration_keys_that_values_come_from() -> None:
-    """The user sets the steps of the budget, and the optimizer's steps are derived from them."""
-    few = "budget.critic.steps=20", "budget.critic.warmup_steps=20"
-    with pytest.raises(AssemblyError, match=r"got 20 \(.*\bbudget\.critic\.warmup_steps.*\bbudget\.critic\.steps\b"):
-        check("experiment=llama_critic", *few)
-
-
-def test_check_parts_ignores_settings_of_skipped_training(tmp_path: Path) -> None:
-    check()
-    check("warm_start=none")
-    invalid = ("experiment=llama_critic", "pretraining.optimizer.betas=[0.9,2.0]")
-    with pytest.raises(AssemblyError, match=r"pretraining\.optimizer: betas"):
-        check(*invalid)
-    check(*invalid, f"reward.source.checkpoint={tmp_path}")
 
 
 def test_policy_without_eos_token_raises_assembly_error(tmp_path: Path) -> None:
@@ -74,7 +33,7 @@ def test_policy_without_eos_token_raises_assembly_error(tmp_path: Path) -> None:
             named = {key: value for key, value in content.items() if not re.match(r"(eos|pad|bos)_token", key)}
             path.write_text(json.dumps(named), encoding="utf-8")
     with pytest.raises(AssemblyError, match=rf"policy\.pretrained={folder}: .*eos_token"):
-        check(f"policy.pretrained={folder}")
+        check_parts(composed("experiment=llama_baseline", "debug=fast", f"policy.pretrained={folder}"))
 
 
 def test_unwritable_output_folder_raises_assembly_error(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from contrastive_reasoning.tasks.countdown.prompt_file import read_prompt_file
-from experiments.config.contradictions import contradiction
+from experiments.assemble import AssemblyError, build
 from tests.config_kit import composed
 
 
@@ -42,16 +42,15 @@ def test_template_without_placeholder_is_rejected(text: str, name: str, missing:
         read_prompt_file(write_file(tmp_path, text, name))
 
 
-def test_contradiction_reports_unsuitable_prompt_file(tmp_path: Path) -> None:
+def test_unsuitable_prompt_file_is_rejected_when_task_is_built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config = deepcopy(composed("experiment=llama_baseline"))
-
-    def message_for(file: str) -> str | None:
-        config.task.prompt_file = file
-        return contradiction(config)
-
-    file = write_file(tmp_path, "{nums}")
-    assert str(message_for(file)).startswith(f"task.prompt_file={file!r} lacks {{target}}: ")
-    assert message_for(f"{tmp_path}/none.txt") == f"task.prompt_file='{tmp_path}/none.txt': no such file"
+    monkeypatch.setenv("HOME", str(tmp_path))
     (tmp_path / "latin.txt").write_bytes(b"{nums} {target} \xe9")
-    assert "is not UTF-8 text" in str(message_for(f"{tmp_path}/latin.txt"))
-    assert message_for(write_file(tmp_path, "{nums} {target}", "fit.txt")) is None
+    write_file(tmp_path, "{nums}", "short.txt")
+    for file in ("~/latin.txt", "~/short.txt", "~/none.txt"):
+        config.task.prompt_file = file
+        with pytest.raises(AssemblyError, match=f"^task: prompt_file='{file}'"):
+            build(config, "task")
+    config.task.prompt_file = "~/fit.txt"
+    write_file(tmp_path, "{nums} {target}", "fit.txt")
+    build(config, "task")

@@ -10,7 +10,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from contrastive_reasoning.policies.tiny import train_tokenizer
 from experiments.assemble import AssemblyError
-from experiments.validation import check_prompts_fit
+from experiments.stages.policy_checks import check_prompts_fit
 from tests.tiny_models import tiny_llama
 from tests.tiny_tasks import SETTINGS
 
@@ -19,7 +19,7 @@ import time
 from experiments.system.terminal import be_quiet
 be_quiet()
 from experiments.assemble import AssemblyError
-from experiments.validation import check_prompts_fit
+from experiments.stages.policy_checks import check_prompts_fit
 from tests.config_kit import composed
 time.sleep = lambda seconds: None  # before a repeated request
 try:
@@ -53,7 +53,7 @@ def config(folder: Path, context: int) -> DictConfig:
 
 def test_prompt_that_fills_context_is_rejected_without_reading_weights(tmp_path: Path) -> None:
     with pytest.raises(
-        AssemblyError, match=r"the prompt of problem countdown:\S+ has 1\d tokens, .* context is 8 tokens"
+        AssemblyError, match=r"the prompt of problem countdown:\S+ has 1\d tokens, .* context is 8 tokens; .*scale="
     ):
         check_prompts_fit(config(tmp_path, context=8))
 
