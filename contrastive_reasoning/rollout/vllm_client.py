@@ -29,6 +29,9 @@ from contrastive_reasoning.rollout.sampling import Sampling
 from contrastive_reasoning.rollout.vllm_server.weight_sync import architecture, fingerprint, stored_tensors
 from contrastive_reasoning.rollout.weights_folder import missing_room, new_folder, shared_folder
 
+SHARD = "1GB"
+"""Size of the files of a transfer, and of what a GPU's weights take in main memory while they are written."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
@@ -105,7 +108,7 @@ class ServedPolicy:
     def _transfer(self, policy: CausalLMPolicy) -> str:
         try:
             with self._new_folder(policy) as folder:
-                policy.save(folder)
+                policy.save(folder, max_shard_size=SHARD)
                 ours = fingerprint(stored_tensors(folder, str(policy.device)))
                 theirs = self._call_worker("load_policy", str(folder)).fingerprint
         except (OSError, SafetensorError) as error:

@@ -53,7 +53,7 @@ def _fail(url: str, folder: Path, tokenizer: PreTrainedTokenizerFast, problems: 
     """Returns the error of this process; the first one fails while it saves the weights or while it sends them."""
     policy, engine = policy_of(tokenizer, seed=1), engine_of(url, folder)
 
-    def save(folder: Path) -> None:
+    def save(folder: Path, **_: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
     if this_rank() == 0 and at == "save":

@@ -116,7 +116,7 @@ def test_runs_with_equal_weights_and_folders_do_not_share_files(
 def test_folder_is_removed_after_a_failed_transfer(
     server: Served, policy: CausalLMPolicy, shared_memory: Path, monkeypatch: pytest.MonkeyPatch, failing: str
 ) -> None:
-    def fail(folder: Path) -> None:
+    def fail(folder: Path, **_: object) -> None:
         (folder / "model.safetensors").write_bytes(b"half")
         raise OSError(errno.ENOSPC, "No space left on device")
 
