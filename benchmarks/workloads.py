@@ -310,7 +310,7 @@ class WorkFiles:
             "max_tokens": self.workload.max_tokens,
             "learning_rate": LEARNING_RATE,
             "device": self.workload.device,
-            "compute_dtype": native_dtype(),
+            "compute_dtype": native_dtype(self.workload.device),
         }
         write_json(path, {**common, **content})
         return path

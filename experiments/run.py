@@ -62,9 +62,9 @@ def run(config: DictConfig) -> float | None:
         _raise_on_ctrl_c()
         return supervise(HydraConfig.get())
     if not is_launched():
-        from experiments.system.devices import missing_gpu
+        from experiments.system.devices import unusable_device
 
-        if (sentence := missing_gpu(config.trainer.get("accelerator"))) is not None:
+        if (sentence := unusable_device(config.trainer.get("accelerator"))) is not None:
             _end(sentence, USAGE_ERROR)
     ranks = (device_count(config.trainer) or 1) * config.trainer.num_nodes
     if ranks > 1 and not is_launched():

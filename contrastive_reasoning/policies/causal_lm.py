@@ -20,6 +20,7 @@ from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerB
 from contrastive_reasoning.policies.attention import can_plan, no_mask, plan_attention
 from contrastive_reasoning.policies.compiled import compiled_layers, require_compilable
 from contrastive_reasoning.policies.log_probs import full_kl, scatter_to_rows, token_log_probs
+from contrastive_reasoning.policies.merging import save_merged
 from contrastive_reasoning.policies.packed import pack
 from contrastive_reasoning.policies.pass_cost import Lengths, Sizes, packing_pays
 from contrastive_reasoning.policies.pooling import mean_pool_rows
@@ -315,12 +316,15 @@ class CausalLMPolicy(nn.Module):
             unpadded=self.unpadded,
         )
 
-    def save(self, folder: Path | str) -> None:
-        """Saves the policy in Hugging Face format (safetensors), adapters merged, readable by ``from_pretrained``."""
-        whole: Any = self.model
-        if isinstance(whole, PeftModel):
-            whole = copy.deepcopy(whole).merge_and_unload()  # pyright: ignore[reportCallIssue]
-        whole.save_pretrained(folder)
+    def save(self, folder: Path | str, *, max_shard_size: str = "50GB") -> None:
+        """Saves the policy in Hugging Face format (safetensors), adapters merged, readable by ``from_pretrained``.
+
+        Weights on another device are copied to the CPU, as many at a time as one file of ``max_shard_size`` holds.
+        """
+        if isinstance(self.model, PeftModel):
+            save_merged(self.model, Path(folder), max_shard_size=max_shard_size)
+        else:
+            self.model.save_pretrained(folder, max_shard_size=max_shard_size)
         self.tokenizer.save_pretrained(folder)
 
 

@@ -107,7 +107,8 @@ def load_policy(
         pretrained: hub name, local folder, ``embedded:NAME`` or None for a fresh model.
         architecture: of a fresh model; ignored if ``pretrained`` is given.
         weights_dtype: float32, bfloat16 or float16: the dtype in which weights are kept and trained.
-        compute_dtype: the dtype of forward passes under autocast; auto: see :func:`native_dtype`.
+        compute_dtype: the dtype of forward passes under autocast; auto: :func:`native_dtype` of a GPU if torch finds
+            one, else of the processor. A run replaces it by that of its trainer's device.
         lora: adapters to train instead of the weights; None trains all weights.
         chat_template: render prompts by the tokenizer's chat template; None: if it has one.
         system: the system message of prompts that have none of their own: ``none``, ``default`` (the chat template's
@@ -146,10 +147,12 @@ def load_policy(
         raise ValueError("policy.pretrained is null, so policy.architecture and a corpus for the tokenizer are needed")
     if gradient_checkpointing:
         checkpoint_layers(model)
+    if compute_dtype == AUTO:
+        compute_dtype = native_dtype("cuda" if torch.cuda.is_available() else "cpu")
     policy = CausalLMPolicy(
         model=model if lora is None else lora.attach(model, seed=seed),
         tokenizer=tokenizer,
-        compute_dtype=_dtype("compute_dtype", native_dtype() if compute_dtype == AUTO else compute_dtype),
+        compute_dtype=_dtype("compute_dtype", compute_dtype),
         chat_template=chat_template,
         system=system,
         compiled=compiled,
@@ -328,12 +331,25 @@ def _score(kernels: str) -> Callable[..., torch.Tensor]:
     return KERNELS[kernels]
 
 
-def native_dtype() -> str:
-    """The value of ``compute_dtype: auto`` on this machine: bfloat16 if it is multiplied natively, else float32.
+BF16_CAPABILITY = 8
+"""Compute capability of the first GPUs that multiply bfloat16 natively (A100); a V100 has 7.0, a T4 7.5."""
 
-    A processor without AVX-512 has no fast bfloat16: matrix products take about 20 times as long as in float32.
+
+def native_dtype(device: str) -> Dtype:
+    """The value of ``compute_dtype: auto`` on a type of device: bfloat16 if it is multiplied natively, else float32.
+
+    A processor without AVX-512 has no fast bfloat16: matrix products take about 20 times as long as in float32. It is
+    never float16, in which small gradients are lost.
+
+    Args:
+        device: ``cpu`` or ``cuda``. If this machine has several GPUs, all of them must multiply bfloat16; if it has
+            none, the GPU of another one is assumed to.
     """
-    native = torch.cuda.is_available() or torch.ops.mkldnn._is_mkldnn_bf16_supported()
+    if device == "cuda":
+        found = range(torch.cuda.device_count() if torch.cuda.is_available() else 0)
+        native = all(torch.cuda.get_device_capability(index)[0] >= BF16_CAPABILITY for index in found)
+    else:
+        native = torch.ops.mkldnn._is_mkldnn_bf16_supported()
     return "bfloat16" if native else "float32"
 
 

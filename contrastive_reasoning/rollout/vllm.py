@@ -51,7 +51,9 @@ class VLLMEngine:
 
     Args:
         url: address of the server, ``http://host:port``.
-        weights_folder: where weights are written for a transfer; the server must see the same path.
+        weights_folder: where weights are written for a transfer; the server must see the same path. None: shared memory
+            (``/dev/shm``), if it has room for them and the server can read them there, else ``disk_folder``.
+        disk_folder: the folder in place of shared memory.
         sleep_level: put the server to sleep after each draw, so that trainer and server can share a device: 1 keeps its
             weights in main memory, 2 drops them; None leaves it awake.
         concurrency: prompts requested at a time.
@@ -66,7 +68,8 @@ class VLLMEngine:
         self,
         *,
         url: str,
-        weights_folder: str,
+        weights_folder: str | None,
+        disk_folder: str,
         sleep_level: int | None,
         concurrency: int,
         timeout: float,
@@ -79,7 +82,8 @@ class VLLMEngine:
             if value < 1:
                 raise ValueError(f"rollout.engine.{name} must be at least 1, got {value}")
         self.server = JSONServer(url=url, timeout=timeout, retries=retries)
-        self.served = ServedPolicy(self.server, Path(weights_folder).expanduser())
+        folder = None if weights_folder is None else Path(weights_folder).expanduser()
+        self.served = ServedPolicy(self.server, folder, disk=Path(disk_folder).expanduser())
         self.sleep_level = sleep_level
         self.concurrency = concurrency
         self.max_batch_tokens = max_batch_tokens

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from http import HTTPStatus
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
@@ -20,11 +20,17 @@ from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
+from safetensors import SafetensorError
+
 from contrastive_reasoning.distributed import from_first, gather, this_rank
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
 from contrastive_reasoning.rollout.requests import ServerError
 from contrastive_reasoning.rollout.sampling import Sampling
 from contrastive_reasoning.rollout.vllm_server.weight_sync import architecture, fingerprint, stored_tensors
+from contrastive_reasoning.rollout.weights_folder import missing_room, new_folder, shared_folder
+
+SHARD = "1GB"
+"""Size of the files of a transfer, and of what a GPU's weights take in main memory while they are written."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,12 +47,16 @@ class ServedPolicy:
 
     Args:
         server: vLLM with this project's worker extension, see docs/vllm.md.
-        folder: where weights are written during a transfer; the server reads the same path.
+        folder: where weights are written during a transfer; the server reads the same path. None: shared memory, if it
+            has room for them and the server can read them there, else ``disk``.
+        disk: the folder in place of shared memory.
     """
 
-    def __init__(self, server: JSONServer, folder: Path) -> None:
+    def __init__(self, server: JSONServer, folder: Path | None, *, disk: Path) -> None:
         self.server = server
-        self.folder = folder.resolve()
+        self.folder = None if folder is None else folder.resolve()
+        self.disk = disk.resolve()
+        self._explained = False
         self._content: str | None = None
         self._served: str | None = None
 
@@ -61,7 +71,7 @@ class ServedPolicy:
         if content != self._content:
             self.forget()
             self.check_model(architecture(policy.model.config))
-            self._served = self._transfer(policy, self.folder / content)
+            self._served = self._transfer(policy)
             self._content = content
         return self.check()
 
@@ -95,13 +105,17 @@ class ServedPolicy:
             )
         return report
 
-    def _transfer(self, policy: CausalLMPolicy, folder: Path) -> str:
+    def _transfer(self, policy: CausalLMPolicy) -> str:
         try:
-            policy.save(folder)
-            ours = fingerprint(stored_tensors(folder, str(policy.device)))
-            theirs = self._call_worker("load_policy", str(folder)).fingerprint
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
+            with self._new_folder(policy) as folder:
+                policy.save(folder, max_shard_size=SHARD)
+                ours = fingerprint(stored_tensors(folder, str(policy.device)))
+                theirs = self._call_worker("load_policy", str(folder)).fingerprint
+        except (OSError, SafetensorError) as error:
+            raise ServerError(
+                f"the policy's weights cannot be written for {self.server.url} ({error}): "
+                "rollout.engine.weights_folder=FOLDER chooses another folder"
+            ) from error
         if theirs != ours:
             raise ServerError(f"{self.server.url} loaded other weights ({theirs}) than were written ({ours})")
         # cached keys and values of prompts read by the old weights must not be used with the new ones
@@ -113,14 +127,34 @@ class ServedPolicy:
             )
         return ours
 
+    @contextmanager
+    def _new_folder(self, policy: CausalLMPolicy) -> Iterator[Path]:
+        """Yields an empty folder for a transfer, and removes it. The first reason for ``disk`` is printed."""
+        folder = self.disk if self.folder is None else self.folder
+        if self.folder is None:
+            reason = missing_room(sum(part.nbytes for part in chain(policy.parameters(), policy.buffers())))
+            if reason is None:
+                with shared_folder() as shared:
+                    if self._reads(shared):
+                        yield shared
+                        return
+                reason = f"{self.server.url} cannot read {shared.parent}"
+            if not self._explained:
+                print(f"{reason}: weights are sent through {folder} (rollout.engine.weights_folder)", flush=True)
+            self._explained = True
+        with new_folder(folder) as made:
+            yield made
+
+    def _reads(self, folder: Path) -> bool:
+        """Whether all workers of the server can read a folder of this machine; its name must be a new one."""
+        try:
+            return all(found.get("readable") for found in self._call_workers("can_read", str(folder)))
+        except ServerError:  # an extension without this method, or a server whose failure the transfer will report
+            return False
+
     def _call_worker(self, method: str, *arguments: str) -> Report:
         """Calls a method of the worker extension on all workers, which must agree."""
-        answer = self.server.post("/collective_rpc", {"method": method, "args": list(arguments)})
-        results: Any = answer.get("results") if isinstance(answer, dict) else None
-        if not isinstance(results, list) or not results or not all(isinstance(result, dict) for result in results):
-            raise ServerError(
-                f"{self.server.url} has no {method}: start it as described in docs/vllm.md, got {answer!r}"
-            )
+        results = self._call_workers(method, *arguments)
         first = results[0]
         if any(result != first for result in results):
             raise ServerError(f"the workers of {self.server.url} do not agree: {results}")
@@ -129,6 +163,16 @@ class ServedPolicy:
             logprobs_mode=first.get("logprobs_mode"),
             architecture=first.get("architecture") or {},
         )
+
+    def _call_workers(self, method: str, *arguments: str) -> list[dict[str, Any]]:
+        """Calls a method of the worker extension on all workers."""
+        answer = self.server.post("/collective_rpc", {"method": method, "args": list(arguments)})
+        results: Any = answer.get("results") if isinstance(answer, dict) else None
+        if not isinstance(results, list) or not results or not all(isinstance(result, dict) for result in results):
+            raise ServerError(
+                f"{self.server.url} has no {method}: start it as described in docs/vllm.md, got {answer!r}"
+            )
+        return results
 
 
 def check_log_probs(mode: str | None, sampling: Sampling) -> None:

@@ -122,11 +122,9 @@ def learner_of(policy: Any, *, on_cpu: bool) -> tuple[Learner, str]:
 def _computed_in(dtype: str, *, on_cpu: bool) -> str:
     if dtype != "auto":
         return dtype
-    if not on_cpu:
-        return "bfloat16"  # the planned GPU need not be in this machine
     from contrastive_reasoning.policies.load import native_dtype  # imports torch and transformers
 
-    return native_dtype()
+    return native_dtype("cpu" if on_cpu else "cuda")
 
 
 def encoder_learner(encoder: Any, policy: Learner) -> Learner:

@@ -27,6 +27,7 @@ from contrastive_reasoning.tasks.base import Problem, Step, Verdict
 from contrastive_reasoning.tasks.countdown import reachable
 from experiments.assemble import build
 from experiments.run_folder.reader import CRITIC, read_config, stage_folders
+from experiments.stages.plan import with_compute_dtype
 from experiments.stages.train import device_of
 from experiments.system.terminal import visible
 
@@ -73,7 +74,8 @@ def draw_and_show(config: DictConfig, given: GivenProblem, *, critic: str | None
     """
     valued_by = None if critic is None else trained_critic(Path(critic).expanduser(), config)
     engine, sampling = build(config, "rollout.engine"), build(config, "rollout.sampling")
-    policy, seed = build(config, "policy").eval().to(device_of(config)), (config.seed, "sample")
+    device, seed = device_of(config), (config.seed, "sample")
+    policy = build(with_compute_dtype(config), "policy").eval().to(device)
     try:
         rollouts = engine.generate(policy, [given.problem], group_size=count, sampling=sampling, seed=seed)
     except ServerError as error:

@@ -31,7 +31,7 @@ from experiments.stages.building import check_arguments, check_parts
 from experiments.stages.checkpoints import CHECKPOINTS, CheckpointError, kept_checkpoints
 from experiments.stages.code_hash import all_targets, planned_sources
 from experiments.stages.loggers import stage_loggers
-from experiments.stages.plan import StagePlan, changed_since, plan_stages, values_from_parents
+from experiments.stages.plan import StagePlan, changed_since, plan_stages, values_from_parents, with_compute_dtype
 from experiments.stages.policy_checks import check_policy, check_server
 from experiments.stages.resume import accept_changed_code, begin, reusable
 from experiments.stages.stage_checkpoint import Interrupted, StopRequest
@@ -70,10 +70,11 @@ def run_experiment(config: DictConfig) -> Path:
     if sentence := train.idle(device, torch.cuda.device_count(), taken=taken):
         print(sentence)
     check_parts(config)
-    planned = plans(config)
+    resolved = with_compute_dtype(config)
+    planned = plans(resolved)
     overrides = given_overrides()
     unfinished = from_first([name for name, plan in planned.items() if not (plan.folder / RESULT).is_file()])
-    check_policy(config, unfinished)
+    check_policy(resolved, unfinished)
     check_server(config, unfinished)
     try:
         folder = new_run_folder(config, overrides=overrides or [], about=summaries("experiment"))
@@ -93,7 +94,7 @@ def run_experiment(config: DictConfig) -> Path:
                 if reused:
                     print(f"{stage}: reusing {plan.folder}")
                 else:
-                    run_stage(plan, config, planned, run=run_name(folder))
+                    run_stage(plan, resolved, planned, run=run_name(folder))
                 evaluation_table.show(plan.folder)
         write_summary(folder, seconds=time.monotonic() - started)
     print(f"{config.name}: done, results in {folder}")

@@ -13,12 +13,13 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from experiments.assemble import AssemblyError
-from experiments.config.composition import critic_checkpoints, open_critics, trains_warm_start
+from experiments.assemble import AssemblyError, with_values
+from experiments.config.composition import critic_checkpoints, leaves, open_critics, trains_warm_start
 from experiments.config.folders import EMBEDDED, is_ours
 from experiments.run_folder.reader import CRITIC, POLICY
 from experiments.stages.code_hash import code_hashes
 from experiments.system.checksums import content_hash, fingerprint
+from experiments.system.devices import device_type
 
 KEYS = {
     "warm_start": "seed policy warm_start",
@@ -89,12 +90,26 @@ def plan_stages(config: DictConfig, *, accept: Callable[[StagePlan], StagePlan] 
 
     ``accept`` may replace a plan before later stages are planned on top of it.
     """
+    config = with_compute_dtype(config)
     planned: dict[str, StagePlan] = {}
     for stage in config.stages:
         if needed(stage, config):
             plan = plan_stage(stage, config, planned)
             planned[stage] = accept(plan) if accept else plan
     return planned
+
+
+def with_compute_dtype(config: DictConfig) -> DictConfig:
+    """Returns the configuration with each ``compute_dtype: auto`` replaced by the dtype of the trainer's device.
+
+    Plans and stages use this one, because the dtype affects the result.
+    """
+    found = [key for key, value in leaves(config) if key.split(".")[-1] == "compute_dtype" and value == "auto"]
+    if not found:
+        return config
+    from contrastive_reasoning.policies.load import native_dtype  # imports torch, so not before typos are reported
+
+    return with_values(config, dict.fromkeys(found, native_dtype(device_type(config.trainer.get("accelerator")))))
 
 
 def plan_stage(stage: str, config: DictConfig, earlier: Mapping[str, StagePlan]) -> StagePlan:
@@ -160,7 +175,7 @@ def changed_since(plan: StagePlan) -> list[str]:
 
 def relevant_config(stage: str, config: DictConfig) -> dict[str, Any]:
     """Returns the part of the configuration that affects the stage's result, with interpolations resolved."""
-    parts = {key: _with_dtype(plain(config[key])) for key in KEYS[stage].split()}
+    parts = {key: plain(config[key]) for key in KEYS[stage].split()}
     return (
         parts
         | {"trainer": _trainer_settings(config.trainer), "budget": plain(config.budget[stage])}
@@ -190,22 +205,6 @@ def _acting_callbacks(stage: str, config: DictConfig) -> dict[str, Any]:
         if node is not None and not str(node.get("_target_", "")).startswith(WATCHERS)
     }
     return dict(sorted(acting.items()))
-
-
-def _with_dtype(node: Any) -> Any:
-    """Replaces each ``compute_dtype: auto`` by the dtype of this machine, since it affects the result."""
-    if isinstance(node, Mapping):
-        return {
-            key: _native_dtype() if (key, value) == ("compute_dtype", "auto") else _with_dtype(value)
-            for key, value in node.items()
-        }
-    return [_with_dtype(value) for value in node] if isinstance(node, list) else node
-
-
-def _native_dtype() -> str:
-    from contrastive_reasoning.policies.load import native_dtype  # imports torch, so not before typos are reported
-
-    return native_dtype()
 
 
 def plain(value: Any) -> Any:

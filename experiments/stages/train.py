@@ -29,6 +29,7 @@ from experiments.run_folder.reader import CRITIC, POLICY
 from experiments.stages.checkpoints import CHECKPOINTS, CheckpointError, forget, newest, newest_sound_of_first
 from experiments.stages.plan import plain
 from experiments.stages.stage_checkpoint import Interrupted, StageCheckpoint, StopRequest
+from experiments.system.devices import unusable_device
 from experiments.system.terminal import first_line
 
 PARTS = {
@@ -210,8 +211,11 @@ def build_trainer(
 def make_trainer(config: DictConfig, **arguments: Any) -> Trainer:
     """Builds the configuration's trainer.
 
-    Raises AssemblyError for invalid settings, a missing device, or a precision other than float32.
+    Raises AssemblyError for invalid settings, a device that is missing or is Apple's MPS, or a precision other than
+    float32.
     """
+    if flaw := unusable_device(config.trainer.accelerator):  # also of a rank that torchrun or srun started
+        raise AssemblyError(flaw)
     if config.trainer.accelerator == "cpu":  # otherwise DeepSpeed would use a GPU if there is one
         os.environ.setdefault("DS_ACCELERATOR", "cpu")
     make = build(config, "trainer")

@@ -52,13 +52,33 @@ def keep_freed_memory() -> None:
         mallopt(M_TRIM_THRESHOLD, -1)  # read as the largest size
 
 
-def missing_gpu(accelerator: object) -> str | None:
-    """Returns a sentence if the trainer needs a GPU and torch finds none; None if it does not, or if there is one."""
-    if accelerator not in ("cuda", "gpu"):
+def device_type(accelerator: object) -> str:
+    """Returns the type of device that Lightning chooses for a ``trainer.accelerator``, such as ``cpu`` or ``cuda``.
+
+    ``gpu`` is ``cuda`` on a machine without a GPU.
+    """
+    if accelerator not in (None, "auto", "gpu"):
+        return str(accelerator)
+    import torch  # slow to import
+
+    if torch.mps.is_available():
+        return "mps"
+    return "cuda" if accelerator == "gpu" or torch.cuda.is_available() else "cpu"
+
+
+def unusable_device(accelerator: object) -> str | None:
+    """Returns a sentence if the trainer's device is a GPU that torch does not find, or Apple's MPS; else None."""
+    kind = device_type(accelerator)
+    if kind == "mps":
+        return (
+            f"trainer.accelerator={accelerator}: the GPU of this machine is Apple's MPS, which has no float64, and "
+            "runs need it; choose trainer.accelerator=cpu, or cuda on another machine"
+        )
+    if kind != "cuda":
         return None
     import torch  # slow to import
 
-    if torch.cuda.is_available() or (accelerator == "gpu" and torch.mps.is_available()):
+    if torch.cuda.is_available():
         return None
     return (
         f"trainer.accelerator={accelerator}: torch finds no GPU on this machine; scale=workstation or trainer=cpu "

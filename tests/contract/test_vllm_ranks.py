@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import time
 from collections.abc import Sequence
 from functools import partial
@@ -13,6 +14,7 @@ from transformers import PreTrainedTokenizerFast
 
 from contrastive_reasoning.distributed import this_rank
 from contrastive_reasoning.rollout import vllm
+from contrastive_reasoning.rollout.requests import ServerError
 from contrastive_reasoning.tasks.base import Problem
 from tests.contract.conftest import policy_of
 from tests.contract.recording import Served
@@ -45,6 +47,36 @@ def _generate(
     policy = policy_of(tokenizer, seed=1)
     rollouts = engine.generate(policy, problems, group_size=2, sampling=SAMPLED, seed=SEED)
     return {"found": found, "ids": rollouts.completion_ids}
+
+
+def _fail(url: str, folder: Path, tokenizer: PreTrainedTokenizerFast, problems: Sequence[Problem], at: str) -> str:
+    """Returns the error of this process; the first one fails while it saves the weights or while it sends them."""
+    policy, engine = policy_of(tokenizer, seed=1), engine_of(url, folder)
+
+    def save(folder: Path, **_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    if this_rank() == 0 and at == "save":
+        policy.save = save
+    with pytest.raises(ServerError) as caught:
+        engine.generate(policy, problems, group_size=2, sampling=SAMPLED, seed=SEED)
+    return str(caught.value)
+
+
+@pytest.mark.whole
+@pytest.mark.parametrize("kind", ["fake"], indirect=True)
+@pytest.mark.parametrize("at", ["save", "load_policy"])
+def test_failed_transfer_of_first_process_ends_all_with_one_sentence(
+    server: Served, tokenizer: PreTrainedTokenizerFast, problems: Sequence[Problem], tmp_path: Path, at: str
+) -> None:
+    def lose(answer: Any) -> Any:
+        raise ConnectionError("the server ends here")
+
+    server.tamper["load_policy"] = lose
+    first, second = on_ranks(_fail, tmp_path, server.url, tmp_path, tokenizer, problems[:2], at)
+    assert first == second
+    assert ("rollout.engine.weights_folder" if at == "save" else "cannot be reached") in first
+    assert [*(tmp_path / "weights").iterdir()] == []
 
 
 @pytest.mark.whole

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import errno
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,7 +15,7 @@ from transformers import PreTrainedTokenizerFast
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
 from contrastive_reasoning.policies.load import LoRA
 from contrastive_reasoning.policies.tiny import train_tokenizer
-from contrastive_reasoning.rollout import RolloutBatch
+from contrastive_reasoning.rollout import RolloutBatch, weights_folder
 from contrastive_reasoning.rollout.vllm import VLLMEngine
 from contrastive_reasoning.rollout.vllm_client import JSONServer, ServerError
 from contrastive_reasoning.tasks.base import Problem
@@ -39,6 +40,94 @@ def test_weights_are_sent_only_when_changed(draw: Draw, server: Served, policy: 
     assert (scored(policy, changed) - changed.old_log_probs).abs().max() <= server.backend.closeness
     assert (scored(policy, first) - first.old_log_probs).abs().max() > 1e-2
     assert list((tmp_path / "weights").iterdir()) == [], "nothing is left of a transfer"
+
+
+@pytest.fixture
+def shared_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder in place of /dev/shm."""
+    folder = tmp_path / "shm"
+    folder.mkdir()
+    monkeypatch.setattr(weights_folder, "SHARED_MEMORY", folder)
+    return folder
+
+
+def folders_of(server: Served) -> list[Path]:
+    """The folders that the server has loaded."""
+    return [Path(body["args"][0]) for path, body in server.requests if body.get("method") == "load_policy"]
+
+
+@pytest.mark.parametrize(
+    ("given", "room", "readable", "used"),
+    [
+        (None, True, True, "shm"),
+        (None, True, False, "disk"),
+        (None, False, True, "disk"),
+        ("weights", True, True, "weights"),
+    ],
+)
+def test_weights_go_through_shared_memory_if_both_sides_can_use_it(
+    server: Served,
+    policy: CausalLMPolicy,
+    problems: Sequence[Problem],
+    shared_memory: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    given: str | None,
+    room: bool,
+    readable: bool,
+    used: str,
+) -> None:
+    root = shared_memory.parent
+    if not room:
+        monkeypatch.setattr(weights_folder, "free_memory", lambda: weights_folder.RESERVE)
+    if not readable:
+        server.tamper["can_read"] = lambda answer: {"results": [{"readable": False} for _ in answer["results"]]}
+    engine = engine_of(server.url, root, weights_folder=given and str(root / given))
+    for _ in range(2):
+        engine.generate(policy, problems[:1], group_size=2, sampling=SAMPLED, seed=SEED)
+        engine.served.forget()
+    first, second = folders_of(server)
+    assert first.parent == second.parent == root / used
+    assert first != second
+    assert [*(root / used).iterdir()] == [*shared_memory.iterdir()] == []
+    printed = capsys.readouterr().out
+    assert printed.count("rollout.engine.weights_folder") == (used == "disk")
+    assert used != "disk" or f"{root / used}" in printed
+
+
+def test_runs_with_equal_weights_and_folders_do_not_share_files(
+    server: Served, policy: CausalLMPolicy, problems: Sequence[Problem], tmp_path: Path
+) -> None:
+    one, other = (engine_of(server.url, tmp_path) for _ in range(2))
+
+    def meddle(answer: Any) -> Any:
+        server.tamper.clear()
+        other.served.bring(policy)
+        assert len([*(tmp_path / "weights").iterdir()]) == 1, "the other transfer has removed its own folder alone"
+        return answer
+
+    server.tamper["load_policy"] = meddle
+    one.generate(policy, problems[:1], group_size=2, sampling=SAMPLED, seed=SEED)
+    first, second = folders_of(server)
+    assert first != second
+
+
+@pytest.mark.parametrize("failing", ["save", "load_policy"])
+def test_folder_is_removed_after_a_failed_transfer(
+    server: Served, policy: CausalLMPolicy, shared_memory: Path, monkeypatch: pytest.MonkeyPatch, failing: str
+) -> None:
+    def fail(folder: Path, **_: object) -> None:
+        (folder / "model.safetensors").write_bytes(b"half")
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    if failing == "save":
+        monkeypatch.setattr(policy, "save", fail)
+    else:
+        server.tamper["load_policy"] = reporting("1" * 32)
+    engine = engine_of(server.url, shared_memory.parent, weights_folder=None)
+    with pytest.raises(ServerError, match="weights_folder" if failing == "save" else "loaded other weights"):
+        engine.served.bring(policy)
+    assert [*shared_memory.iterdir()] == []
 
 
 def test_lora_policy_is_sent_merged(

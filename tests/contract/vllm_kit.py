@@ -21,6 +21,7 @@ def engine_of(url: str, folder: Path, **changed: Any) -> VLLMEngine:
     settings: dict[str, Any] = {
         "url": url,
         "weights_folder": str(folder / "weights"),
+        "disk_folder": str(folder / "disk"),
         "sleep_level": None,
         "concurrency": 3,
         "timeout": 600.0,

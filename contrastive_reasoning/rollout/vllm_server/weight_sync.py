@@ -8,6 +8,7 @@ cryptographic hash. It detects lost, stale, truncated and exchanged weights, at 
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -38,6 +39,10 @@ class WeightSync:
         pack_tied_head(self.get_model())
         self.policy_fingerprint = _digest(lines)
         return self.policy_report()
+
+    def can_read(self: Any, folder: str) -> dict[str, Any]:
+        """Whether this worker can read a folder of the trainer."""
+        return {"readable": os.access(folder, os.R_OK | os.X_OK)}
 
     def policy_report(self: Any) -> dict[str, Any]:
         """The fingerprint of the weights loaded last (None: none were), the mode of this server's log-probs, and its

@@ -12,7 +12,7 @@ from transformers import AutoModel, AutoModelForSequenceClassification, BertConf
 
 from contrastive_reasoning.critics import Frozen, load_encoder
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
-from contrastive_reasoning.policies.load import LoRA, embedded_names, resolve
+from contrastive_reasoning.policies.load import LoRA, embedded_names, native_dtype, resolve
 from tests.tiny_models import loaded_policy, tiny_architecture
 
 ARCHITECTURE = tiny_architecture(
@@ -54,6 +54,27 @@ def test_auto_compute_dtype_is_bfloat16_only_if_native(monkeypatch: pytest.Monke
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported", lambda: native)
     assert load(compute_dtype="auto").compute_dtype == (torch.bfloat16 if native else torch.float32)
+
+
+@pytest.mark.parametrize("processor", [True, False])
+@pytest.mark.parametrize(
+    ("capabilities", "dtype"),
+    [([(8, 0)], "bfloat16"), ([(9, 0)] * 2, "bfloat16"), ([(7, 5)], "float32"), ([(8, 6), (7, 0)], "float32")],
+)
+def test_native_dtype_is_that_of_the_named_device(
+    capabilities: list[tuple[int, int]], dtype: str, processor: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: len(capabilities))
+    monkeypatch.setattr(torch.cuda, "get_device_capability", capabilities.__getitem__)
+    monkeypatch.setattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported", lambda: processor)
+    assert native_dtype("cuda") == dtype
+    assert native_dtype("cpu") == ("bfloat16" if processor else "float32")
+
+
+def test_gpu_that_is_elsewhere_is_assumed_to_multiply_bfloat16(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert native_dtype("cuda") == "bfloat16"
 
 
 def test_resolve_finds_policy_of_run_or_stage_folder(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from tests.ports import free_port
 SETTINGS: dict[str, Any] = {
     "url": "http://127.0.0.1:8000",
     "weights_folder": "weights",
+    "disk_folder": "disk",
     "sleep_level": None,
     "concurrency": 1,
     "timeout": 1.0,

@@ -11,6 +11,8 @@ from importlib.metadata import version
 from pathlib import Path
 
 import pytest
+import torch
+from omegaconf import DictConfig
 
 from contrastive_reasoning.distributed import this_rank
 from experiments.assemble import AssemblyError
@@ -18,6 +20,7 @@ from experiments.config.folders import EMBEDDED_FOLDER
 from experiments.stages import experiment
 from experiments.stages.building import check_parts
 from experiments.stages.experiment import run_experiment
+from experiments.stages.plan import StagePlan
 from experiments.system.files import lock
 from tests.config_kit import composed
 from tests.two_ranks import on_ranks
@@ -43,6 +46,22 @@ def test_unwritable_output_folder_raises_assembly_error(tmp_path: Path) -> None:
     version("torch")  # imports modules that the user without rights may not read
     with unwritable(outputs), pytest.raises(AssemblyError, match=r"^output_dir=.*denied"):
         run_experiment(config)
+
+
+def test_stage_computes_in_the_dtype_that_was_planned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The trainer takes the CPU, where bfloat16 is slow; the machine's GPU would multiply it natively."""
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported", lambda: False)
+    seen: list[str] = []
+
+    def run_stage(plan: StagePlan, config: DictConfig, planned: object, *, run: str) -> None:
+        seen.extend((plan.config["policy"]["compute_dtype"], config.policy.compute_dtype))
+
+    monkeypatch.setattr(experiment, "run_stage", run_stage)
+    monkeypatch.setattr(experiment.evaluation_table, "show", lambda _: None)
+    overrides = ("stages=[evaluate]", "debug=fast", "logger.mirror=false", f"output_dir={tmp_path}")
+    run_experiment(composed("experiment=llama_baseline", "policy.compute_dtype=auto", *overrides))
+    assert seen == ["float32", "float32"]
 
 
 ARRIVED, RELEASED = "arrived", "released"

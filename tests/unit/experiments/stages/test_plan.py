@@ -7,15 +7,24 @@ from importlib import import_module
 from pathlib import Path
 
 import pytest
+import torch
 from omegaconf import DictConfig
 
-from contrastive_reasoning.policies.load import DTYPES, native_dtype
+from contrastive_reasoning.policies.load import DTYPES
 from contrastive_reasoning.workers.planned_code import ChangedCode, expect
-from experiments.assemble import AssemblyError
+from experiments.assemble import AssemblyError, build
 from experiments.stages import plan as planning
 from experiments.stages.checkpoints import CheckpointError
 from experiments.stages.experiment import plans, run_stage
-from experiments.stages.plan import NUMERICS, StagePlan, changed_since, plan_stage, plan_stages, values_from_parents
+from experiments.stages.plan import (
+    NUMERICS,
+    StagePlan,
+    changed_since,
+    plan_stage,
+    plan_stages,
+    values_from_parents,
+    with_compute_dtype,
+)
 from tests import config_kit
 
 
@@ -73,12 +82,31 @@ def test_fingerprint_of_text_critic_includes_encoder_files(tmp_path: Path) -> No
     assert plan_stage("critic", config, {}).fingerprint != before
 
 
-def test_auto_compute_dtype_is_planned_as_native_dtype() -> None:
-    automatic = plan_stage("grpo", composed("policy.compute_dtype=auto"), {})
-    assert automatic.config["policy"]["compute_dtype"] == native_dtype()
-    assert automatic.config["module"]["reference"]["compute_dtype"] == native_dtype()
-    named = {dtype: plan_stage("grpo", composed(f"policy.compute_dtype={dtype}"), {}) for dtype in DTYPES}
-    assert [dtype for dtype in DTYPES if named[dtype] == automatic] == [native_dtype()]
+@pytest.mark.parametrize(
+    ("accelerator", "gpu", "dtype"),
+    [
+        ("cpu", (8, 0), "float32"),
+        ("cuda", (8, 0), "bfloat16"),
+        ("gpu", (7, 5), "float32"),
+        ("auto", (9, 0), "bfloat16"),
+        ("auto", None, "float32"),
+    ],
+)
+def test_auto_compute_dtype_is_planned_and_built_as_that_of_trainers_device(
+    accelerator: str, gpu: tuple[int, int] | None, dtype: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The processor multiplies bfloat16 only if the GPU does not: the answer for the other device would differ."""
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: gpu is not None)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: int(gpu is not None))
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: gpu)
+    monkeypatch.setattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported", lambda: gpu is not None and gpu[0] < 8)
+    config = composed("policy.compute_dtype=auto", f"trainer.accelerator={accelerator}")
+    automatic = plan_stages(config)["grpo"]
+    assert automatic.config["policy"]["compute_dtype"] == dtype
+    assert automatic.config["module"]["reference"]["compute_dtype"] == dtype
+    lines = (f"policy.compute_dtype={dtype}", f"trainer.accelerator={accelerator}")
+    assert plan_stages(composed(*lines))["grpo"] == automatic
+    assert build(with_compute_dtype(config), "policy").compute_dtype == DTYPES[dtype]
 
 
 def test_code_edit_changes_fingerprints_of_all_stages_but_not_settings(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -265,7 +293,7 @@ def test_run_stage_rejects_data_file_changed_since_planning(tmp_path: Path) -> N
     assert changed_since(plan) == []
     problems.write_text('{"nums": [2, 2, 3], "target": 7}\n')
     with pytest.raises(CheckpointError, match=f"^grpo: {problems}"):
-        run_stage(plan, config, {"grpo": plan})
+        run_stage(plan, config, {"grpo": plan}, run="")
     assert not plan.folder.exists()
 
 

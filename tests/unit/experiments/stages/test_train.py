@@ -16,6 +16,7 @@ from contrastive_reasoning.evaluation import Evaluation
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
 from experiments.assemble import AssemblyError
 from experiments.stages import evaluate as evaluation
+from experiments.stages.experiment import run_experiment
 from experiments.stages.stage_checkpoint import StopRequest
 from experiments.stages.train import build_trainer, device_of, idle, make_trainer
 from tests.config_kit import composed
@@ -53,8 +54,15 @@ def on_another_device() -> SingleDeviceStrategy:
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 def test_missing_gpu_raises_assembly_error() -> None:
-    with pytest.raises(AssemblyError, match=r"^trainer \(accelerator=gpu\)"):
+    with pytest.raises(AssemblyError, match=r"^trainer\.accelerator=gpu"):
         device_of(composed(BASE, "trainer=gpu"))
+
+
+def test_mps_is_refused_before_the_first_stage(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(torch.mps, "is_available", lambda: True)
+    with pytest.raises(AssemblyError, match=r"^trainer\.accelerator=auto: .*cpu.*cuda"):
+        run_experiment(composed(BASE, "trainer.accelerator=auto", f"output_dir={tmp_path}"))
+    assert not [*tmp_path.iterdir()]
 
 
 def test_idle_reports_unused_gpus() -> None:

@@ -16,9 +16,10 @@ from experiments.system.devices import (
     GPU_GROUPS,
     SEPARATOR,
     VISIBLE,
+    device_type,
     gpu_groups,
     gpus_of_job,
-    missing_gpu,
+    unusable_device,
     visible_gpus,
 )
 
@@ -79,24 +80,30 @@ def test_visible_gpus_defaults_to_all_gpus(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @pytest.mark.parametrize(
-    ("accelerator", "cuda", "mps", "missing"),
+    ("accelerator", "cuda", "mps", "expected", "usable"),
     [
-        ("gpu", False, False, True),
-        ("gpu", False, True, False),
-        ("cuda", False, True, True),
-        ("cuda", True, False, False),
-        ("auto", False, False, False),
-        ("cpu", False, False, False),
+        ("gpu", False, False, "cuda", False),
+        ("gpu", False, True, "mps", False),
+        ("gpu", True, False, "cuda", True),
+        ("cuda", False, True, "cuda", False),
+        ("cuda", True, False, "cuda", True),
+        ("mps", False, True, "mps", False),
+        ("auto", False, True, "mps", False),
+        ("auto", True, False, "cuda", True),
+        ("auto", False, False, "cpu", True),
+        ("cpu", True, True, "cpu", True),
     ],
 )
-def test_gpu_that_torch_does_not_find_is_missing(
-    accelerator: str, cuda: bool, mps: bool, missing: bool, monkeypatch: pytest.MonkeyPatch
+def test_device_of_trainer_is_lightnings_choice_and_refused_if_missing_or_mps(
+    accelerator: str, cuda: bool, mps: bool, expected: str, usable: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: cuda)
     monkeypatch.setattr(torch.mps, "is_available", lambda: mps)
-    sentence = missing_gpu(accelerator)
-    assert (sentence is not None) is missing
+    assert device_type(accelerator) == expected
+    sentence = unusable_device(accelerator)
+    assert (sentence is None) is usable
     assert sentence is None or f"trainer.accelerator={accelerator}" in sentence
+    assert expected != "mps" or all(choice in (sentence or "") for choice in ("cpu", "cuda"))
 
 
 ALLOCATES = """
