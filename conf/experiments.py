@@ -114,8 +114,15 @@ def _ablations() -> dict[str, Variant]:
     return found
 
 
+GYM = {
+    "grpo_reasoning_gym": Variant("grpo", label="reasoning-gym", choices={"task": "reasoning_gym"}),
+    "clipo_reasoning_gym": Variant(
+        "clipo", {"baseline": "grpo_reasoning_gym"}, label="reasoning-gym", choices={"task": "reasoning_gym"}
+    ),
+}
+"""Generated problems of a library; task.dataset selects them."""
 EXPERIMENTS = {
     name: replace(variant, values={"name": name, **variant.values})
-    for name, variant in {**_families(), **_tracks(), **_ablations()}.items()
+    for name, variant in {**_families(), **_tracks(), **_ablations(), **GYM}.items()
 }
 """Name → experiment."""

@@ -85,7 +85,12 @@ OPTIONS: dict[str, dict[str, Variant]] = {
         ),
     },
     # Warm-started on random legal plays; embedded:qwen_countdown was also trained on hindsight-relabelled plays.
-    "policy/laptop/qwen": {"countdown": Variant(values={"pretrained": "embedded:qwen_countdown_unaimed"})},
+    "policy/laptop/qwen": {
+        "countdown": Variant(values={"pretrained": "embedded:qwen_countdown_unaimed"}),
+        "reasoning_gym": Variant(values={"pretrained": None}),
+    },
+    # No policy of the package has read these problems: a fresh one learns the gold answers of some first.
+    "policy/laptop": {"llama_reasoning_gym": Variant(values={"pretrained": None, "architecture": {"max_length": 256}})},
     "policy/paper": {
         # The critic paper's Qwen, with the LoRA adapters of its Llama.
         "qwen_countdown": Variant("llama_countdown", {"pretrained": "Qwen/Qwen2.5-7B"}),
@@ -95,7 +100,10 @@ OPTIONS: dict[str, dict[str, Variant]] = {
     # The generated stories, which replace the hub's problems on a laptop.
     "policy/corpus": {task: Variant("arithmetic", {"task": "${task.generated}"}) for task in ("gsm8k", "math")},
     # The sizes of the arithmetic stories, which replace the hub's problems on a laptop.
-    "budget/laptop": {task: Variant("arithmetic") for task in ("gsm8k", "math")},
+    "budget/laptop": {
+        **{task: Variant("arithmetic") for task in ("gsm8k", "math")},
+        "reasoning_gym": Variant("arithmetic", {"budget": {"warm_start": {"unaimed_steps": 0}}}),
+    },
     # As on a laptop: what the critic learns does not depend on the policy.
     "budget/pairwise": {scale: Variant("laptop") for scale in ("workstation", "gpu")},
     "task/by_scale": {
@@ -114,6 +122,8 @@ OPTIONS: dict[str, dict[str, Variant]] = {
             },
         ),
         "countdown_workstation": Variant("countdown_laptop"),
+        # Small policies write the answer alone, as their warm start shows it.
+        "reasoning_gym_laptop": Variant(values={"prompt": "{question}\n", "tag": None}),
         # Moves alone: models of this size rarely complete a search of 1,024 tokens. A warm start on plays shows the
         # form.
         "countdown_gpu": Variant(values={"style": "direct", "max_search_lines": None}),

@@ -25,9 +25,10 @@ def faults(group: str, option: str) -> Iterator[str]:
     for where, node in nodes(whole(group, option)):
         target = node["_target_"]
         given = set(node) - HYDRA_KEYS
-        takes = set(inspect.signature(get_object(target)).parameters)
+        parameters = inspect.signature(get_object(target)).parameters
+        takes, more = set(parameters), any(one.kind is one.VAR_KEYWORD for one in parameters.values())
         place = f"{group}/{option}{where}: {target}"
-        if given - takes:
+        if given - takes and not more:
             yield f"{place} does not take {sorted(given - takes)}"
         in_full = group != "experiment"  # an experiment sets only some values of a part that it chooses
         if in_full and target.split(".")[0] in OURS and not node.get("_partial_") and takes - given:

@@ -12,6 +12,7 @@ from hydra import compose, initialize_config_module
 from omegaconf import DictConfig
 
 from contrastive_reasoning.policies.tiny import train_tokenizer
+from experiments.run_folder.logger import RunFolderLogger
 from experiments.run_folder.reader import last_values
 from experiments.schema import register
 from experiments.stages.evaluate import evaluate
@@ -64,7 +65,7 @@ def test_track_evaluation_logs_averages_and_prints_table(
 ) -> None:
     config = composed(f"suite={track[0]}", *track[1:], *small)
     assert make_files(config, tmp_path) == sets
-    evaluate(config, tmp_path / "stage", {})
+    evaluate(config, tmp_path / "stage", {}, [RunFolderLogger(folder=tmp_path / "stage")])
     metrics = last_values(tmp_path / "stage")
     quantity = "verifier/accuracy" if track == ["track1"] else "verifier/accuracy_sampled"
     own = [name for name in metrics if name.count("/") == 3 and name.endswith(f"/{quantity}")]
@@ -94,5 +95,5 @@ def test_evaluation_over_time_limit_warns_and_dumps_stacks(small: list[str], tmp
     config = composed("suite=track1", "callbacks.every.watchdog.limits.evaluation=0.001", *small)
     make_files(config, tmp_path)
     with pytest.warns(UserWarning, match=r"evaluation of test.*0\.001 s"):
-        evaluate(config, tmp_path / "stage", {})
+        evaluate(config, tmp_path / "stage", {}, [RunFolderLogger(folder=tmp_path / "stage")])
     assert "Current thread" in (tmp_path / "stage" / "stacks" / "rank0.txt").read_text()

@@ -145,6 +145,9 @@ class Log:
     def log_table(self, name: str, rows: Sequence[Mapping[str, Any]], step: int) -> None:
         self.tables[name] = list(rows)
 
+    def log_page(self, name: str, html: str, step: int) -> None:
+        raise AssertionError("the data log no page")
+
 
 def with_prompts_of(lengths: Sequence[int], *, max_prompt_tokens: int, log: Log) -> ReasoningPrompts:
     """Prompts with these numbers of words, for a policy whose tokens are words."""

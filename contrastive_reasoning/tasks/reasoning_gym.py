@@ -1,0 +1,214 @@
+"""Generated problems of the library reasoning-gym, and its scorers. The library is optional.
+
+A dataset of seed s draws its item i from a generator of seed s + i. The seeds of the splits are therefore further apart
+than a split is long; otherwise items of one split would be repeated in another.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from difflib import get_close_matches
+from functools import cached_property, lru_cache
+from typing import Any
+
+from contrastive_reasoning.tasks.answer.extract import THOUGHT_ENDS, without_thoughts
+from contrastive_reasoning.tasks.base import Problem, Split
+from contrastive_reasoning.tasks.problem_set import FunctionTask, VerifyProblems
+from contrastive_reasoning.tasks.rows import PlacedRow, Row, as_text
+
+FIRST_SEEDS: Mapping[Split, int] = {"test": 0, "validation": 100_000_000, "train": 200_000_000}
+MOST = 100_000_000
+"""Maximum number of problems of a split."""
+REFUSED = {
+    **dict.fromkeys(
+        ("isomorphic_strings", "polynomial_multiplication", "ransom_note"),
+        "its items depend on the order of a set, which differs between processes",
+    ),
+    "game_of_life_halting": "its scorer accepts every answer",
+}
+"""Datasets of the pinned version that are no tasks → the reason."""
+
+
+def dataset_of(name: str, settings: Mapping[str, Any] | None, *, seed: int = 0, size: int = 1) -> Any:
+    """A dataset of the library; it generates an item when the item is read.
+
+    Raises:
+        ModuleNotFoundError: if the library is not installed.
+        ValueError: for an unknown dataset or setting, with the nearest or all names, a value that the library refuses,
+            or a dataset in ``REFUSED``.
+    """
+    try:
+        import reasoning_gym
+        from reasoning_gym.factory import DATASETS
+    except ModuleNotFoundError as missing:
+        raise ModuleNotFoundError(
+            f"task=reasoning_gym needs the library (no module {missing.name}): pip install reasoning-gym"
+        ) from missing
+    if name not in DATASETS:
+        near = get_close_matches(name, DATASETS, n=3)
+        raise ValueError(f"dataset={name}: no such dataset; nearest are {', '.join(near or sorted(DATASETS))}")
+    if name in REFUSED:
+        raise ValueError(f"dataset={name}: {REFUSED[name]}")
+    settings = settings or {}
+    known = [one.name for one in fields(DATASETS[name][1]) if one.name not in ("seed", "size")]
+    if unknown := [key for key in settings if key not in known]:
+        raise ValueError(f"settings.{unknown[0]}: {name} has no such setting; there are {', '.join(known) or 'none'}")
+    try:
+        return reasoning_gym.create_dataset(name, seed=seed, size=size, **settings)
+    except (AssertionError, TypeError) as refused:
+        raise ValueError(f"settings of {name}: {refused}") from refused
+
+
+@dataclass(frozen=True, kw_only=True)
+class GymRows:
+    """The rows of one split: question, answer, and the library's whole item as ``item``."""
+
+    dataset: str
+    settings: Mapping[str, Any] | None = field(hash=False)
+    split: Split
+    size: int
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.size <= MOST:
+            raise ValueError(f"{self.split}_problems must lie in 0 … {MOST}, got {self.size}")
+
+    @property
+    def source(self) -> str:
+        return f"reasoning-gym's {self.dataset}"
+
+    def at(self, path: str) -> GymRows:
+        raise ValueError(f"{self.source} is generated, not read from {path}")
+
+    def __call__(self) -> Iterator[PlacedRow]:
+        items = dataset_of(self.dataset, self.settings, seed=FIRST_SEEDS[self.split], size=max(self.size, 1))
+        for index in range(self.size):
+            item = items[index]
+            yield PlacedRow(f"item {index}", {"question": item["question"], "answer": item["answer"], "item": item})
+
+
+@dataclass(frozen=True, kw_only=True)
+class GymFormat:
+    """The question in a prompt. The answer is the library's example; it is empty where there are only criteria."""
+
+    prompt: str
+    """The prompt, with ``{question}``."""
+
+    def __post_init__(self) -> None:
+        if "{question}" not in self.prompt:
+            raise ValueError(f"prompt must contain {{question}}, got {self.prompt!r}")
+
+    def __call__(self, row: Row, *, id: str) -> Problem:
+        prompt = self.prompt.replace("{question}", as_text(row["question"], "question"))
+        return Problem(id=id, prompt=prompt, answer=str(row["answer"] or "").strip(), fields=row)
+
+
+@dataclass(frozen=True, kw_only=True)
+class GymScore:
+    """The library's score of a completion, from 0 to 1; it scores text that a model wrote, so it runs in a worker."""
+
+    dataset: str
+    settings: Mapping[str, Any] | None
+    tag: str | None
+    thought_ends: Sequence[str]
+
+    def __call__(self, problem: Problem, completion: str) -> float | str:
+        """The score, of which only 1 is correct, or why there is none.
+
+        Some scorers raise for an answer that they cannot read. That is a wrong answer, not a failure of the verifier:
+        otherwise a policy could avoid a bad verdict by writing such answers.
+        """
+        answer = self.answer_in(completion)
+        if answer is None:
+            return f"no <{self.tag}> with an answer"
+        try:
+            return float(self._scorer(answer, dict(problem.fields["item"])))
+        except Exception as error:  # of the library's scorer
+            return f"the scorer cannot read it: {type(error).__name__}"
+
+    def answer_in(self, completion: str) -> str | None:
+        """The text in the last ``<tag>``, after any thoughts; the whole text if there is no ``tag``."""
+        text = without_thoughts(completion, self.thought_ends)
+        if self.tag is None:
+            return text.strip()
+        _, opened, rest = text.rpartition(f"<{self.tag}>")
+        answer, closed, _ = rest.partition(f"</{self.tag}>")
+        return answer.strip() if opened and closed else None
+
+    @cached_property
+    def _scorer(self) -> Callable[[str, dict[str, Any]], float]:
+        return dataset_of(self.dataset, self.settings).score_answer
+
+
+def score(
+    problem: Problem,
+    completion: str,
+    *,
+    dataset: str,
+    settings: Mapping[str, Any] | None,
+    tag: str | None,
+    thought_ends: Sequence[str] = THOUGHT_ENDS,
+) -> float:
+    """A reward function: the library's score, partial for some datasets; 0 where ``GymScore`` has a reason instead."""
+    found = _gym_score(dataset, tag, tuple(thought_ends), json.dumps(dict(settings or {})))(problem, completion)
+    return 0.0 if isinstance(found, str) else found
+
+
+@lru_cache(maxsize=4)
+def _gym_score(dataset: str, tag: str | None, thought_ends: tuple[str, ...], settings: str) -> GymScore:
+    """One scorer for all calls in a process; the constructors of some datasets read files."""
+    return GymScore(dataset=dataset, settings=json.loads(settings), tag=tag, thought_ends=thought_ends)
+
+
+def gym_task(
+    *,
+    name: str,
+    dataset: str,
+    settings: Mapping[str, Any] | None,
+    prompt: str,
+    tag: str | None,
+    train_problems: int,
+    validation_problems: int,
+    test_problems: int,
+    verifier: Callable[..., VerifyProblems],
+    thought_ends: Sequence[str] = THOUGHT_ENDS,
+) -> FunctionTask:
+    """A task of one dataset; only a score of 1 is correct. Problems are generated when they are first read.
+
+    Args:
+        name: the task's name.
+        dataset: a dataset of the library.
+        settings: its settings, such as those of its difficulty; None, and those left out: the library's values.
+        prompt: the prompt, with ``{question}``.
+        tag: the answer is the content of the last ``<tag>``; None: the whole completion.
+        train_problems, validation_problems, test_problems: sizes of the splits. A question that is repeated in another
+            split is left out of the training set.
+        verifier: builds the verifier from its ``function``.
+        thought_ends: tags that end a completion's thoughts; the answer follows them.
+
+    Raises:
+        ModuleNotFoundError: if the library is not installed.
+        ValueError: for an unknown dataset or setting, or a size out of range.
+    """
+    dataset_of(dataset, settings)
+    sizes: Mapping[Split, int] = {
+        "train": train_problems,
+        "validation": validation_problems,
+        "test": test_problems,
+    }
+    rows = {split: GymRows(dataset=dataset, settings=settings, split=split, size=size) for split, size in sizes.items()}
+    scored = GymScore(dataset=dataset, settings=settings, tag=tag, thought_ends=thought_ends)
+    return FunctionTask(
+        name=name,
+        train=rows["train"],
+        validation=rows["validation"],
+        test=rows["test"],
+        path=None,
+        format=GymFormat(prompt=prompt),
+        on_bad="refuse",
+        train_problems=None,
+        validation_problems=validation_problems,
+        test_problems=test_problems,
+        verifier=verifier(function=scored),
+    )

@@ -1,0 +1,177 @@
+"""Problems and scores of reasoning-gym: the splits, what counts as correct, refused datasets."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from functools import partial
+from itertools import pairwise
+from typing import Any
+
+import pytest
+import reasoning_gym
+from reasoning_gym.factory import DATASETS
+
+from contrastive_reasoning.rewards import FunctionReward, FunctionVerifier
+from contrastive_reasoning.tasks.base import Problem
+from contrastive_reasoning.tasks.problem_set import FunctionTask
+from contrastive_reasoning.tasks.reasoning_gym import FIRST_SEEDS, MOST, REFUSED, dataset_of, gym_task, score
+from datamodules.gold_answers import with_gold
+
+WITHOUT_GOLD = ("boxnet", "graph_color", "propositional_logic", "rubiks_cube", "rush_hour")
+
+
+def in_this_process(*, function: Callable[..., Any]) -> Any:
+    """Stands for the verifier's worker processes: what the function returns."""
+    return lambda problems, completions: [function(*pair) for pair in zip(problems, completions, strict=True)]
+
+
+def task(dataset: str = "chain_sum", **changes: Any) -> FunctionTask:
+    settings: dict[str, Any] = {
+        "name": f"reasoning_gym_{dataset}",
+        "dataset": dataset,
+        "settings": None,
+        "prompt": "{question}\nAnswer in <answer>.",
+        "tag": "answer",
+        "train_problems": 40,
+        "validation_problems": 8,
+        "test_problems": 8,
+        "verifier": in_this_process,
+    }
+    return gym_task(**settings | changes)
+
+
+def verdict(dataset: str, completion: str, **changes: Any) -> Any:
+    made = task(dataset, **changes)
+    return made.verify(made.problems("train")[0], completion)
+
+
+def test_problems_are_the_items_of_the_library_in_order() -> None:
+    made = task(settings={"max_terms": 2, "max_digits": 3})
+    items = reasoning_gym.create_dataset("chain_sum", seed=FIRST_SEEDS["train"], size=40, max_terms=2, max_digits=3)
+    found = made.problems("train")
+    held_out = {problem.prompt for split in ("validation", "test") for problem in made.problems(split)}
+    expected = [(f"{item['question']}\nAnswer in <answer>.", item["answer"]) for item in items]
+    assert [(problem.prompt, problem.answer) for problem in found] == [
+        one for one in expected if one[0] not in held_out
+    ]
+    assert len({problem.id for split in FIRST_SEEDS for problem in made.problems(split)}) == len(found) + 16
+
+
+def test_no_seed_and_no_question_is_in_two_splits() -> None:
+    """Item i of seed s is drawn with s + i, so neighbouring seeds would share all items but one."""
+    first = sorted(FIRST_SEEDS.values())
+    assert all(later - earlier >= MOST for earlier, later in pairwise(first))
+    made = task("coin_flip", train_problems=200, validation_problems=50, test_problems=50)
+    questions = {split: {problem.prompt for problem in made.problems(split)} for split in FIRST_SEEDS}
+    assert not questions["train"] & (questions["validation"] | questions["test"])
+    assert not questions["validation"] & questions["test"]
+
+
+def test_only_full_marks_are_correct() -> None:
+    gold = task("gcd").problems("train")[0].answer
+    assert verdict("gcd", f"<answer>1000003</answer> so <answer> {gold} </answer>") == 1.0
+    assert verdict("gcd", f"<think><answer>{gold}</answer></think>1000003") == "no <answer> with an answer"
+    assert verdict("gcd", f"{gold}") == "no <answer> with an answer"
+    assert verdict("gcd", f"{gold}\n", tag=None) == 1.0
+    assert verdict("gcd", f"<answer>{gold} or 1000003</answer>") < 1  # the library pays a part if it holds the gold
+    assert 0 < verdict("palindrome_generation", "<answer>a</answer>") < 1
+
+
+def test_answer_that_a_scorer_cannot_read_is_wrong() -> None:
+    assert verdict("prime_factorization", "<answer>no</answer>") == "the scorer cannot read it: ValueError"
+    problem = task("prime_factorization").problems("train")[0]
+    assert score(problem, "<answer>no</answer>", dataset="prime_factorization", settings=None, tag="answer") == 0.0
+
+
+def test_scores_come_from_worker_processes() -> None:
+    limits: dict[str, Any] = {"workers": 1, "limit_s": 60.0, "memory_mib": 2048, "max_failures": 0.2}
+    made = task("palindrome_generation", verifier=partial(FunctionVerifier, **limits))
+    problem = made.problems("train")[0]
+    completions = [f"<answer>{problem.answer}</answer>", "<answer>a</answer>", "none"]
+    found = made.verify_all([problem] * 3, completions)
+    assert [one.status for one in found] == ["ok", "wrong", "wrong"]
+    assert found[1].reason.startswith("scored 0.")
+    made.verifier.close()  # pyright: ignore[reportFunctionMemberAccess]
+    function = partial(score, dataset="palindrome_generation", settings=None, tag="answer")
+    reward = FunctionReward(name="score", function=function, **limits)
+    numbers = [reply.value for reply in reward.pool([(problem, text) for text in completions])]
+    reward.close()
+    assert numbers[0] == 1.0
+    assert 0 < float(str(numbers[1])) < 1
+    assert numbers[2] == 0.0
+
+
+@pytest.mark.parametrize("dataset", WITHOUT_GOLD)
+def test_dataset_without_gold_answers_has_problems_but_no_warm_start(dataset: str) -> None:
+    made = task(dataset, train_problems=3, validation_problems=1, test_problems=1)
+    assert [problem.answer for problem in made.problems("train")] == [""] * 3
+    with pytest.raises(ValueError, match="no train problem has a gold answer"):
+        with_gold(made, "train")
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"dataset": "chainsum"}, "chain_sum"),
+        ({"dataset": "ransom_note"}, "order of a set"),
+        ({"dataset": "game_of_life_halting"}, "every answer"),
+        ({"dataset": "composite"}, "at least one dataset"),
+        ({"settings": {"terms": 3}}, r"settings\.terms.*min_terms, max_terms"),
+        ({"settings": {"min_terms": -1}}, "min_terms must be positive"),
+        ({"prompt": "Add."}, r"\{question\}"),
+        ({"train_problems": -1}, "train_problems"),
+    ],
+)
+def test_unusable_dataset_or_setting_is_named(changes: dict[str, Any], named: str) -> None:
+    with pytest.raises(ValueError, match=named):
+        task(**{"dataset": "chain_sum", **changes})
+
+
+def test_missing_library_names_the_install_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "reasoning_gym", None)
+    with pytest.raises(ModuleNotFoundError, match="pip install reasoning-gym"):
+        task()
+
+
+def questions_and_scores() -> None:
+    """Prints, for every dataset that is a task, the questions and what the scorer gives gold and nonsense."""
+    for name in sorted(DATASETS.keys() - {"composite"}):
+        items = reasoning_gym.create_dataset(name, seed=FIRST_SEEDS["train"], size=3)
+        problems = [Problem(id=str(i), prompt="", answer="", fields={"item": items[i]}) for i in range(3)]
+        settings: dict[str, Any] = {"dataset": name, "settings": None, "tag": None}
+        paid = [] if name in REFUSED else [score(one, "no such answer", **settings) for one in problems]
+        gold = [
+            1.0 if items[i]["answer"] is None else items.score_answer(items[i]["answer"], items[i]) for i in range(3)
+        ]
+        print(name, hash_free(items), min(gold), max(paid, default=0.0), sep="\t")
+
+
+def hash_free(items: Any) -> str:
+    return "|".join(items[i]["question"].replace("\n", " ").replace("\t", " ") for i in range(3))
+
+
+@pytest.mark.slow
+def test_every_other_dataset_is_the_same_in_every_process_and_pays_no_nonsense() -> None:
+    code = "from tests.unit.tasks.test_reasoning_gym import questions_and_scores; questions_and_scores()"
+    outputs = [
+        subprocess.run(
+            [sys.executable, "-c", code], env=os.environ | {"PYTHONHASHSEED": seed}, capture_output=True, check=True
+        ).stdout.decode()
+        for seed in ("1", "2")
+    ]
+    one, other = ({line.partition("\t")[0]: line for line in output.splitlines()} for output in outputs)
+    differing = {name for name in one if one[name] != other[name]}
+    assert differing == {name for name, reason in REFUSED.items() if "order" in reason}
+    assert len(one) > 100
+    for name, line in one.items():
+        _, _, gold, paid = line.split("\t")
+        if name not in REFUSED:
+            assert (name, float(gold)) == (name, 1.0)
+            assert (name, float(paid) < 1) == (name, True)
+    nonsense = dataset_of("chain_sum", None)  # the refused scorer, by itself
+    assert nonsense.score_answer("no such answer", nonsense[0]) < 1
+    halting = reasoning_gym.create_dataset("game_of_life_halting", seed=0, size=1)
+    assert halting.score_answer("no such answer", halting[0]) == 1.0
