@@ -123,7 +123,7 @@ OPTIONS: dict[str, dict[str, Variant]] = {
         ),
         "countdown_workstation": Variant("countdown_laptop"),
         # Small policies write the answer alone, as their warm start shows it.
-        "reasoning_gym_laptop": Variant(values={"prompt": "{question}\n", "tag": None}),
+        "reasoning_gym_laptop": Variant(values={"prompt": "{question}\n", "tag": None, "train_problems": 2000}),
         # Moves alone: models of this size rarely complete a search of 1,024 tokens. A warm start on plays shows the
         # form.
         "countdown_gpu": Variant(values={"style": "direct", "max_search_lines": None}),

@@ -20,7 +20,9 @@ from contrastive_reasoning.tasks.rows import PlacedRow, Row, as_text
 
 FIRST_SEEDS: Mapping[Split, int] = {"test": 0, "validation": 100_000_000, "train": 200_000_000}
 MOST = 100_000_000
-"""Maximum number of problems of a split."""
+"""Maximum number of items of a split."""
+SPARE = 1000
+"""Items that are read beyond twice the number of problems, if questions are repeated."""
 REFUSED = {
     **dict.fromkeys(
         ("isomorphic_strings", "polynomial_multiplication", "ransom_note"),
@@ -63,16 +65,18 @@ def dataset_of(name: str, settings: Mapping[str, Any] | None, *, seed: int = 0, 
 
 @dataclass(frozen=True, kw_only=True)
 class GymRows:
-    """The rows of one split: question, answer, and the library's whole item as ``item``."""
+    """The rows of one split: question, answer, and the library's whole item as ``item``. No question is repeated."""
 
     dataset: str
     settings: Mapping[str, Any] | None = field(hash=False)
     split: Split
     size: int
+    without: tuple[GymRows, ...]
+    """Splits whose questions are left out."""
 
     def __post_init__(self) -> None:
-        if not 0 <= self.size <= MOST:
-            raise ValueError(f"{self.split}_problems must lie in 0 … {MOST}, got {self.size}")
+        if not 0 <= self.size <= (MOST - SPARE) // 2:
+            raise ValueError(f"{self.split}_problems must lie in 0 … {(MOST - SPARE) // 2}, got {self.size}")
 
     @property
     def source(self) -> str:
@@ -82,10 +86,24 @@ class GymRows:
         raise ValueError(f"{self.source} is generated, not read from {path}")
 
     def __call__(self) -> Iterator[PlacedRow]:
-        items = dataset_of(self.dataset, self.settings, seed=FIRST_SEEDS[self.split], size=max(self.size, 1))
-        for index in range(self.size):
+        """Yields the rows. Raises ValueError if too few of the items have different questions."""
+        most = 2 * self.size + SPARE  # some datasets draw what all of their items share when they are built
+        items = dataset_of(self.dataset, self.settings, seed=FIRST_SEEDS[self.split], size=most)
+        seen = {placed.row["question"] for rows in self.without for placed in rows()}
+        found = 0
+        for index in range(most):
+            if found == self.size:
+                return
             item = items[index]
-            yield PlacedRow(f"item {index}", {"question": item["question"], "answer": item["answer"], "item": item})
+            if item["question"] not in seen:
+                seen.add(item["question"])
+                found += 1
+                yield PlacedRow(f"item {index}", {"question": item["question"], "answer": item["answer"], "item": item})
+        if found < self.size:
+            raise ValueError(
+                f"{self.source}: {found} different questions in {most} items, without those of other splits, and "
+                f"{self.split}_problems={self.size}: take fewer, or wider settings"
+            )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -182,8 +200,7 @@ def gym_task(
         settings: its settings, such as those of its difficulty; None, and those left out: the library's values.
         prompt: the prompt, with ``{question}``.
         tag: the answer is the content of the last ``<tag>``; None: the whole completion.
-        train_problems, validation_problems, test_problems: sizes of the splits. A question that is repeated in another
-            split is left out of the training set.
+        train_problems, validation_problems, test_problems: numbers of different questions. None is in two splits.
         verifier: builds the verifier from its ``function``.
         thought_ends: tags that end a completion's thoughts; the answer follows them.
 
@@ -192,18 +209,16 @@ def gym_task(
         ValueError: for an unknown dataset or setting, or a size out of range.
     """
     dataset_of(dataset, settings)
-    sizes: Mapping[Split, int] = {
-        "train": train_problems,
-        "validation": validation_problems,
-        "test": test_problems,
-    }
-    rows = {split: GymRows(dataset=dataset, settings=settings, split=split, size=size) for split, size in sizes.items()}
+    shared: dict[str, Any] = {"dataset": dataset, "settings": settings}
+    test = GymRows(**shared, split="test", size=test_problems, without=())
+    validation = GymRows(**shared, split="validation", size=validation_problems, without=(test,))
+    train = GymRows(**shared, split="train", size=train_problems, without=(test, validation))
     scored = GymScore(dataset=dataset, settings=settings, tag=tag, thought_ends=thought_ends)
     return FunctionTask(
         name=name,
-        train=rows["train"],
-        validation=rows["validation"],
-        test=rows["test"],
+        train=train,
+        validation=validation,
+        test=test,
         path=None,
         format=GymFormat(prompt=prompt),
         on_bad="refuse",

@@ -21,6 +21,8 @@ from contrastive_reasoning.tasks.reasoning_gym import FIRST_SEEDS, MOST, REFUSED
 from datamodules.gold_answers import with_gold
 
 WITHOUT_GOLD = ("boxnet", "graph_color", "propositional_logic", "rubiks_cube", "rush_hour")
+ONE_DIGIT = {"max_terms": 2, "max_digits": 1}
+"""Settings of chain_sum with 200 different questions."""
 
 
 def in_this_process(*, function: Callable[..., Any]) -> Any:
@@ -48,26 +50,35 @@ def verdict(dataset: str, completion: str, **changes: Any) -> Any:
     return made.verify(made.problems("train")[0], completion)
 
 
-def test_problems_are_the_items_of_the_library_in_order() -> None:
-    made = task(settings={"max_terms": 2, "max_digits": 3})
-    items = reasoning_gym.create_dataset("chain_sum", seed=FIRST_SEEDS["train"], size=40, max_terms=2, max_digits=3)
-    found = made.problems("train")
-    held_out = {problem.prompt for split in ("validation", "test") for problem in made.problems(split)}
-    expected = [(f"{item['question']}\nAnswer in <answer>.", item["answer"]) for item in items]
-    assert [(problem.prompt, problem.answer) for problem in found] == [
-        one for one in expected if one[0] not in held_out
-    ]
-    assert len({problem.id for split in FIRST_SEEDS for problem in made.problems(split)}) == len(found) + 16
+def test_training_problems_are_the_different_items_of_the_library_in_order() -> None:
+    made = task(
+        settings={"max_terms": 2, "max_digits": 1}, train_problems=150, validation_problems=20, test_problems=20
+    )
+    items = reasoning_gym.create_dataset("chain_sum", seed=FIRST_SEEDS["train"], size=10_000, max_terms=2, max_digits=1)
+    held_out = [problem for split in ("test", "validation") for problem in made.problems(split)]
+    expected: dict[str, str] = {}
+    for item in items:
+        expected.setdefault(f"{item['question']}\nAnswer in <answer>.", item["answer"])
+    for problem in held_out:
+        expected.pop(problem.prompt)
+    found = [(problem.prompt, problem.answer) for problem in made.problems("train")]
+    assert found == [*expected.items()][:150]  # of 200 different questions
+    assert len({problem.prompt for problem in held_out}) == 40
+    assert len({problem.id for problem in [*held_out, *made.problems("train")]}) == 190
 
 
-def test_no_seed_and_no_question_is_in_two_splits() -> None:
+def test_dataset_with_too_few_questions_is_named() -> None:
+    made = task(
+        settings={"max_terms": 2, "max_digits": 1}, train_problems=161, validation_problems=20, test_problems=20
+    )
+    with pytest.raises(ValueError, match=r"chain_sum: 160 different questions .* train_problems=161"):
+        made.problems("train")
+
+
+def test_seeds_of_splits_share_no_item() -> None:
     """Item i of seed s is drawn with s + i, so neighbouring seeds would share all items but one."""
     first = sorted(FIRST_SEEDS.values())
     assert all(later - earlier >= MOST for earlier, later in pairwise(first))
-    made = task("coin_flip", train_problems=200, validation_problems=50, test_problems=50)
-    questions = {split: {problem.prompt for problem in made.problems(split)} for split in FIRST_SEEDS}
-    assert not questions["train"] & (questions["validation"] | questions["test"])
-    assert not questions["validation"] & questions["test"]
 
 
 def test_only_full_marks_are_correct() -> None:
