@@ -54,6 +54,8 @@ WATCHERS = (
 """Beginnings of the targets of callbacks that only watch. All others, such as the user's own, may act on training."""
 LIBRARIES = ("torch", "transformers", "peft")
 """Libraries whose version affects the result, if they are installed."""
+READ_BY = {"contrastive_reasoning.tasks.reasoning_gym": "reasoning_gym"}
+"""Module of ours → the library whose version affects the result where the module is used."""
 DRIVERS = {
     "warm_start": "experiments.stages.train.warm_start",
     "critic": "experiments.stages.train.critic",
@@ -131,8 +133,9 @@ def plan_stage(stage: str, config: DictConfig, earlier: Mapping[str, StagePlan])
 
 
 def _code(relevant: Mapping[str, Any], stage: str) -> dict[str, str]:
-    installed = {name: version(name) for name in LIBRARIES if find_spec(name)}
-    return code_hashes(relevant, [DRIVERS[stage]]) | installed
+    hashes = code_hashes(relevant, [DRIVERS[stage]])
+    libraries = [*LIBRARIES, *(library for module, library in READ_BY.items() if module in hashes)]
+    return hashes | {name: version(name) for name in libraries if find_spec(name)}
 
 
 def needed(stage: str, config: DictConfig) -> bool:

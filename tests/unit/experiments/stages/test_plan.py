@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from importlib import import_module
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -253,6 +254,12 @@ def test_versions_of_libraries_enter_as_code(monkeypatch: pytest.MonkeyPatch) ->
     after = plan_stage("grpo", composed(), {})
     assert changed(before, after) == (False, True)
     assert {name for name in after.code if after.code[name] != before.code[name]} == {"torch", "transformers", "peft"}
+
+
+def test_version_of_reasoning_gym_enters_where_its_problems_are_used() -> None:
+    used = plan_stage("grpo", config_kit.composed("experiment=grpo_reasoning_gym"), {})
+    assert used.code["reasoning_gym"] == version("reasoning-gym")
+    assert "reasoning_gym" not in plan_stage("grpo", composed(), {}).code
 
 
 def test_function_of_hydras_getter_in_a_folder_without_init_enters(own: Callable[..., Path]) -> None:
