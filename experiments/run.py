@@ -30,7 +30,6 @@ from experiments.config.folders import ConfigDirError, take_config_dir
 from experiments.config.hints import command_line
 from experiments.config.override_checks import nothing_to_sweep, override_error, starts_multirun
 from experiments.schema import register
-from experiments.sweep import watch
 from experiments.system.launch import (
     FAILED,
     INTERRUPTED,
@@ -139,7 +138,7 @@ def main() -> None:
         sys.argv[1:] = take_config_dir(sys.argv[1:])
     except ConfigDirError as error:
         _end(str(error), USAGE_ERROR)
-    arguments = get_args_parser().parse_args()
+    arguments, multirun = get_args_parser().parse_args(), False
     if not (arguments.help or arguments.hydra_help or arguments.shell_completion):
         lines, only_shows = arguments.overrides, arguments.cfg is not None or arguments.info is not None
         if only_shows and arguments.multirun:
@@ -150,7 +149,14 @@ def main() -> None:
             error = (nothing_to_sweep(lines) if multirun else None) or _folder_error(lines)
         if error is not None:
             _end(error, USAGE_ERROR)
-    watch(run)
+    if multirun:
+        from experiments.sweep import CALLBACK, watch
+
+        # beside the other overrides, because argparse takes them from one place
+        sys.argv.insert(sys.argv.index(arguments.overrides[0]) if arguments.overrides else len(sys.argv), CALLBACK)
+        watch(run)
+    else:
+        run()
 
 
 def _leave(number: int, frame: FrameType | None) -> NoReturn:

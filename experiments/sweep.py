@@ -48,6 +48,8 @@ from experiments.run_folder.reader import (
 from experiments.system.files import lock, write_json
 from experiments.system.launch import FAILED, INTERRUPTED, is_launched
 
+CALLBACK = "++hydra.callbacks.sweep._target_=experiments.sweep.SweepWatch"
+"""Override of a multirun by which Hydra calls ``SweepWatch``. A single run does not import this module."""
 DIRECTION, BETTER = "hydra.sweeper.direction", "maximize"
 SYNC_START_SECONDS = 40.0
 """Seconds allowed for importing MLflow on a busy machine, in addition to ``logger.patience``."""

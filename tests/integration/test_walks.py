@@ -75,6 +75,11 @@ class Walk(NamedTuple):
 
 
 WALKS = {
+    "A task of reasoning-gym": Walk(
+        "[warm_start,grpo]",
+        ("contrastive_reasoning.tasks.reasoning_gym.gym_task", "max_digits"),
+        "train/reward/verifier",
+    ),
     "A task: rows and a function": Walk(
         "[grpo,evaluate]", ("docs.examples.backwards.verify", "docs/examples/backwards.jsonl"), "train/reward/verifier"
     ),

@@ -60,7 +60,7 @@ def test_flags_that_only_print_create_no_folder(
     arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls: list[object] = []
-    monkeypatch.setattr(run, "watch", calls.append)
+    monkeypatch.setattr(run, "run", lambda: calls.append(None))
     monkeypatch.setattr(sys, "argv", ["run", *arguments])
     monkeypatch.chdir(tmp_path)
     main()
