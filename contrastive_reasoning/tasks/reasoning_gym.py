@@ -65,7 +65,10 @@ def dataset_of(name: str, settings: Mapping[str, Any] | None, *, seed: int = 0, 
 
 @dataclass(frozen=True, kw_only=True)
 class GymRows:
-    """The rows of one split: question, answer, and the library's whole item as ``item``. No question is repeated."""
+    """The rows of one split, of which no two have the same question.
+
+    A row has question and answer, and what scores an answer: dataset, settings, and the library's whole item.
+    """
 
     dataset: str
     settings: Mapping[str, Any] | None = field(hash=False)
@@ -98,7 +101,9 @@ class GymRows:
             if item["question"] not in seen:
                 seen.add(item["question"])
                 found += 1
-                yield PlacedRow(f"item {index}", {"question": item["question"], "answer": item["answer"], "item": item})
+                texts = {"question": item["question"], "answer": item["answer"]}
+                scorer = {"dataset": self.dataset, "settings": self.settings, "item": item}
+                yield PlacedRow(f"item {index}", texts | scorer)
         if found < self.size:
             raise ValueError(
                 f"{self.source}: {found} different questions in {most} items, without those of other splits, and "
@@ -159,17 +164,11 @@ class GymScore:
         return dataset_of(self.dataset, self.settings).score_answer
 
 
-def score(
-    problem: Problem,
-    completion: str,
-    *,
-    dataset: str,
-    settings: Mapping[str, Any] | None,
-    tag: str | None,
-    thought_ends: Sequence[str] = THOUGHT_ENDS,
-) -> float:
+def score(problem: Problem, completion: str, *, tag: str | None, thought_ends: Sequence[str] = THOUGHT_ENDS) -> float:
     """A reward function: the library's score, partial for some datasets; 0 where ``GymScore`` has a reason instead."""
-    found = _gym_score(dataset, tag, tuple(thought_ends), json.dumps(dict(settings or {})))(problem, completion)
+    dataset, settings = problem.fields["dataset"], problem.fields["settings"]
+    scored = _gym_score(dataset, tag, tuple(thought_ends), json.dumps(dict(settings or {})))
+    found = scored(problem, completion)
     return 0.0 if isinstance(found, str) else found
 
 

@@ -94,7 +94,7 @@ def test_only_full_marks_are_correct() -> None:
 def test_answer_that_a_scorer_cannot_read_is_wrong() -> None:
     assert verdict("prime_factorization", "<answer>no</answer>") == "the scorer cannot read it: ValueError"
     problem = task("prime_factorization").problems("train")[0]
-    assert score(problem, "<answer>no</answer>", dataset="prime_factorization", settings=None, tag="answer") == 0.0
+    assert score(problem, "<answer>no</answer>", tag="answer") == 0.0
 
 
 def test_scores_come_from_worker_processes() -> None:
@@ -106,7 +106,7 @@ def test_scores_come_from_worker_processes() -> None:
     assert [one.status for one in found] == ["ok", "wrong", "wrong"]
     assert found[1].reason.startswith("scored 0.")
     made.verifier.close()  # pyright: ignore[reportFunctionMemberAccess]
-    function = partial(score, dataset="palindrome_generation", settings=None, tag="answer")
+    function = partial(score, tag="answer")
     reward = FunctionReward(name="score", function=function, **limits)
     numbers = [reply.value for reply in reward.pool([(problem, text) for text in completions])]
     reward.close()
@@ -151,9 +151,9 @@ def questions_and_scores() -> None:
     """Prints, for every dataset that is a task, the questions and what the scorer gives gold and nonsense."""
     for name in sorted(DATASETS.keys() - {"composite"}):
         items = reasoning_gym.create_dataset(name, seed=FIRST_SEEDS["train"], size=3)
-        problems = [Problem(id=str(i), prompt="", answer="", fields={"item": items[i]}) for i in range(3)]
-        settings: dict[str, Any] = {"dataset": name, "settings": None, "tag": None}
-        paid = [] if name in REFUSED else [score(one, "no such answer", **settings) for one in problems]
+        fields = [{"dataset": name, "settings": None, "item": items[i]} for i in range(3)]
+        problems = [Problem(id=str(i), prompt="", answer="", fields=fields[i]) for i in range(3)]
+        paid = [] if name in REFUSED else [score(one, "no such answer", tag=None) for one in problems]
         gold = [
             1.0 if items[i]["answer"] is None else items.score_answer(items[i]["answer"], items[i]) for i in range(3)
         ]
