@@ -89,7 +89,7 @@ OPTIONS: dict[str, dict[str, Variant]] = {
         "countdown": Variant(values={"pretrained": "embedded:qwen_countdown_unaimed"}),
         "reasoning_gym": Variant(values={"pretrained": None}),
     },
-    # No policy of the package has read these problems: a fresh one learns the gold answers of some first.
+    # No policy of the package was trained on these problems: a fresh one is, on gold answers.
     "policy/laptop": {"llama_reasoning_gym": Variant(values={"pretrained": None, "architecture": {"max_length": 256}})},
     "policy/paper": {
         # The critic paper's Qwen, with the LoRA adapters of its Llama.
@@ -122,7 +122,7 @@ OPTIONS: dict[str, dict[str, Variant]] = {
             },
         ),
         "countdown_workstation": Variant("countdown_laptop"),
-        # Small policies write the answer alone, as their warm start shows it.
+        # Small policies write the answer alone, as in their warm start.
         "reasoning_gym_laptop": Variant(values={"prompt": "{question}\n", "tag": None, "train_problems": 2000}),
         # Moves alone: models of this size rarely complete a search of 1,024 tokens. A warm start on plays shows the
         # form.

@@ -1,6 +1,6 @@
 """Prompts with their gold answers as examples: the warm start of a fresh policy for tasks that write out their answers.
 
-Such a policy has seen the gold answers of its training problems. It shows how far GRPO goes from there.
+Such a policy was trained on the gold answers of the problems that GRPO trains on afterwards.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
-from functools import cached_property, lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 from contrastive_reasoning.tasks.answer.extract import THOUGHT_ENDS, without_thoughts
@@ -127,55 +127,50 @@ class GymFormat:
         return Problem(id=id, prompt=prompt, answer=str(row["answer"] or "").strip(), fields=row)
 
 
-@dataclass(frozen=True, kw_only=True)
-class GymScore:
-    """The library's score of a completion, from 0 to 1; it scores text that a model wrote, so it runs in a worker."""
+def verify(
+    problem: Problem, completion: str, *, tag: str | None, thought_ends: Sequence[str] = THOUGHT_ENDS
+) -> float | str:
+    """The library's score of a completion, from 0 to 1, or why there is none; only 1 is correct.
 
-    dataset: str
-    settings: Mapping[str, Any] | None
-    tag: str | None
-    thought_ends: Sequence[str]
+    Some scorers raise for an answer that they cannot read. That is a wrong answer, not a failure of the verifier:
+    otherwise a policy could avoid a bad verdict by writing such answers.
 
-    def __call__(self, problem: Problem, completion: str) -> float | str:
-        """The score, of which only 1 is correct, or why there is none.
-
-        Some scorers raise for an answer that they cannot read. That is a wrong answer, not a failure of the verifier:
-        otherwise a policy could avoid a bad verdict by writing such answers.
-        """
-        answer = self.answer_in(completion)
-        if answer is None:
-            return f"no <{self.tag}> with an answer"
-        try:
-            return float(self._scorer(answer, dict(problem.fields["item"])))
-        except Exception as error:  # of the library's scorer
-            return f"the scorer cannot read it: {type(error).__name__}"
-
-    def answer_in(self, completion: str) -> str | None:
-        """The text in the last ``<tag>``, after any thoughts; the whole text if there is no ``tag``."""
-        text = without_thoughts(completion, self.thought_ends)
-        if self.tag is None:
-            return text.strip()
-        _, opened, rest = text.rpartition(f"<{self.tag}>")
-        answer, closed, _ = rest.partition(f"</{self.tag}>")
-        return answer.strip() if opened and closed else None
-
-    @cached_property
-    def _scorer(self) -> Callable[[str, dict[str, Any]], float]:
-        return dataset_of(self.dataset, self.settings).score_answer
+    Args:
+        problem: a problem of ``GymRows``.
+        completion: text that a model wrote, so this runs in a worker process.
+        tag: the answer is the content of the last ``<tag>``; None: the whole completion.
+        thought_ends: tags that end a completion's thoughts; the answer follows them.
+    """
+    answer = answer_in(completion, tag, thought_ends)
+    if answer is None:
+        return f"no <{tag}> with an answer"
+    scorer = _scorer(problem.fields["dataset"], json.dumps(problem.fields["settings"]))
+    try:
+        return float(scorer(answer, dict(problem.fields["item"])))
+    except Exception as error:  # of the library's scorer
+        return f"the scorer cannot read it: {type(error).__name__}"
 
 
 def score(problem: Problem, completion: str, *, tag: str | None, thought_ends: Sequence[str] = THOUGHT_ENDS) -> float:
-    """A reward function: the library's score, partial for some datasets; 0 where ``GymScore`` has a reason instead."""
-    dataset, settings = problem.fields["dataset"], problem.fields["settings"]
-    scored = _gym_score(dataset, tag, tuple(thought_ends), json.dumps(dict(settings or {})))
-    found = scored(problem, completion)
+    """A reward function: the library's score, partial for some datasets; 0 where ``verify`` has a reason instead."""
+    found = verify(problem, completion, tag=tag, thought_ends=thought_ends)
     return 0.0 if isinstance(found, str) else found
 
 
+def answer_in(completion: str, tag: str | None, thought_ends: Sequence[str]) -> str | None:
+    """The text in the last ``<tag>``, after any thoughts; the whole text if there is no ``tag``."""
+    text = without_thoughts(completion, thought_ends)
+    if tag is None:
+        return text.strip()
+    _, opened, rest = text.rpartition(f"<{tag}>")
+    answer, closed, _ = rest.partition(f"</{tag}>")
+    return answer.strip() if opened and closed else None
+
+
 @lru_cache(maxsize=4)
-def _gym_score(dataset: str, tag: str | None, thought_ends: tuple[str, ...], settings: str) -> GymScore:
+def _scorer(dataset: str, settings: str) -> Callable[[str, dict[str, Any]], float]:
     """One scorer for all calls in a process; the constructors of some datasets read files."""
-    return GymScore(dataset=dataset, settings=json.loads(settings), tag=tag, thought_ends=thought_ends)
+    return dataset_of(dataset, json.loads(settings)).score_answer
 
 
 def gym_task(
@@ -212,7 +207,6 @@ def gym_task(
     test = GymRows(**shared, split="test", size=test_problems, without=())
     validation = GymRows(**shared, split="validation", size=validation_problems, without=(test,))
     train = GymRows(**shared, split="train", size=train_problems, without=(test, validation))
-    scored = GymScore(dataset=dataset, settings=settings, tag=tag, thought_ends=thought_ends)
     return FunctionTask(
         name=name,
         train=train,
@@ -224,5 +218,5 @@ def gym_task(
         train_problems=None,
         validation_problems=validation_problems,
         test_problems=test_problems,
-        verifier=verifier(function=scored),
+        verifier=verifier(function=partial(verify, tag=tag, thought_ends=thought_ends)),
     )
