@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from contrastive_reasoning.rewards.correct_bonus import CorrectBonus, RandomScore, VerdictField
     from contrastive_reasoning.rewards.critic import CriticReward
     from contrastive_reasoning.rewards.function import FunctionReward, FunctionVerifier
+    from contrastive_reasoning.rewards.in_trl import RewardInTRL
     from contrastive_reasoning.rewards.monte_carlo import MonteCarloReward
     from contrastive_reasoning.rewards.oracle import OracleReward, PerfectMoveReward
     from contrastive_reasoning.rewards.ramped_critic import RampedCriticReward

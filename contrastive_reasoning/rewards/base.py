@@ -98,6 +98,19 @@ def reads_states(reward: Reward) -> bool:
     return bool(getattr(reward, "reads_states", False))
 
 
+INNER = ("outcome", "reward", "source")
+"""Attribute names under which a reward holds another; a sum holds several under ``rewards``."""
+
+
+def parts_of(reward: Any) -> Iterator[Any]:
+    """Yields a reward and its parts, recursively."""
+    yield reward
+    inner = [getattr(reward, name, None) for name in INNER]
+    for part in (*inner, *getattr(reward, "rewards", {}).values()):
+        if part is not None:
+            yield from parts_of(part)
+
+
 def refuse_learning(owner: str, *rewards: Reward) -> None:
     """Raises ValueError with the name of a reward that learns, if one of ``rewards`` does.
 

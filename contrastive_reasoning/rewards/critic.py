@@ -6,7 +6,7 @@ For an ensemble, f is the members' mean. Their disagreement over the steps after
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -19,7 +19,7 @@ from contrastive_reasoning.critics.base import Critic, is_ensemble, members_of, 
 from contrastive_reasoning.critics.checkpoint import load_critic_weights
 from contrastive_reasoning.critics.ensemble import EnsembleCritic, disagreement
 from contrastive_reasoning.distributed import gather
-from contrastive_reasoning.rewards.base import Credit, Reward, refuse_learning
+from contrastive_reasoning.rewards.base import Credit, Reward, parts_of, refuse_learning
 from contrastive_reasoning.rewards.step_metrics import Judged, step_metrics
 from contrastive_reasoning.rewards.step_values import (
     FINISHED,
@@ -221,16 +221,12 @@ def _numbers(step: Step) -> tuple[int, ...]:
     return tuple(sorted(step.state))
 
 
-INNER = ("outcome", "reward", "source")
-"""Attribute names under which a reward holds another; a sum holds several under ``rewards``."""
-
-
 def critic_within(reward: Any) -> CriticReward:
     """Returns the part of a reward, at any depth, whose critic can learn from states.
 
     Raises ValueError: there is none, there are several, or the critic is an ensemble or reads more than states.
     """
-    found = [part for part in _parts_of(reward) if isinstance(part, CriticReward)]
+    found = [part for part in parts_of(reward) if isinstance(part, CriticReward)]
     if len(found) != 1:
         raise ValueError(f"an online critic is the one critic of the reward, which has {len(found)}: use reward=critic")
     refuse_untrainable(type(found[0].critic), of_states=values_states(found[0].critic))
@@ -262,12 +258,3 @@ def verdict_auroc(reward: CriticReward, task: Task, rollouts: RolloutBatch) -> f
     ]
     seen = step_metrics(judged, [[]] * len(judged), verdicts_of(task, rollouts), rollouts.group_size)
     return seen.get("steps/auroc_siblings")
-
-
-def _parts_of(reward: Any) -> Iterator[Any]:
-    """Yields a reward and its parts, recursively."""
-    yield reward
-    inner = [getattr(reward, name, None) for name in INNER]
-    for part in (*inner, *getattr(reward, "rewards", {}).values()):
-        if part is not None:
-            yield from _parts_of(part)

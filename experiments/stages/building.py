@@ -17,8 +17,8 @@ from omegaconf import DictConfig, OmegaConf
 from contrastive_reasoning.advantages.base import layers
 from contrastive_reasoning.advantages.trust_gate import refuse_stale_trust
 from contrastive_reasoning.critics.base import is_ensemble
-from contrastive_reasoning.rewards.base import Credit, StepCredit
-from contrastive_reasoning.rewards.critic import INNER, refuse_untrainable
+from contrastive_reasoning.rewards.base import INNER, Credit, StepCredit
+from contrastive_reasoning.rewards.critic import refuse_untrainable
 from contrastive_reasoning.tasks.base import Verdict
 from experiments.assemble import AssemblyError, build
 from experiments.config.composition import critic_checkpoints, reward_parts, trains_warm_start

@@ -1,0 +1,181 @@
+"""RewardInTRL gives the numbers of the project's own credit on the same completions; GRPOTrainer trains with it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch.testing import assert_close
+from transformers import PreTrainedTokenizerFast
+
+from contrastive_reasoning.rewards import CLIPOReward, Credit, OracleReward, RewardInTRL, VerifierReward
+from contrastive_reasoning.rewards.clipo import LinearHead
+from contrastive_reasoning.rollout import Engine, RolloutBatch, Sampling
+from contrastive_reasoning.tasks.base import Problem, Split, Step, Verdict
+from tests.tiny_models import tiny_policy
+from tests.tiny_tasks import countdown
+from tests.unit.rewards.test_clipo import SETTINGS
+
+SIZE = 4
+FREE = Sampling(temperature=1.0, top_k=None, top_p=1.0, max_tokens=6, stop=())
+
+
+class Halves:
+    """A task on which every completion with an even number of characters is correct."""
+
+    name = "halves"
+
+    def problems(self, split: Split) -> Sequence[Problem]:
+        return PROBLEMS
+
+    def parse_steps(self, problem: Problem, completion: str) -> list[Step]:
+        return []
+
+    def scores(self, problem: Problem, completion: str) -> Mapping[str, float]:
+        return {}
+
+    def verify(self, problem: Problem, completion: str) -> Verdict:
+        even = len(completion) % 2 == 0
+        return Verdict(status="ok" if even else "wrong", reason="" if even else "odd")
+
+
+PROBLEMS = [Problem(id=f"p/{n}", prompt=f"{n}: ", answer="") for n in range(6)]
+
+
+def drawn(policy: Any) -> RolloutBatch:
+    engine = Engine(max_batch_tokens=4096)
+    return engine.generate(policy, PROBLEMS, group_size=SIZE, sampling=FREE, seed=(0, "test"), pooled=True)
+
+
+def as_trl_passes(rollouts: RolloutBatch) -> dict[str, Any]:
+    """The columns of a batch: token ids of each completion, and the ids of their problems."""
+    ids = [row[mask].tolist() for row, mask in zip(rollouts.completion_ids, rollouts.mask, strict=True)]
+    return {"completion_ids": ids, "id": [rollouts.problem_of(row).id for row in range(len(ids))]}
+
+
+def clipo(**changes: Any) -> CLIPOReward:
+    return CLIPOReward(outcome=VerifierReward(task=Halves()), **SETTINGS | changes)
+
+
+def test_clipo_in_trl_equals_credit_and_head_of_own_rollouts(tokenizer: PreTrainedTokenizerFast) -> None:
+    policy = tiny_policy(tokenizer)
+    rollouts, own = drawn(policy), clipo()
+    function = RewardInTRL(clipo(), policy=policy, problems=PROBLEMS, group_size=SIZE)
+    for _ in range(2):  # the second with a head that has learned
+        expected = own(rollouts)
+        assert expected.parts["clipo"].any()
+        policy.model.train()
+        assert_close(torch.tensor(function(**as_trl_passes(rollouts))), expected.outcome, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("weight", [0.5, 1.0])
+def test_oracle_in_trl_equals_own_credit(tokenizer: PreTrainedTokenizerFast, weight: float) -> None:
+    task, policy = countdown(), tiny_policy(tokenizer)
+    problem = task.problems("train")[0]
+    a, b, *_ = problem.fields["numbers"]
+    texts = [f"{a}+{b}={a + b}\n", "nothing\n", f"{b}+{a}={a + b}\n", f"{a}-{b}={a}\n"]
+    reward = OracleReward(outcome=VerifierReward(task=task), task=task, weight=weight)
+    function = RewardInTRL(reward, policy=policy, problems=[problem], group_size=SIZE)
+    completion_ids = [[*policy.tokenizer(text)["input_ids"], policy.end_token_id] for text in texts]  # pyright: ignore
+    found = function(completion_ids=completion_ids, id=[problem.id] * SIZE)
+    credit = function.credit([problem.id] * SIZE, completion_ids)
+    assert [len(steps) for steps in credit.steps or ()] == [1, 0, 1, 0]
+    assert found == [weight * value for value in credit.parts["oracle"].tolist()]
+
+
+def test_batches_of_warmup_teach_head_and_give_policy_no_signal(tokenizer: PreTrainedTokenizerFast) -> None:
+    policy, logged = tiny_policy(tokenizer), {}
+    rollouts, reward = drawn(policy), clipo(warmup_steps=1)
+    correct = sum(len(text) % 2 == 0 for text in rollouts.texts)
+    function = RewardInTRL(reward, policy=policy, problems=PROBLEMS, group_size=SIZE)
+    policy.model.train()
+    assert function(**as_trl_passes(rollouts), log_metric=logged.__setitem__) == [0.0] * len(rollouts)
+    assert reward.calls == 1
+    assert logged["clipo/loss"] > 0
+    assert logged["reward/verifier"] == pytest.approx(correct / len(rollouts))
+    assert any(function(**as_trl_passes(rollouts)))
+
+
+def test_prompts_are_encoded_as_in_own_rollouts(tokenizer: PreTrainedTokenizerFast) -> None:
+    policy = tiny_policy(tokenizer)
+    rows = RewardInTRL(clipo(), policy=policy, problems=PROBLEMS, group_size=SIZE).rows()
+    assert [row["id"] for row in rows] == [problem.id for problem in PROBLEMS]
+    encoded: Any = policy.tokenizer([row["prompt"] for row in rows])
+    assert encoded["input_ids"] == [policy.prompt_ids(problem.prompt) for problem in PROBLEMS]
+
+
+class Failing:
+    """A reward that fails on its second row."""
+
+    def __call__(self, rollouts: RolloutBatch) -> Credit:
+        credit = VerifierReward(task=Halves())(rollouts)
+        return replace(credit, failures={1: Verdict(status="error", reason="!")})
+
+
+def test_completion_without_reward_is_none(tokenizer: PreTrainedTokenizerFast) -> None:
+    policy = tiny_policy(tokenizer)
+    function = RewardInTRL(Failing(), policy=policy, problems=PROBLEMS, group_size=SIZE)
+    found = function(**as_trl_passes(drawn(policy)))
+    assert [row for row, number in enumerate(found) if number is None] == [1]
+
+
+@pytest.mark.parametrize(
+    ("ids", "named"),
+    [
+        (["p/0"] * 3, "3 rows"),
+        (["p/0", "p/0", "p/1", "p/1"], "num_generations"),
+        (["q/0"] * 4, "q/0"),
+    ],
+)
+def test_rows_that_are_no_groups_of_known_problems_are_refused(
+    tokenizer: PreTrainedTokenizerFast, ids: Sequence[str], named: str
+) -> None:
+    function = RewardInTRL(
+        VerifierReward(task=Halves()),
+        policy=tiny_policy(tokenizer),
+        problems=PROBLEMS,
+        group_size=SIZE,
+    )
+    with pytest.raises(ValueError, match=named):
+        function(completion_ids=[[5]] * len(ids), id=ids)
+
+
+def test_evaluation_does_not_teach_a_reward(tokenizer: PreTrainedTokenizerFast) -> None:
+    policy, reward = tiny_policy(tokenizer), clipo()
+    function = RewardInTRL(reward, policy=policy, problems=PROBLEMS, group_size=SIZE)
+    policy.model.eval()
+    with pytest.raises(ValueError, match="eval_strategy"):
+        function(**as_trl_passes(drawn(policy)))
+    assert reward.head is None
+
+
+def test_credit_on_steps_that_trl_cannot_take_is_refused(tokenizer: PreTrainedTokenizerFast) -> None:
+    task = countdown()
+    reward = OracleReward(outcome=VerifierReward(task=task), task=task, weight=0.0)
+    with pytest.raises(ValueError, match=r"reward\.weight"):
+        RewardInTRL(reward, policy=tiny_policy(tokenizer), problems=PROBLEMS, group_size=SIZE)
+
+
+@pytest.mark.whole
+def test_trainer_of_trl_trains_and_resumes_with_clipo(tmp_path: Path) -> None:
+    pytest.importorskip("trl")
+    from docs.examples.clipo_in_trl import main
+
+    trainer = main(str(tmp_path), max_steps=2)
+    losses = [entry for entry in trainer.state.log_history if "loss" in entry]
+    assert losses[0]["grad_norm"] == 0  # the head's warm-up
+    assert losses[1]["grad_norm"] > 0
+    assert losses[1]["rewards/CLIPOReward/mean"] != losses[1]["reward/verifier"]
+    function: Any = trainer.reward_funcs[0]
+    saved, calls = function.reward.state_dict(), function.calls
+    assert calls == 2
+    again = RewardInTRL(
+        clipo(head=LinearHead(dimension=64, seed=0)), policy=function.policy, problems=PROBLEMS, group_size=8
+    )
+    again.checkpoints().on_train_begin(trainer.args, trainer.state, trainer.control)
+    assert again.calls == calls
+    assert_close(again.reward.state_dict()["head"], saved["head"])  # pyright: ignore[reportAttributeAccessIssue]
