@@ -1,4 +1,4 @@
-# Every target creates .venv on first use. It needs only Python 3.11 or newer, and make.
+# Every target creates .venv on first use, or completes the one of `uv sync`. It needs Python 3.11.5 or newer, and make.
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV   := .venv
 BIN    := $(VENV)/bin
@@ -59,12 +59,13 @@ help:  ## show this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | awk -F'\t' '{printf "  make %-10s %s\n", $$1, $$2}'
 	@echo "  Example: make exp name=llama_critic over='seed=1 objective=grpo'"
 
-$(STAMP): pyproject.toml constraints.txt
+$(STAMP): pyproject.toml constraints.txt uv.lock
 	@python=$$(test -x $(BIN)/python && echo $(BIN)/python || echo $(or $(PYTHON),python3)); \
-	$$python -c 'import sys; sys.version_info >= (3, 11) or sys.exit("Python 3.11 or newer is needed, " + sys.argv[1] + " is " + sys.version.split()[0] + "; to use another one remove $(VENV) and set PYTHON=…")' $$python
+	$$python -c 'import sys; sys.version_info >= (3, 11, 5) or sys.exit("Python 3.11.5 or newer is needed, " + sys.argv[1] + " is " + sys.version.split()[0] + "; to use another one remove $(VENV) and set PYTHON=…")' $$python
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "installing into $(VENV): a few minutes, once"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt $(TORCH) -e '.[dev]'
+	@if grep -qs '^uv = ' $(VENV)/pyvenv.cfg; then uv sync --quiet --frozen --extra dev; \
+	else $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt $(TORCH) -e '.[dev]'; fi
 	@touch $@
 
 setup: $(STAMP)  ## install everything into .venv

@@ -38,8 +38,6 @@ EXTRAS = {
     "hydra/launcher=joblib": "joblib",
     "hydra/launcher=submitit_slurm": "slurm",
     "hydra/launcher=submitit_local": "slurm",
-    "hydra/launcher=ray": "ray",
-    "hydra/launcher=ray_aws": "ray",
     "hydra/sweeper=optuna": "optuna",
 }
 """Choice of a Hydra plugin → the extra of this package that installs it."""

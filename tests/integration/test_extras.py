@@ -72,18 +72,6 @@ def run_sweep(python: Path, folder: Path, *overrides: str) -> tuple[int, str, li
     return done.returncode, done.stdout + done.stderr, sorted(jobs, key=lambda job: job["number"])
 
 
-def test_ray_launcher_runs_jobs_of_a_sweep(with_extra: Callable[[str], Path], tmp_path: Path) -> None:
-    python, folder, empty = with_extra("ray"), tmp_path / "outputs", tmp_path / "empty"
-    folder.mkdir()
-    empty.mkdir()
-    code, output, jobs = run_sweep(python, folder, "hydra/launcher=ray", f"policy.pretrained={empty},{EMBEDDED}")
-    assert [job["state"] for job in jobs] == ["failed", "done"], output
-    assert code == 1
-    assert jobs[0]["cause"] == f"policy.pretrained={empty}: no model there (config.json is missing)"
-    again, output, jobs = run_sweep(python, folder, "hydra/launcher=ray", f"policy.pretrained={EMBEDDED}")
-    assert (again, [job["state"] for job in jobs].count("done already")) == (0, 1), output
-
-
 def test_optuna_maximises_job_results_and_repeats_draws_with_same_seed(
     with_extra: Callable[[str], Path], tmp_path: Path
 ) -> None:

@@ -92,7 +92,7 @@ def test_wheel_contains_exactly_code_and_data_of_packages(wheel: Path) -> None:
         metadata = archive.read(next(name for name in archive.namelist() if name.endswith("/METADATA"))).decode()
     assert held == code | data
     assert {f"{package}/py.typed" for package in CODE} <= held, "type checkers read no other package"
-    assert "Requires-Python: >=3.11" in metadata
+    assert "Requires-Python: >=3.11.5" in metadata
     assert "License-File: LICENSE" in metadata
 
 
@@ -112,10 +112,10 @@ def test_installed_commands_work_outside_of_a_clone(installed: Installed) -> Non
     assert (planned.returncode, planned.stderr) == (0, "")
     assert "GiB" in planned.stdout
     # suggested commands must work here: no target of make, and no folder to install from
-    if find_spec("ray") is None:
-        extra = installed(COMMAND, "exp", "llama_critic", "hydra/launcher=ray")
-        assert extra.stderr.startswith("hydra/launcher=ray is not installed: ")
-        assert extra.stderr.endswith("python -m pip install 'contrastive-reasoning[ray]'\n")
+    if find_spec("optuna") is None:
+        extra = installed(COMMAND, "exp", "llama_critic", "hydra/sweeper=optuna")
+        assert extra.stderr.startswith("hydra/sweeper=optuna is not installed: ")
+        assert extra.stderr.endswith("python -m pip install 'contrastive-reasoning[optuna]'\n")
     compared = installed(COMMAND, "compare", "countdown_credit")
     assert compared.stderr.endswith(": contrastive-reasoning study countdown_credit\n")
 

@@ -171,7 +171,7 @@ def test_setup_rejects_old_python_before_creating_environment(tmp_path: Path) ->
     old, venv = old_python(tmp_path / "python"), tmp_path / "venv"
     done = set_up(old, venv)
     assert done.returncode == 2
-    assert done.stderr.startswith(f"Python 3.11 or newer is needed, {old} is ")
+    assert done.stderr.startswith(f"Python 3.11.5 or newer is needed, {old} is ")
     assert not venv.exists()
 
 
@@ -185,7 +185,7 @@ def test_setup_checks_python_of_existing_environment(tmp_path: Path) -> None:
     old_python(poor)
     done = set_up(Path(sys.executable), tmp_path / "poor")
     assert done.returncode == 2
-    assert done.stderr.startswith(f"Python 3.11 or newer is needed, {poor} is ")
+    assert done.stderr.startswith(f"Python 3.11.5 or newer is needed, {poor} is ")
 
 
 def test_commands_equal_make_targets_and_their_summaries() -> None:

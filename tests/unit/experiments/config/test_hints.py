@@ -38,10 +38,10 @@ def test_did_you_mean_lists_names_if_none_is_near() -> None:
 def test_commands_differ_between_clone_and_installed_package(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("experiments.config.hints.IN_A_CLONE", True)
     assert command_line("sweep", "EXPERIMENT", "sweep=NAME") == "make sweep name=EXPERIMENT sweep=NAME"
-    assert install_command("ray") == f"{python_command()} -m pip install -c constraints.txt -e '.[ray]'"
+    assert install_command("optuna") == f"{python_command()} -m pip install -c constraints.txt -e '.[optuna]'"
     monkeypatch.setattr("experiments.config.hints.IN_A_CLONE", False)
     assert command_line("sweep", "EXPERIMENT", "sweep=NAME") == "contrastive-reasoning sweep EXPERIMENT sweep=NAME"
-    assert install_command("ray") == f"{python_command()} -m pip install 'contrastive-reasoning[ray]'"
+    assert install_command("optuna") == f"{python_command()} -m pip install 'contrastive-reasoning[optuna]'"
 
 
 def test_python_command_is_this_python_relative_to_working_folder(
