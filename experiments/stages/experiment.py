@@ -28,12 +28,12 @@ from experiments.run_folder.reader import RESULT, SWEEP_VARIABLE
 from experiments.run_folder.record import git_sha, new_run_folder, processor, write_failure, write_stages, write_summary
 from experiments.stages import evaluate, evaluation_table, train
 from experiments.stages.building import check_arguments, check_parts
-from experiments.stages.checkpoints import CHECKPOINTS, CheckpointError, kept_checkpoints
+from experiments.stages.checkpoints import CheckpointError
 from experiments.stages.code_hash import all_targets, planned_sources
 from experiments.stages.loggers import stage_loggers
-from experiments.stages.plan import StagePlan, changed_since, plan_stages, values_from_parents, with_compute_dtype
+from experiments.stages.plan import StagePlan, changed_since, values_from_parents, with_compute_dtype
 from experiments.stages.policy_checks import check_policy, check_server
-from experiments.stages.resume import accept_changed_code, begin, reusable
+from experiments.stages.resume import begin, reusable, stages_taken
 from experiments.stages.stage_checkpoint import Interrupted, StopRequest
 from experiments.stages.stage_manifest import LOCK, write_result
 from experiments.system.files import clear_partials, lock, write_yaml
@@ -88,7 +88,7 @@ def run_experiment(config: DictConfig) -> Path:
                 continue
             plan = planned[stage]
             with held_by_first(plan.folder / LOCK, waiting=f"{stage}: waiting for another run of {plan.folder}"):
-                reused = reusable(plan)
+                reused = reusable(plan, changed_code=config.checkpoints.resume_changed_code)
                 entries[stage] = {"folder": str(plan.folder), "fingerprint": plan.fingerprint, "reused": reused}
                 write_stages(folder, entries)
                 if reused:
@@ -127,7 +127,7 @@ def plans(config: DictConfig) -> dict[str, StagePlan]:
 
     Modules of the user that are imported later, here or in workers, must be as planned.
     """
-    planned = plan_stages(config, accept=accept_changed_code if config.checkpoints.resume_changed_code else None)
+    planned = stages_taken(config)
     expect({module: source for plan in planned.values() for module, source in planned_sources(plan.code).items()})
     for plan in planned.values():
         for target in all_targets(plan.config):
@@ -171,11 +171,7 @@ def run_stage(plan: StagePlan, config: DictConfig, planned: Mapping[str, StagePl
     """
     if changed := from_first(changed_since(plan) if this_rank() == 0 else []):
         raise CheckpointError(f"{plan.name}: {changed[0]} has changed since this run began; run it again")
-    if from_first(bool(kept_checkpoints(plan.folder / CHECKPOINTS))):
-        print(f"{plan.name}: resuming in {plan.folder}")
-    else:
-        begin(plan, list(planned.values()))
-        print(f"{plan.name}: running in {plan.folder}")
+    begin(plan)
     if this_rank() == 0:
         clear_partials(plan.folder)
         # timings and last digits depend on these
