@@ -6,8 +6,7 @@ import gc
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext, suppress
-from importlib import import_module
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 import torch
@@ -29,7 +28,7 @@ from experiments.run_folder.record import git_sha, new_run_folder, processor, wr
 from experiments.stages import evaluate, evaluation_table, train
 from experiments.stages.building import check_arguments, check_parts
 from experiments.stages.checkpoints import CheckpointError
-from experiments.stages.code_hash import all_targets, planned_sources
+from experiments.stages.code_hash import planned_sources
 from experiments.stages.loggers import stage_loggers
 from experiments.stages.plan import StagePlan, changed_since, values_from_parents, with_compute_dtype
 from experiments.stages.policy_checks import check_policy, check_server
@@ -123,16 +122,9 @@ def comparing(baseline: str, name: str) -> str:
 
 
 def plans(config: DictConfig) -> dict[str, StagePlan]:
-    """Plans the needed stages, in order. Imports their code, so that later edits have no effect on this run.
-
-    Modules of the user that are imported later, here or in workers, must be as planned.
-    """
+    """Plans the needed stages, in order. From then on modules of the user can be imported only as planned."""
     planned = stages_taken(config)
     expect({module: source for plan in planned.values() for module, source in planned_sources(plan.code).items()})
-    for plan in planned.values():
-        for target in all_targets(plan.config):
-            with suppress(ImportError):  # building the part will report it
-                import_module(target.rpartition(".")[0])
     return planned
 
 
