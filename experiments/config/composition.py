@@ -32,9 +32,9 @@ MERGE = "${merge:"
 """Begins an interpolation that is another mapping with some values changed."""
 
 
-def given_overrides() -> list[str] | None:
-    """Returns the command-line overrides, in a job of a sweep those of the job; None if Hydra is not initialised."""
-    return [*HydraConfig.get().overrides.task, *config_dir_option()] if HydraConfig.initialized() else None
+def given_overrides() -> list[str]:
+    """Returns the command-line overrides, in a job of a sweep those of the job; empty if Hydra is not initialised."""
+    return [*HydraConfig.get().overrides.task, *config_dir_option()] if HydraConfig.initialized() else []
 
 
 def trains_warm_start(config: DictConfig) -> bool:

@@ -13,11 +13,11 @@ import torch
 from lightning.pytorch.loggers import Logger
 from omegaconf import DictConfig
 
-from contrastive_reasoning.distributed import barrier, from_first, ranks, this_rank
+from contrastive_reasoning.distributed import barrier, from_first, this_rank
 from contrastive_reasoning.progress import clock
 from contrastive_reasoning.workers.functions import describe
 from contrastive_reasoning.workers.planned_code import ChangedCode, expect
-from experiments.assemble import AssemblyError, with_values
+from experiments.assemble import with_values
 from experiments.config.composition import given_overrides
 from experiments.config.folders import summaries
 from experiments.config.hints import command_line
@@ -37,7 +37,6 @@ from experiments.stages.stage_checkpoint import Interrupted, StopRequest
 from experiments.stages.stage_manifest import LOCK, write_result
 from experiments.system.files import clear_partials, lock, write_yaml
 from experiments.system.launch import is_launched, report_cause
-from experiments.system.terminal import first_line
 
 __all__ = ["Interrupted", "run_experiment"]
 
@@ -55,8 +54,8 @@ def run_experiment(config: DictConfig) -> Path:
     """Runs or reuses every stage; returns the run folder.
 
     Raises:
-        AssemblyError: before the first stage runs, if a part rejects its arguments, the folder cannot be written, or a
-            vLLM server cannot be reached or serves another model, or the policy cannot be loaded.
+        AssemblyError: before the first stage runs, if a part rejects its arguments, a vLLM server cannot be reached or
+            serves another model, or the policy cannot be loaded.
         CheckpointError: if results or checkpoints of a stage are damaged and cannot be restored, a checkpoint cannot be
             written, or files or code have changed since planning.
         Interrupted: if the user stopped a stage; the same call resumes from its last checkpoint.
@@ -65,9 +64,7 @@ def run_experiment(config: DictConfig) -> Path:
     """
     started = time.monotonic()
     check_arguments(config)
-    device, taken = train.device_of(config), ranks() // config.trainer.num_nodes
-    if sentence := train.idle(device, torch.cuda.device_count(), taken=taken):
-        print(sentence)
+    train.device_of(config)
     check_parts(config)
     resolved = with_compute_dtype(config)
     planned = plans(resolved)
@@ -75,10 +72,7 @@ def run_experiment(config: DictConfig) -> Path:
     unfinished = from_first([name for name, plan in planned.items() if not (plan.folder / RESULT).is_file()])
     check_policy(resolved, unfinished)
     check_server(config, unfinished)
-    try:
-        folder = new_run_folder(config, overrides=overrides or [], about=summaries("experiment"))
-    except OSError as error:
-        raise AssemblyError(f"output_dir={config.output_dir}: cannot be written ({first_line(error)})") from error
+    folder = new_run_folder(config, overrides=overrides, about=summaries("experiment"))
     entries: dict[str, dict[str, str | bool]] = {}
     with synced_to_mlflow(config, folder):
         for stage in config.stages:
@@ -97,7 +91,7 @@ def run_experiment(config: DictConfig) -> Path:
                 evaluation_table.show(plan.folder)
         write_summary(folder, seconds=time.monotonic() - started)
     print(f"{config.name}: done, results in {folder}")
-    if (line := closing_line(config, overrides or [])) is not None:
+    if (line := closing_line(config, overrides)) is not None:
         print(line)
     return folder
 
