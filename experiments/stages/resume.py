@@ -101,8 +101,8 @@ def begin(plan: StagePlan) -> None:
         return
     if kept_checkpoints(plan.folder / CHECKPOINTS):
         before = read_manifest(plan.folder)
-        if before["code"] != plan.code:
-            write_manifest(plan, earlier_code=[*before.get("earlier_code", []), before["code"]])
+        if (code := before.get("code", plan.code)) != plan.code:
+            write_manifest(plan, earlier_code=[*before.get("earlier_code", []), code])
         print(f"{plan.name}: resuming in {plan.folder}")
         return
     found = [one for one in _earlier_stages(plan) if one.step is not None or one.differs_by_code_alone(plan)]
