@@ -90,9 +90,7 @@ def run(config: DictConfig) -> float | None:
             run_experiment(config)
     except AssemblyError as error:
         _end(str(error), USAGE_ERROR)
-    except VerifierFailed as error:
-        _end(str(error), FAILED, alone=True)
-    except NotWritten as error:
+    except (VerifierFailed, NotWritten) as error:
         _end(str(error), FAILED, alone=True)
     except (CheckpointError, Diverged, RewardFailed, StageFailed) as error:
         _end(str(error), FAILED)

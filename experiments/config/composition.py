@@ -17,7 +17,7 @@ from hydra.core.object_type import ObjectType
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import IntervalSweep, Override, OverrideType
 from omegaconf import DictConfig, ListConfig, Node, OmegaConf
-from omegaconf.errors import InterpolationKeyError, OmegaConfBaseException
+from omegaconf.errors import OmegaConfBaseException
 
 from experiments.config.folders import config_dir_option
 
@@ -32,9 +32,9 @@ MERGE = "${merge:"
 """Begins an interpolation that is another mapping with some values changed."""
 
 
-def given_overrides() -> list[str] | None:
-    """Returns the command-line overrides, in a job of a sweep those of the job; None if Hydra is not initialised."""
-    return [*HydraConfig.get().overrides.task, *config_dir_option()] if HydraConfig.initialized() else None
+def given_overrides() -> list[str]:
+    """Returns the command-line overrides, in a job of a sweep those of the job; empty if Hydra is not initialised."""
+    return [*HydraConfig.get().overrides.task, *config_dir_option()] if HydraConfig.initialized() else []
 
 
 def trains_warm_start(config: DictConfig) -> bool:
@@ -147,22 +147,6 @@ def leaves(config: DictConfig) -> Iterator[tuple[str, object]]:
             if node._is_interpolation() and not REFERENCE.fullmatch(str(written)):
                 with suppress(OmegaConfBaseException):
                     yield path, parent[key]
-
-
-def dangling_reference(config: DictConfig) -> tuple[str, str] | None:
-    """Returns (dotted path, OmegaConf's message) of the first reference to a missing key or environment variable.
-
-    A merge that would add a key to its mapping is one too.
-    """
-    for path, parent, key, node in _nodes(config):
-        if isinstance(node, Node) and node._is_interpolation():
-            try:
-                parent[key]
-            except OmegaConfBaseException as error:
-                written = str(node._value())
-                if isinstance(error, InterpolationKeyError) or "${oc.env:" in written or MERGE in written:
-                    return path, (error.msg or str(error)).splitlines()[0]  # other resolvers may need a running job
-    return None
 
 
 def parts(config: DictConfig) -> Iterator[tuple[str, DictConfig]]:

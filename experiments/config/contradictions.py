@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from omegaconf import DictConfig, ListConfig, OmegaConf
+from omegaconf.errors import InterpolationResolutionError
 
-from experiments.config.composition import critic_checkpoints, dangling_reference, leaves
+from experiments.config.composition import critic_checkpoints, leaves
 from experiments.config.folders import EMBEDDED, EMBEDDED_FOLDER, experiment_names
 from experiments.config.hints import did_you_mean
 from experiments.config.types import flaws
@@ -20,6 +21,8 @@ from experiments.system.secrets import secret_finder
 
 SECRET = "holds the environment's"
 READ_THERE = "a configuration is written into every run folder; what needs it reads it from the environment itself"
+NEEDS_JOB = "HydraConfig was not set"
+"""In the error of a reference to Hydra's own configuration, ``${hydra:…}``, which exists only in the run."""
 CRITIC_FILE = "critic.json"
 FRESH = "fresh"
 """As in ``rewards.critic``, whose import would load torch."""
@@ -40,8 +43,11 @@ def _contradictions(config: DictConfig) -> Iterator[str]:
     lora = OmegaConf.select(config, "policy.lora", throw_on_missing=False)
     if isinstance(lora, str) or (isinstance(lora, DictConfig) and "_target_" not in lora):
         yield f"policy.lora={lora}: it takes null or the keys of a LoRA; choose adapter=lora, and set policy.lora.rank"
-    if (found := dangling_reference(config)) is not None:
-        yield f"{found[0]}: {found[1]}"
+    try:
+        OmegaConf.to_container(config, resolve=True)
+    except InterpolationResolutionError as error:
+        if NEEDS_JOB not in str(error):
+            yield f"{error.full_key}: {str(error.msg).splitlines()[0]}"
     for key in ("name", "arm", "baseline"):  # each names a folder of the outputs and of the tracker, and a log file
         if config[key] is not None and (flaw := name_flaw(config[key])):
             yield f"{key}={quote_name(config[key])} {flaw}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 
 import yaml
 from hydra import compose, initialize_config_module
@@ -105,7 +106,7 @@ def _command_error(lines: Sequence[str], multirun: bool, loads: bool) -> str | N
         if override.is_sweep_override() and not multirun:
             return (
                 f"{line}: several values, and this is a single run; to run each of them use "
-                f"{command_line('sweep')}, for one value that holds a comma quote it: {_quote(line)}"
+                f"{command_line('sweep')}, for one value that holds a comma quote it: {shlex.quote(_with_quotes(line))}"
             )
         if key in ("hydra.sweep.dir", "hydra.run.dir") and str(override.value()).startswith("~"):
             return f"{line}: Hydra does not replace ~ by the home folder; give the whole path"
@@ -133,30 +134,18 @@ def _repeated_value(override: Override) -> str | None:
 
 
 def _grammar_error(line: str, reason: str) -> str:
-    """Describes an override that Hydra's grammar rejects, with the characters to quote if quotes help."""
-    key, equals, value = line.partition("=")
-    refused = [c for c in dict.fromkeys(value) if not c.isalnum() or not c.isascii() if not _parses(f"{key}=a{c}b")]
-    if equals and refused and _parses(_with_quotes(line)):
-        named = " ".join("a line break" if c == "\n" else c for c in refused)
-        return f"{line}: the value holds {named}, which must be quoted: {_quote(line)} (Hydra: {reason})"
-    return f"{line!r} is not a valid override: write key=value (Hydra: {reason})"
-
-
-def _parses(line: str) -> bool:
-    try:
-        return bool(parse([line]))
-    except OverrideParseException:
-        return False
+    """Describes an override that Hydra's grammar rejects; if quotes help, shows them."""
+    hint = "write key=value"
+    if "=" in line:
+        with suppress(OverrideParseException):
+            parse([_with_quotes(line)])
+            hint = f"quote its value, in a shell twice: {shlex.quote(_with_quotes(line))}"
+    return f"{line!r} is not a valid override: {hint} (Hydra: {reason})"
 
 
 def _with_quotes(line: str) -> str:
     key, _, value = line.partition("=")
     return f"{key}={QuotedString(text=value, quote=Quote.double).with_quotes()}"
-
-
-def _quote(line: str) -> str:
-    """Quotes the value of an override for Hydra and the whole override for a shell."""
-    return shlex.quote(_with_quotes(line))
 
 
 def _plugin_error(override: Override, overrides: Sequence[Override]) -> str | None:
@@ -199,19 +188,22 @@ def _run_error(overrides: Sequence[Override], loads: bool) -> str | None:
     ours = [override for override in overrides if not is_hydras(override)]
     chosen = [override for override in ours if is_group(override)]
     keys = [override for override in ours if override not in chosen]
+    base: DictConfig | None = None
     try:
         wrong = _first(_mark_error(override) for override in ours) or _first(_choice_error(o) for o in chosen)
         if wrong is not None:
             return wrong
         base = compose_lines(*map(_line, chosen))
-        if (wrong := _first(_key_error(base, override) for override in keys)) is not None:
-            return wrong
+        for override in keys:  # OmegaConf would replace a whole part
+            replaced = OmegaConf.select(base, override.key_or_group, throw_on_resolution_failure=False)
+            if isinstance(replaced, DictConfig) and isinstance(override.value(), bool | int | float | list):
+                return f"{_line(override)}: it takes a mapping of keys"
         whole = compose_lines(*map(_line, ours))
         return contradiction(whole) or (missing_model(whole) if loads else None)
     except yaml.YAMLError as error:
         return one_line(error)
     except (HydraException, OmegaConfBaseException, ValueError) as error:
-        return _first(_file_error(override) for override in chosen) or _composition_error(error)
+        return _first(_file_error(override) for override in chosen) or _composition_error(error, base)
 
 
 def _file_error(override: Override) -> str | None:
@@ -230,8 +222,11 @@ def _file_error(override: Override) -> str | None:
     return f"{path}: its first line must be '{GLOBAL}', as in every file of {group}/"
 
 
-def _composition_error(error: BaseException) -> str:
-    """Returns the message of Hydra or OmegaConf in one line, with the key in question and the nearest valid one."""
+def _composition_error(error: BaseException, base: DictConfig | None = None) -> str:
+    """Returns the message of Hydra or OmegaConf in one line, with the key in question and the nearest valid one.
+
+    ``base``: the configuration in which the key is unknown; None: the default one.
+    """
     if isinstance(error, MissingConfigException):
         group, _, option = (error.missing_cfg_file or "").rpartition("/")
         hint = did_you_mean(option, options(group))
@@ -254,9 +249,7 @@ def _composition_error(error: BaseException) -> str:
             kind = plugin["kind"]
             return f"{key}: no such key of the chosen {kind}; choose another with {group}={'|'.join(sorted(known))}"
         if not key.startswith("hydra"):
-            known = dotted_keys(compose_lines())
-            roots = {name for name in known if "." not in name}
-            return f"{place}{key}: no such key; {did_you_mean(key, known, names=roots)}"
+            return f"{place}{_unknown_key(key, dotted_keys(base or compose_lines()))}"
         near = nearest(key, dotted_keys(compose("config", return_hydra_config=True)))
         if near is not None and not key.startswith(f"{near}."):
             return f"{key}: no such key; did you mean {near!r}?"
@@ -285,19 +278,13 @@ def _choice_error(override: Override) -> str | None:
     return f"{group}={option}: no such {group}; {did_you_mean(str(option), known, names=known)}"
 
 
-def _key_error(base: DictConfig, override: Override) -> str | None:
-    """Returns an error for an unknown key or a value in place of a mapping. Types are checked after composition."""
-    key, value = override.key_or_group, override.value()
-    known = dotted_keys(base)
-    if key in known:
-        replaces = isinstance(OmegaConf.select(base, key), DictConfig) and isinstance(value, bool | int | float | list)
-        return f"{key}={value}: it takes a mapping of keys" if replaces else None
+def _unknown_key(key: str, known: set[str]) -> str:
+    """Returns the error for a key that is not among the ``known`` ones, with the nearest one and its siblings."""
     above = f"{key.rpartition('.')[0]}."
     siblings = {other for other in known if other.startswith(above)} if above != "." else set()
     known = siblings or known | groups()
     names = {other.removeprefix(above if siblings else "").partition(".")[0] for other in known}
-    names = {name for name in names if not name.startswith("_")}
-    return f"{key}: no such key; {did_you_mean(key, known, names=names or known)}"
+    return f"{key}: no such key; {did_you_mean(key, known, names={name for name in names if not name.startswith('_')})}"
 
 
 def _first(sentences: Iterable[str | None]) -> str | None:

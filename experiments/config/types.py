@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import MISSING, fields, is_dataclass
+from dataclasses import fields, is_dataclass
 from importlib import import_module
 from math import inf
 from pkgutil import resolve_name
@@ -62,7 +62,7 @@ def flaws(config: DictConfig) -> Iterator[str]:
     Also for each key of the trainer that the stages set. Nothing is imported for it.
     """
     for name, schema in PARTS.items():
-        yield from _of_part(name, config[name], schema)
+        yield from _of_arguments(name, config[name], schema)
     for stage, best in config.checkpoints.best.items():
         if best is not None and len(best) != 1:
             yield f"checkpoints.best.{stage} must name one metric with min or max, got {best}"
@@ -74,25 +74,6 @@ def flaws(config: DictConfig) -> Iterator[str]:
         for key, instead in SET_BY_STAGES.items():
             if (value := config.trainer.get(key)) is not None:
                 yield f"trainer.{key}={value}: the stages set it; instead of it set {instead}"
-
-
-def _of_part(path: str, node: Any, schema: type) -> Iterator[str]:
-    """Yields the errors of a part without ``_target_``."""
-    expected = {field.name: field for field in fields(schema)}
-    if not isinstance(node, DictConfig):
-        yield f"{path} must be a mapping of {', '.join(expected)}; got {node}"
-        return
-    required = [name for name, field in expected.items() if field.default in (MISSING, UNSET)]
-    yield from _of_keys(path, [*map(str, node)], known=expected, required=required)
-    hints = get_type_hints(schema)
-    for name, field in expected.items():
-        value = _value(node, name)
-        if value is UNKNOWN:
-            continue
-        if is_dataclass(hints[name]):
-            yield from _of_part(f"{path}.{name}", value, hints[name])
-        else:
-            yield from _of_value(f"{path}.{name}", value, hints[name], bounds=field.metadata)
 
 
 def argument_flaws(config: DictConfig) -> Iterator[str]:
@@ -107,20 +88,32 @@ def argument_flaws(config: DictConfig) -> Iterator[str]:
         except (ImportError, AttributeError, ValueError):
             yield f"{path}._target_={target}: {_why_missing(target)}"
             continue
-        try:
-            parameters = inspect.signature(taken).parameters
-        except (TypeError, ValueError):  # no callable, or one of a C extension: building it will tell
+        yield from _of_arguments(path, part, taken)
+
+
+def _of_arguments(path: str, node: Any, taken: Any) -> Iterator[str]:
+    """Yields the errors of a mapping whose keys are the arguments of ``taken``, a target or a class of the schema."""
+    try:
+        parameters = inspect.signature(taken).parameters
+    except (TypeError, ValueError):  # no callable, or one of a C extension: building it will tell
+        return
+    named = {name: one for name, one in parameters.items() if one.kind not in VARIADIC}
+    if not isinstance(node, DictConfig):
+        yield f"{path} must be a mapping of {', '.join(named)}; got {node}"
+        return
+    partial = node.get("_partial_") or node.get("_args_")
+    needed = [name for name, one in named.items() if one.default is inspect.Parameter.empty or one.default is UNSET]
+    given = [str(key) for key in node if key not in HYDRA_KEYS]
+    any_keyword = any(one.kind is inspect.Parameter.VAR_KEYWORD for one in parameters.values())
+    yield from _of_keys(path, given, known=given if any_keyword else named, required=[] if partial else needed)
+    hints, bounds = _hints(taken), {one.name: one.metadata for one in fields(taken)} if is_dataclass(taken) else {}
+    for name in named:
+        if name not in hints or (value := _value(node, name)) is UNKNOWN:
             continue
-        named = {name: one for name, one in parameters.items() if one.kind not in VARIADIC}
-        partial = part.get("_partial_") or part.get("_args_")
-        required = [] if partial else [name for name, one in named.items() if one.default is inspect.Parameter.empty]
-        given = [str(key) for key in part if key not in HYDRA_KEYS]
-        any_keyword = any(one.kind is inspect.Parameter.VAR_KEYWORD for one in parameters.values())
-        yield from _of_keys(path, given, known=given if any_keyword else named, required=required)
-        hints = _hints(taken)
-        for name in named:
-            if name in hints and (value := _value(part, name)) is not UNKNOWN:
-                yield from _of_value(f"{path}.{name}", value, hints[name])
+        if is_dataclass(hints[name]) and not _is_target(value):
+            yield from _of_arguments(f"{path}.{name}", value, hints[name])
+        else:
+            yield from _of_value(f"{path}.{name}", value, hints[name], bounds=bounds.get(name, {}))
 
 
 def _hints(taken: Any) -> dict[str, Any]:
@@ -173,7 +166,7 @@ def _value(node: DictConfig, key: str) -> Any:
 def _of_value(path: str, value: Any, hint: Any, *, bounds: Mapping[str, float] = MappingProxyType({})) -> Iterator[str]:
     """Yields the errors of a value whose type consists of ``KINDS`` and literals; others are not checked."""
     alternatives = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
-    if any(_kind(one) is not Literal and _kind(one) not in KINDS for one in alternatives):
+    if _is_target(value) or any(_kind(one) is not Literal and _kind(one) not in KINDS for one in alternatives):
         return
     fitting = [one for one in alternatives if _fits(one, value)]
     number = value if isinstance(value, int | float) else inf
@@ -187,6 +180,10 @@ def _of_value(path: str, value: Any, hint: Any, *, bounds: Mapping[str, float] =
             yield from _of_value(f"{path}.{key}", _value(value, str(key)), inner[1])
 
 
+def _is_target(value: Any) -> bool:
+    return isinstance(value, DictConfig) and "_target_" in value  # which is checked by itself
+
+
 def _kind(hint: Any) -> Any:
     return get_origin(hint) or hint
 
@@ -194,8 +191,6 @@ def _kind(hint: Any) -> Any:
 def _fits(hint: Any, value: Any) -> bool:
     if _kind(hint) is Literal:
         return value in get_args(hint)
-    if isinstance(value, DictConfig) and "_target_" in value:
-        return True  # the part is checked by itself
     return isinstance(value, KINDS[_kind(hint)][1]) and (hint is bool or not isinstance(value, bool))
 
 

@@ -79,40 +79,30 @@ def newest(folder: Path) -> Path | None:
     return found[-1].path if found else None
 
 
-def newest_sound_of_first(folder: Path) -> tuple[Path | None, list[str]]:
-    """Returns rank 0's ``newest_sound`` on every rank, because hashing reads the whole checkpoint.
-
-    Raises CheckpointError on every rank if rank 0 does.
-    """
-    found: tuple[Path | None, list[str]] = (None, [])
-    refused = None
-    if this_rank() == 0:
-        try:
-            found = newest_sound(folder)
-        except CheckpointError as error:
-            refused = str(error)
-    found, refused = from_first((found, refused))
-    if refused is not None:
-        raise CheckpointError(refused)
-    return found
-
-
 def newest_sound(folder: Path) -> tuple[Path | None, list[str]]:
     """Returns the newest undamaged checkpoint (None if none is complete), and a sentence for each newer other.
+
+    Rank 0 reads the files for all ranks, because hashing reads the whole checkpoint.
 
     Raises:
         CheckpointError: if there are complete checkpoints, but all are damaged.
     """
+    path, passed_over, finished = from_first(_newest_sound(folder) if this_rank() == 0 else (None, [], False))
+    if path is None and finished:
+        raise CheckpointError(f"{'; '.join(passed_over)}; none is left to resume from: remove {folder} to start again")
+    return path, passed_over
+
+
+def _newest_sound(folder: Path) -> tuple[Path | None, list[str], bool]:
+    """Returns the newest undamaged checkpoint, a sentence for each newer one, and whether one of those is complete."""
     passed_over: list[str] = []
-    finished = 0
+    finished = False
     for path in sorted(_begun_checkpoints(folder), key=_step, reverse=True):
         if (sentence := damage(path)) is None:
-            return path, passed_over
+            return path, passed_over, finished
         passed_over.append(sentence)
-        finished += _seal(path).is_file()
-    if finished:
-        raise CheckpointError(f"{'; '.join(passed_over)}; none is left to resume from: remove {folder} to start again")
-    return None, passed_over
+        finished = finished or _seal(path).is_file()
+    return None, passed_over, finished
 
 
 def forget(folder: Path, *, after: Path | None) -> None:

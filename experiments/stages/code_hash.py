@@ -46,10 +46,8 @@ class Parsed(NamedTuple):
     """Dotted paths that it imports, including imports in functions; ``package.*`` is the whole package."""
     computes_imports: bool
     """Whether it imports modules whose names are not in its text."""
-    exports: Mapping[str, str]
-    """Imported name → its dotted path, at the top level or for type checkers."""
-    defines: frozenset[str]
-    """Names assigned or defined at the top level."""
+    names: Mapping[str, str]
+    """Name at the top level, or for type checkers, → dotted path of what it imports or defines."""
 
 
 def code_hashes(config: Any, drivers: Iterable[str] = ()) -> dict[str, str]:
@@ -100,19 +98,6 @@ def named_code(node: Any, *, foreign: bool = False) -> Iterator[str]:
         yield node.replace(":", ".")
 
 
-def all_targets(config: Any) -> Iterator[str]:
-    """Yields every ``_target_`` in a resolved configuration, including those of libraries and of Hydra's getters."""
-    if isinstance(config, Mapping):
-        if "_target_" in config:
-            yield str(config["_target_"])
-            if str(config["_target_"]).startswith("hydra.utils.get_"):
-                yield str(config.get("path"))
-        config = [value for key, value in config.items() if key != "_target_"]
-    if isinstance(config, list | tuple):
-        for value in config:
-            yield from all_targets(value)
-
-
 def defining(path: str) -> set[str]:
     """Returns the modules that define a dotted path; empty for libraries, unknown names and code without effect."""
     parts = path.split(".")
@@ -123,11 +108,8 @@ def defining(path: str) -> set[str]:
         return set()
     if not _is_package(module):
         above, _, own = module.rpartition(".")
-        return {module} if names else {module} | _find_exports(above, own)  # a function may be named like its module
-    name = names[0] if names else "*"
-    if exported := _find_exports(module, name):
-        return exported
-    return {module} if name in parse_module(module).defines else _all_modules(module)
+        return {module} if names else {module} | _find_name(above, own)  # a function may be named like its module
+    return _find_name(module, names[0] if names else "*") or _all_modules(module)
 
 
 def _decides_nothing(module: str) -> bool:
@@ -136,11 +118,13 @@ def _decides_nothing(module: str) -> bool:
     return any(f"{module}.".startswith(f"{package}.") for package in WATCHING)
 
 
-def _find_exports(package: str, name: str) -> set[str]:
-    """Returns the modules that define a name re-exported by a package."""
-    if not package or not _is_package(package) or (path := parse_module(package).exports.get(name)) is None:
+def _find_name(package: str, name: str) -> set[str]:
+    """Returns the modules that define a name of a package, whose ``__init__.py`` defines or imports it."""
+    if not package or not _is_package(package) or (path := parse_module(package).names.get(name)) is None:
         return set()
-    return {path} if path == f"{package}.{name}" else defining(path)
+    if path != f"{package}.{name}":
+        return defining(path)
+    return {path} if module_file(path) else {package}
 
 
 def _all_modules(package: str) -> set[str]:
@@ -240,20 +224,19 @@ def _parse(module: str, file: Path, changed: int) -> Parsed:
     try:
         tree = ast.parse(content)
     except (SyntaxError, ValueError):  # the user's own module; building it will raise
-        return Parsed(source_hash(content), frozenset(), False, {}, frozenset())
+        return Parsed(source_hash(content), frozenset(), False, {})
     package = module if file.name == "__init__.py" else module.rpartition(".")[0]
-    exports, defines = dict[str, str](), set[str]()
+    names = dict[str, str]()
     for node in tree.body:
-        if _for_type_checkers(node):
-            exports |= {name: path for part in ast.walk(node) for name, path in _bindings(part, package)}
-        exports |= dict(_bindings(node, package))
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            defines.add(node.name)
+            names[node.name] = f"{module}.{node.name}"
         else:
-            names = (part for part in ast.walk(node) if isinstance(part, ast.Name))
-            defines |= {name.id for name in names if isinstance(name.ctx, ast.Store)}
-    imports = frozenset(_imports(tree, package, ours=is_ours(module)))
-    return Parsed(tree_hash(tree), imports, _computes_imports(tree, ours=is_ours(module)), exports, frozenset(defines))
+            stored = (part for part in ast.walk(node) if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store))
+            names |= {part.id: f"{module}.{part.id}" for part in stored}
+        for part in ast.walk(node) if _for_type_checkers(node) else [node]:
+            names |= dict(_bindings(part, package))
+    imports, computes = _imports(tree, package, ours=is_ours(module))
+    return Parsed(tree_hash(tree), frozenset(imports), computes, names)
 
 
 def _for_type_checkers(node: ast.AST) -> bool:
@@ -275,16 +258,23 @@ def _bindings(node: ast.AST, package: str) -> Iterator[tuple[str, str]]:
         yield from ((name.asname or name.name.partition(".")[0], name.name) for name in node.names)
 
 
-def _imports(tree: ast.AST, package: str, *, ours: bool) -> set[str]:
-    """Returns the dotted paths of run-time imports and of modules named in strings, for example for ``python -m``.
+def _imports(tree: ast.AST, package: str, *, ours: bool) -> tuple[set[str], bool]:
+    """Returns the dotted paths that a module imports at run time, and whether it imports others, which it computes.
 
-    The strings of our modules name only our modules.
+    The paths include modules named in strings, for example for ``python -m``; the strings of our modules name only our
+    modules. Imports are computed if a loader or builder is used, or imported under another name, without a module name
+    in the text.
     """
-    found, left = set[str](), [tree]
+    found, computes, left = set[str](), False, [tree]
+    loaders = LOADERS if ours else LOADERS | BUILDERS
     while left:
         node = left.pop()
         if _for_type_checkers(node):
             left += node.orelse  # pyright: ignore[reportAttributeAccessIssue]
+            continue
+        if (loaded := _loaded(node)) is not None:
+            found.add(loaded)
+            left += [part for part in ast.iter_child_nodes(node) if part is not node.func]  # pyright: ignore[reportAttributeAccessIssue]
             continue
         found |= {path for _, path in _bindings(node, package)}
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and DOTTED.fullmatch(node.value):
@@ -294,10 +284,11 @@ def _imports(tree: ast.AST, package: str, *, ours: bool) -> set[str]:
                 for name in named
                 if (is_ours(name) or not ours) and module_file(name) is not None and not _is_package(name)
             }
-        elif (named := _loaded(node)) is not None:
-            found.add(named)
+        renamed = isinstance(node, ast.alias) and node.asname and node.name.rpartition(".")[2] in loaders
+        executes = isinstance(node, ast.Name) and node.id in ("exec", "eval")
+        computes = computes or bool(renamed) or executes or _last_name(node) in loaders
         left += ast.iter_child_nodes(node)
-    return found
+    return found, computes
 
 
 def _loaded(node: ast.AST) -> str | None:
@@ -306,19 +297,3 @@ def _loaded(node: ast.AST) -> str | None:
         return None
     name = node.args[0].value if isinstance(node.args[0], ast.Constant) else None
     return name if isinstance(name, str) and WORD.fullmatch(name) else None
-
-
-def _computes_imports(tree: ast.AST, *, ours: bool) -> bool:
-    """Whether a loader or builder is used, or imported under another name, without a module name in the text."""
-    left, loaders = [tree], LOADERS if ours else LOADERS | BUILDERS
-    while left:
-        node = left.pop()
-        if isinstance(node, ast.alias) and node.asname and node.name.rpartition(".")[2] in loaders:
-            return True
-        if isinstance(node, ast.Name | ast.Attribute) and _last_name(node) in loaders:
-            return True
-        if isinstance(node, ast.Name) and node.id in ("exec", "eval"):
-            return True
-        known = isinstance(node, ast.Call) and _loaded(node) is not None
-        left += [part for part in ast.iter_child_nodes(node) if not (known and part is node.func)]  # pyright: ignore
-    return False

@@ -6,19 +6,18 @@ import gc
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext, suppress
-from importlib import import_module
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 import torch
 from lightning.pytorch.loggers import Logger
 from omegaconf import DictConfig
 
-from contrastive_reasoning.distributed import barrier, from_first, ranks, this_rank
+from contrastive_reasoning.distributed import barrier, from_first, this_rank
 from contrastive_reasoning.progress import clock
 from contrastive_reasoning.workers.functions import describe
 from contrastive_reasoning.workers.planned_code import ChangedCode, expect
-from experiments.assemble import AssemblyError, with_values
+from experiments.assemble import with_values
 from experiments.config.composition import given_overrides
 from experiments.config.folders import summaries
 from experiments.config.hints import command_line
@@ -28,17 +27,16 @@ from experiments.run_folder.reader import RESULT, SWEEP_VARIABLE
 from experiments.run_folder.record import git_sha, new_run_folder, processor, write_failure, write_stages, write_summary
 from experiments.stages import evaluate, evaluation_table, train
 from experiments.stages.building import check_arguments, check_parts
-from experiments.stages.checkpoints import CHECKPOINTS, CheckpointError, kept_checkpoints
-from experiments.stages.code_hash import all_targets, planned_sources
+from experiments.stages.checkpoints import CheckpointError
+from experiments.stages.code_hash import planned_sources
 from experiments.stages.loggers import stage_loggers
-from experiments.stages.plan import StagePlan, changed_since, plan_stages, values_from_parents, with_compute_dtype
+from experiments.stages.plan import StagePlan, changed_since, values_from_parents, with_compute_dtype
 from experiments.stages.policy_checks import check_policy, check_server
-from experiments.stages.resume import accept_changed_code, begin, reusable
+from experiments.stages.resume import begin, reusable, stages_taken
 from experiments.stages.stage_checkpoint import Interrupted, StopRequest
 from experiments.stages.stage_manifest import LOCK, write_result
 from experiments.system.files import clear_partials, lock, write_yaml
 from experiments.system.launch import is_launched, report_cause
-from experiments.system.terminal import first_line
 
 __all__ = ["Interrupted", "run_experiment"]
 
@@ -56,8 +54,8 @@ def run_experiment(config: DictConfig) -> Path:
     """Runs or reuses every stage; returns the run folder.
 
     Raises:
-        AssemblyError: before the first stage runs, if a part rejects its arguments, the folder cannot be written, or a
-            vLLM server cannot be reached or serves another model, or the policy cannot be loaded.
+        AssemblyError: before the first stage runs, if a part rejects its arguments, a vLLM server cannot be reached or
+            serves another model, or the policy cannot be loaded.
         CheckpointError: if results or checkpoints of a stage are damaged and cannot be restored, a checkpoint cannot be
             written, or files or code have changed since planning.
         Interrupted: if the user stopped a stage; the same call resumes from its last checkpoint.
@@ -66,9 +64,7 @@ def run_experiment(config: DictConfig) -> Path:
     """
     started = time.monotonic()
     check_arguments(config)
-    device, taken = train.device_of(config), ranks() // config.trainer.num_nodes
-    if sentence := train.idle(device, torch.cuda.device_count(), taken=taken):
-        print(sentence)
+    train.device_of(config)
     check_parts(config)
     resolved = with_compute_dtype(config)
     planned = plans(resolved)
@@ -76,10 +72,7 @@ def run_experiment(config: DictConfig) -> Path:
     unfinished = from_first([name for name, plan in planned.items() if not (plan.folder / RESULT).is_file()])
     check_policy(resolved, unfinished)
     check_server(config, unfinished)
-    try:
-        folder = new_run_folder(config, overrides=overrides or [], about=summaries("experiment"))
-    except OSError as error:
-        raise AssemblyError(f"output_dir={config.output_dir}: cannot be written ({first_line(error)})") from error
+    folder = new_run_folder(config, overrides=overrides, about=summaries("experiment"))
     entries: dict[str, dict[str, str | bool]] = {}
     with synced_to_mlflow(config, folder):
         for stage in config.stages:
@@ -88,7 +81,7 @@ def run_experiment(config: DictConfig) -> Path:
                 continue
             plan = planned[stage]
             with held_by_first(plan.folder / LOCK, waiting=f"{stage}: waiting for another run of {plan.folder}"):
-                reused = reusable(plan)
+                reused = reusable(plan, changed_code=config.checkpoints.resume_changed_code)
                 entries[stage] = {"folder": str(plan.folder), "fingerprint": plan.fingerprint, "reused": reused}
                 write_stages(folder, entries)
                 if reused:
@@ -98,7 +91,7 @@ def run_experiment(config: DictConfig) -> Path:
                 evaluation_table.show(plan.folder)
         write_summary(folder, seconds=time.monotonic() - started)
     print(f"{config.name}: done, results in {folder}")
-    if (line := closing_line(config, overrides or [])) is not None:
+    if (line := closing_line(config, overrides)) is not None:
         print(line)
     return folder
 
@@ -123,16 +116,9 @@ def comparing(baseline: str, name: str) -> str:
 
 
 def plans(config: DictConfig) -> dict[str, StagePlan]:
-    """Plans the needed stages, in order. Imports their code, so that later edits have no effect on this run.
-
-    Modules of the user that are imported later, here or in workers, must be as planned.
-    """
-    planned = plan_stages(config, accept=accept_changed_code if config.checkpoints.resume_changed_code else None)
+    """Plans the needed stages, in order. From then on modules of the user can be imported only as planned."""
+    planned = stages_taken(config)
     expect({module: source for plan in planned.values() for module, source in planned_sources(plan.code).items()})
-    for plan in planned.values():
-        for target in all_targets(plan.config):
-            with suppress(ImportError):  # building the part will report it
-                import_module(target.rpartition(".")[0])
     return planned
 
 
@@ -171,11 +157,7 @@ def run_stage(plan: StagePlan, config: DictConfig, planned: Mapping[str, StagePl
     """
     if changed := from_first(changed_since(plan) if this_rank() == 0 else []):
         raise CheckpointError(f"{plan.name}: {changed[0]} has changed since this run began; run it again")
-    if from_first(bool(kept_checkpoints(plan.folder / CHECKPOINTS))):
-        print(f"{plan.name}: resuming in {plan.folder}")
-    else:
-        begin(plan, list(planned.values()))
-        print(f"{plan.name}: running in {plan.folder}")
+    begin(plan)
     if this_rank() == 0:
         clear_partials(plan.folder)
         # timings and last digits depend on these

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib.metadata import version
 from importlib.util import find_spec
@@ -17,7 +17,7 @@ from experiments.assemble import AssemblyError, with_values
 from experiments.config.composition import critic_checkpoints, leaves, open_critics, trains_warm_start
 from experiments.config.folders import EMBEDDED, is_ours
 from experiments.run_folder.reader import CRITIC, POLICY
-from experiments.stages.code_hash import code_hashes
+from experiments.stages.code_hash import changed_modules, code_hashes
 from experiments.system.checksums import content_hash, fingerprint
 from experiments.system.devices import device_type
 
@@ -118,8 +118,8 @@ def plan_stage(stage: str, config: DictConfig, earlier: Mapping[str, StagePlan])
     """Plans ``stage`` on top of the ``earlier`` ones."""
     relevant = relevant_config(stage, config)
     above = {name: earlier[name] for name in parents(stage, config) if name in earlier}
-    files = file_hashes(relevant)
-    chosen = {"config": _with_contents(relevant, files)}
+    files: dict[str, str] = {}
+    chosen = {"config": with_contents(relevant, files)}
     settings = fingerprint(chosen | {"parents": {name: plan.settings for name, plan in above.items()}})
     content = {
         "config": relevant,
@@ -169,11 +169,10 @@ def values_from_parents(stage: str, config: DictConfig, folders: Mapping[str, Pa
 
 def changed_since(plan: StagePlan) -> list[str]:
     """Lists files, and modules not imported yet, that have changed since the stage was planned."""
-    files = file_hashes(plan.config)
-    code = _code(plan.config, plan.name)
-    changed = [name for name in plan.files.keys() | files.keys() if plan.files.get(name) != files.get(name)]
-    late = {module for module in plan.code.keys() | code.keys() if module not in sys.modules}
-    return sorted(changed) + sorted(module for module in late if plan.code.get(module) != code.get(module))
+    files: dict[str, str] = {}
+    with_contents(plan.config, files)
+    code = changed_modules(_code(plan.config, plan.name), plan.code)
+    return changed_modules(files, plan.files) + [module for module in code if module not in sys.modules]
 
 
 def relevant_config(stage: str, config: DictConfig) -> dict[str, Any]:
@@ -215,40 +214,24 @@ def plain(value: Any) -> Any:
     return OmegaConf.to_container(value, resolve=True) if OmegaConf.is_config(value) else value
 
 
-def file_hashes(relevant: Mapping[str, Any]) -> dict[str, str]:
-    """Returns path → content hash of policies, critics and problem files in a configuration; hub names have none."""
-    names = sorted({name for _, name in named_things(relevant)})
-    return {name: content_hash(path) for name in names if (path := _local(name)) is not None}
+def with_contents(node: Any, files: dict[str, str], *, key: str = "", foreign: bool = False) -> Any:
+    """Replaces paths of policies, critics and problem files by hashes of their contents; hub names remain.
 
-
-def named_things(node: Any, *, key: str = "", foreign: bool = False) -> Iterator[tuple[str, str]]:
-    """Yields (key, value) of every string in a configuration that may be a path.
-
-    In a ``foreign`` node, whose target is not ours, these are all that name a file.
+    Args:
+        node: a resolved configuration, or a value in it.
+        files: path → hash; those that are found are added.
+        key: the key of the value.
+        foreign: whether it is in a node whose target is not ours. There any string may name a file.
     """
     if isinstance(node, Mapping):
-        foreign = _is_foreign(node, foreign)
-        for name, value in node.items():
-            yield from named_things(value, key=name, foreign=foreign)
-    elif isinstance(node, list):
-        for value in node:
-            yield from named_things(value, key=key, foreign=foreign)
-    elif isinstance(node, str) and (key in NAMING or (foreign and _is_file(node))):
-        yield key, node
-
-
-def _with_contents(node: Any, files: Mapping[str, str], *, key: str = "", foreign: bool = False) -> Any:
-    """Replaces paths in a configuration by the hashes of their contents."""
-    if isinstance(node, Mapping):
-        foreign = _is_foreign(node, foreign)
-        return {name: _with_contents(value, files, key=name, foreign=foreign) for name, value in node.items()}
+        foreign = not is_ours(str(node["_target_"])) if "_target_" in node else foreign
+        return {name: with_contents(value, files, key=name, foreign=foreign) for name, value in node.items()}
     if isinstance(node, list):
-        return [_with_contents(value, files, key=key, foreign=foreign) for value in node]
-    return files.get(node, node) if isinstance(node, str) and (key in NAMING or foreign) else node
-
-
-def _is_foreign(node: Mapping[str, Any], outer: bool) -> bool:
-    return not is_ours(str(node["_target_"])) if "_target_" in node else outer
+        return [with_contents(value, files, key=key, foreign=foreign) for value in node]
+    if isinstance(node, str) and (key in NAMING or (foreign and _is_file(node))) and (path := _local(node)):
+        files[node] = files.get(node) or content_hash(path)
+        return files[node]
+    return node
 
 
 def _is_file(name: str) -> bool:

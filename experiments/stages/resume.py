@@ -4,22 +4,17 @@
     the same fingerprint, unfinished   resumed from its newest checkpoint
     another fingerprint                a new stage begins beside it, and one line names the newest such stage
 
-``checkpoints.resume_changed_code=true`` takes the newest stage that differs only by code, finished or not. Unfinished
-stages without a checkpoint are ignored.
+``checkpoints.resume_changed_code=true`` takes the newest stage that differs only by code, finished or not, in its own
+folder. Unfinished stages without a checkpoint are ignored.
 """
 
 from __future__ import annotations
 
-import errno
-import os
-import re
-import shutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from textwrap import shorten
-from typing import Any
+from typing import Any, NamedTuple
 
 from omegaconf import DictConfig
 
@@ -35,135 +30,55 @@ ACCEPT = "checkpoints.resume_changed_code=true"
 MOST_NAMED, LONGEST = 4, 60  # limits of a message: named differences, characters of a value
 
 
-@dataclass(frozen=True, kw_only=True)
-class Left:
-    """A stage of the same kind left by an earlier run, with its differences to the planned one."""
+class Earlier(NamedTuple):
+    """A stage of the same kind that an earlier run finished, or stopped after a checkpoint."""
 
     folder: Path
+    manifest: Mapping[str, Any]
     step: int | None
     """Step of its newest checkpoint; None for a finished stage."""
-    changed: Mapping[str, str]
-    """Dotted key → ``0.1 (now 0.2)``, for settings and data, including those of the parents."""
-    modules: Sequence[str]
-    """Modules whose code differs, including those of the parents."""
     left_at: float
     """When it finished or wrote its newest checkpoint, in seconds since 1970."""
 
-    @property
-    def by_code_alone(self) -> bool:
-        return not self.changed and bool(self.modules)
-
-    @property
-    def difference(self) -> str:
-        """``reward.weight 0.1 (now 0.2)`` for each value that differs; equal changes of equal keys are listed once."""
-        named: dict[str, str] = {}
-        for key in sorted(self.changed, key=lambda key: (key.count("."), key)):
-            leaf, path = key.rpartition(".")[2], re.sub(r"(?:^|(?<=\.))config\.", "", key, count=1)
-            named.setdefault(f"{leaf} {self.changed[key]}", f"{path} {self.changed[key]}".strip())
-        return _shorten(sorted(named.values())) or f"code of {_shorten(self.modules)}"
-
-
-def _shorten(names: Sequence[str]) -> str:
-    more = len(names) - MOST_NAMED
-    return ", ".join([*names[:MOST_NAMED], *([f"{more} more"] if more > 0 else [])])
-
-
-def accept_changed_code(plan: StagePlan) -> StagePlan:
-    """Replaces the plan by an existing stage that differs only by code, if there is one.
-
-    An unfinished stage is renamed to today's fingerprint, and its manifest keeps the earlier code. Rank 0 searches and
-    renames; all ranks get the same plan.
-    """
-    return from_first(_accept(plan) if this_rank() == 0 else plan)
-
-
-def _accept(plan: StagePlan) -> StagePlan:
-    if (plan.folder / RESULT).exists() or kept_checkpoints(plan.folder / CHECKPOINTS):
-        return plan
-    newest = _newest(one for one in left_by_others(plan, []) if one.by_code_alone)
-    if newest is not None and newest.step is None:
-        print(f"{plan.name}: code changed since {newest.folder} finished, in {_shorten(newest.modules)}; it is reused")
-        return replace(plan, fingerprint=newest.folder.name, folder=newest.folder)
-    if newest is not None:
-        _go_on(plan, newest)
-    return plan
+    def differs_by_code_alone(self, plan: StagePlan) -> bool:
+        return self.manifest.get("settings") == plan.settings
 
 
 def stages_taken(config: DictConfig) -> dict[str, StagePlan]:
-    """Returns the stages as a run of this configuration would use them, without renaming folders."""
-
-    def with_finished(plan: StagePlan) -> StagePlan:
-        if (plan.folder / RESULT).exists():
-            return plan
-        newest = _newest(one for one in left_by_others(plan, []) if one.by_code_alone)
-        if newest is None or newest.step is not None:
-            return plan
-        return replace(plan, fingerprint=newest.folder.name, folder=newest.folder)
-
-    accept = with_finished if config.checkpoints.resume_changed_code else None
-    return plan_stages(config, accept=accept)
+    """Plans the stages of an experiment, with the folders that a run of this configuration would use."""
+    return plan_stages(config, accept=_accept_changed_code if config.checkpoints.resume_changed_code else None)
 
 
-def _newest(found: Iterable[Left]) -> Left | None:
-    return max(found, key=lambda one: one.left_at, default=None)
+def _accept_changed_code(plan: StagePlan) -> StagePlan:
+    """Moves the plan to the newest stage that differs only by code, if today's code has left none.
 
-
-def _go_on(plan: StagePlan, left: Left) -> None:
-    """Gives an unfinished stage the plan's fingerprint and code; does nothing if another run uses either folder.
-
-    The folders are checked again here: runs that share a stage search at the same time, and one of them renames it.
+    Rank 0 searches, and all ranks get the same plan.
     """
-    plan.folder.mkdir(parents=True, exist_ok=True)
-    with _locked(plan.folder, left.folder) as held:
-        ended = any((folder / RESULT).exists() for folder in (left.folder, plan.folder))
-        if not held or ended or not kept_checkpoints(left.folder / CHECKPOINTS):
-            return
-        if left.folder != plan.folder and not _move(left.folder, plan.folder):
-            return
-        manifest = read_manifest(plan.folder)
-        earlier = manifest.get("earlier_code", [])
-        if manifest["code"] != plan.code:
-            earlier = [*earlier, manifest["code"]]
-        write_manifest(plan, earlier_code=earlier)
-    print(f"{plan.name}: code changed since {left.folder} stopped, in {_shorten(left.modules)}; resuming nevertheless")
+    newest = None
+    if this_rank() == 0 and not (plan.folder / RESULT).exists() and not kept_checkpoints(plan.folder / CHECKPOINTS):
+        newest = _newest(one for one in _earlier_stages(plan) if one.differs_by_code_alone(plan))
+    folder = from_first(plan.folder if newest is None else newest.folder)
+    return replace(plan, fingerprint=folder.name, folder=folder)
 
 
-def _move(source: Path, target: Path) -> bool:
-    """Renames an unfinished stage; False if the target has a checkpoint of its own. Both folders are locked."""
-    if kept_checkpoints(target / CHECKPOINTS):
-        return False
-    for path in sorted(target.iterdir(), key=lambda path: path.name == LOCK):  # the lock last
-        shutil.rmtree(path) if path.is_dir() else path.unlink()
-    try:
-        os.replace(source, target)
-    except OSError as error:
-        if error.errno in (errno.ENOTEMPTY, errno.EEXIST):  # a waiting run has created a new lock file
-            return False
-        raise
-    return True
-
-
-def begin(plan: StagePlan, plans: Sequence[StagePlan] = ()) -> None:
-    """Writes the manifest of a new stage; prints which newest one is not used, and why. Only rank 0.
-
-    Finished stages are named only if their code alone differs. ``plans``: all stages of the run.
-    """
-    if this_rank() != 0:
-        return
-    found = left_by_others(plan, plans)
-    if (newest := _newest(one for one in found if one.step is not None or one.by_code_alone)) is not None:
-        state = "is finished" if newest.step is None else f"stopped at checkpoint {newest.step}"
-        option = f" ({ACCEPT} takes it)" if newest.by_code_alone else ""
-        print(f"{plan.name}: begins anew; {newest.folder} {state} and differs in {newest.difference}{option}")
-    write_manifest(plan)
-
-
-def reusable(plan: StagePlan) -> bool:
+def reusable(plan: StagePlan, *, changed_code: bool) -> bool:
     """Whether the stage is finished and undamaged, so that it need not run. Rank 0 reads the files for all ranks.
 
+    Args:
+        plan: the plan of the stage.
+        changed_code: whether a stage may be taken whose code has changed since.
+
     Raises:
-        CheckpointError: if a result file is damaged and there is no checkpoint from which to restore it.
+        CheckpointError: if the stage was resumed under other code, or a result file is damaged and there is no
+            checkpoint from which to restore it.
     """
+    if changed := from_first(changed_modules(plan.code, read_manifest(plan.folder).get("code", plan.code))):
+        if not changed_code:
+            raise CheckpointError(
+                f"{plan.name}: {plan.folder} was resumed under other code of {_few(changed)}: {ACCEPT} takes it, or "
+                "remove it to start again"
+            )
+        print(f"{plan.name}: {plan.folder} is of other code of {_few(changed)}; it is taken nevertheless")
     ended = (plan.folder / RESULT).is_file()
     ended, sentence = from_first((ended, find_damage(plan.folder)) if this_rank() == 0 else (False, None))
     if sentence is None:
@@ -176,74 +91,88 @@ def reusable(plan: StagePlan) -> bool:
     return False
 
 
-def left_by_others(plan: StagePlan, plans: Iterable[StagePlan]) -> list[Left]:
-    """Finds differing stages of this kind with a result or a checkpoint, except those in use by another run."""
-    known = {one.fingerprint: record_of(one) for one in plans}
-    stages = plan.folder.parents[1]
-    now = record_of(plan)
-    found: list[Left] = []
+def begin(plan: StagePlan) -> None:
+    """Writes the manifest of a new stage, or that of a stage which goes on under other code. Only rank 0.
+
+    Prints which of the two it is. A new stage also names the newest earlier one and what differs; finished ones are
+    named only if their code alone differs.
+    """
+    if this_rank() != 0:
+        return
+    if kept_checkpoints(plan.folder / CHECKPOINTS):
+        before = read_manifest(plan.folder)
+        if (code := before.get("code", plan.code)) != plan.code:
+            write_manifest(plan, earlier_code=[*before.get("earlier_code", []), code])
+        print(f"{plan.name}: resuming in {plan.folder}")
+        return
+    found = [one for one in _earlier_stages(plan) if one.step is not None or one.differs_by_code_alone(plan)]
+    if (newest := _newest(one for one in found if one.step is None or not _in_use(one.folder))) is not None:
+        state = "is finished" if newest.step is None else f"stopped at checkpoint {newest.step}"
+        option = f" ({ACCEPT} takes it)" if newest.differs_by_code_alone(plan) else ""
+        print(f"{plan.name}: begins anew; {newest.folder} {state} and differs in {_difference(newest, plan)}{option}")
+    write_manifest(plan)
+    print(f"{plan.name}: running in {plan.folder}")
+
+
+def _earlier_stages(plan: StagePlan) -> list[Earlier]:
+    found: list[Earlier] = []
     for folder in sorted(path.parent for path in plan.folder.parent.glob(f"*/{MANIFEST}")):
         done, checkpoints = (folder / RESULT).exists(), kept_checkpoints(folder / CHECKPOINTS)
-        if not (done or checkpoints):
-            continue
-        if not done and folder != plan.folder:
-            with _locked(folder) as free:
-                if not free:
-                    continue
-        try:
-            left_at = (folder / (RESULT if done else CHECKPOINTS)).stat().st_mtime
-        except FileNotFoundError:  # renamed in the meantime
-            continue
-        if not (then := read_manifest(folder)):  # likewise
-            continue
-        changed, modules = _settings_changed(then, now, stages, known), _modules_changed(then, now, stages, known)
-        if changed or modules:
+        if folder != plan.folder and (done or checkpoints):
             step = None if done else checkpoints[-1].step
-            found.append(Left(folder=folder, step=step, changed=changed, modules=modules, left_at=left_at))
+            left_at = (folder / (RESULT if done else CHECKPOINTS)).stat().st_mtime
+            found.append(Earlier(folder, read_manifest(folder), step, left_at))
     return found
 
 
-def _settings_changed(then: Any, now: Any, stages: Path, known: Mapping[str, Any]) -> dict[str, str]:
-    before, today = (_named_values(record, stages, known) for record in (then, now))
-    changed = {key for key in before.keys() | today.keys() if before.get(key) != today.get(key)}
-    if not changed and then["settings"] != now["settings"]:
-        return {"": "values of another type that are printed the same"}
-    shown = {
-        key: [shorten(one.get(key, "absent"), LONGEST, placeholder="…") for one in (before, today)] for key in changed
-    }
-    return {key: f"{old} (now {new})" for key, (old, new) in shown.items()}
+def _newest(found: Iterable[Earlier]) -> Earlier | None:
+    return max(found, key=lambda one: one.left_at, default=None)
 
 
-def _modules_changed(then: Any, now: Any, stages: Path, known: Mapping[str, Any]) -> list[str]:
-    changed = set(changed_modules(now["code"], then["code"]))
-    for stage, mark in now["parents"].items():
-        before = then["parents"].get(stage, mark)
-        old, new = (known.get(one) or read_manifest(stages / stage / one) for one in (before, mark))
-        if before != mark and old and new:
-            changed |= set(_modules_changed(old, new, stages, known))
-    return sorted(changed)
+def _in_use(folder: Path) -> bool:
+    with lock(folder / LOCK, wait=False) as free:
+        return not free
 
 
-def _named_values(record: Any, stages: Path, known: Mapping[str, Any]) -> dict[str, str]:
-    """Returns dotted key → value of settings and data, with those of the parents in place of their fingerprints."""
-    parts = {"config": record["config"], "files": record["files"]}
-    named = flatten({name: part for name, part in parts.items() if part})
-    for stage, mark in record["parents"].items():
-        parent = known.get(mark) or read_manifest(stages / stage / mark)
-        of_parent = _named_values(parent, stages, known) if parent else {"parents": str(mark)}
-        named |= {f"{stage}.{key}": value for key, value in of_parent.items()}
-    return named
+def _difference(earlier: Earlier, plan: StagePlan) -> str:
+    """Returns ``reward.weight 0.1 (now 0.2)`` for each value that differs, or the modules whose code does.
 
-
-@contextmanager
-def _locked(*folders: Path) -> Iterator[bool]:
-    """Holds the locks of stages; yields False if another run uses one of them or has renamed it.
-
-    Locks are taken in the order of the names, so that one of two competing runs gets them all.
+    Equal changes of equal keys are listed once, because many keys take their value from one such as ``seed``.
     """
-    with ExitStack() as locks:
-        try:
-            held = all([locks.enter_context(lock(folder / LOCK, wait=False)) for folder in sorted({*folders})])
-        except FileNotFoundError:
-            held = False
-        yield held
+    values, modules = _changes(plan.name, earlier.manifest, record_of(plan), plan.folder.parents[1])
+    if modules and earlier.differs_by_code_alone(plan):
+        return f"code of {_few(sorted(modules))}"
+    named: dict[tuple[str, str], str] = {}
+    for key in sorted(values, key=lambda key: (key.count("."), key)):
+        named.setdefault((key.rpartition(".")[2], values[key]), f"{key} {values[key]}")
+    return _few(sorted(named.values())) or "values of another type that are printed the same"
+
+
+def _changes(stage: str, then: Any, now: Any, stages: Path) -> tuple[dict[str, str], set[str]]:
+    """Returns the differing values of two manifests by their key, and the differing modules, also of the parents."""
+    before, today = (_named_values(stage, record) for record in (then, now))
+    values = {
+        key: " (now ".join(shorten(one.get(key, "absent"), LONGEST, placeholder="…") for one in (before, today)) + ")"
+        for key in before.keys() | today.keys()
+        if before.get(key) != today.get(key)
+    }
+    modules = {*changed_modules(now["code"], then["code"])}
+    for parent in then["parents"].keys() | now["parents"].keys():
+        old, new = (record["parents"].get(parent, "absent") for record in (then, now))
+        earlier, later = (read_manifest(stages / parent / mark) for mark in (old, new))
+        if earlier and later:
+            values_above, modules_above = _changes(parent, earlier, later, stages)
+            values, modules = values_above | values, modules | modules_above
+        elif old != new:
+            values[parent] = f"{old} (now {new})"
+    return values, modules
+
+
+def _named_values(stage: str, record: Any) -> dict[str, str]:
+    config = {**record["config"], "budget": {stage: record["config"].get("budget")}}
+    return flatten(config) | {f"files.{path}": digest for path, digest in record["files"].items()}
+
+
+def _few(names: Sequence[str]) -> str:
+    more = len(names) - MOST_NAMED
+    return ", ".join([*names[:MOST_NAMED], *([f"{more} more"] if more > 0 else [])])

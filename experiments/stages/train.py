@@ -26,7 +26,7 @@ from experiments.assemble import AssemblyError, build
 from experiments.config.composition import trains_warm_start
 from experiments.config.contradictions import precision_flaw
 from experiments.run_folder.reader import CRITIC, POLICY
-from experiments.stages.checkpoints import CHECKPOINTS, CheckpointError, forget, newest, newest_sound_of_first
+from experiments.stages.checkpoints import CHECKPOINTS, CheckpointError, forget, newest, newest_sound
 from experiments.stages.plan import plain
 from experiments.stages.stage_checkpoint import Interrupted, StageCheckpoint, StopRequest
 from experiments.system.devices import unusable_device
@@ -107,7 +107,7 @@ def fit(
     """
     stop = StopRequest()
     trainer = build_trainer(config, stage, folder, acting, stop, logger=loggers)
-    last, passed_over = newest_sound_of_first(folder / CHECKPOINTS)
+    last, passed_over = newest_sound(folder / CHECKPOINTS)
     if passed_over and this_rank() == 0:
         forget(folder / CHECKPOINTS, after=last)
     for sentence in passed_over:
@@ -238,12 +238,3 @@ def device_of(config: DictConfig) -> torch.device:
     if device.type == "cuda":
         torch.cuda.set_device(device)
     return device
-
-
-def idle(device: torch.device, gpus: int, *, taken: int) -> str | None:
-    """Returns a line on the GPUs that a run on ``device`` leaves idle; ``gpus``: in the machine, ``taken``: used."""
-    if device.type == "cpu" and gpus:
-        return f"GPUs of this machine that stand idle: {gpus}; the trainer's device is the CPU (trainer=gpu takes one)"
-    if device.type == "cuda" and gpus > taken:
-        return f"GPUs that this run does not use: {gpus - taken} of {gpus} (trainer.devices={gpus} takes all)"
-    return None

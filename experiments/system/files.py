@@ -10,7 +10,6 @@ import hashlib
 import json
 import os
 import re
-import unicodedata
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -31,6 +30,10 @@ LONGEST_JOINED = 150
 """Most bytes of several names joined into one."""
 REFUSED = frozenset(r'/\:*?"<>|')
 """Characters that at least one file system does not accept in a name."""
+NOT_PLAIN = (
+    f"must be one plain name of at most {LONGEST_NAME} printable characters, without {' '.join(sorted(REFUSED))}, and "
+    "without a dot or a space at its ends"
+)
 
 
 def write_text(path: Path, text: str) -> None:
@@ -115,16 +118,8 @@ def lock(path: Path, *, wait: bool = True) -> Iterator[bool]:
 
 def name_flaw(name: str) -> str | None:
     """Returns why a name is not valid for a folder, as a phrase to follow the name; None if it is valid."""
-    refused = sorted(REFUSED.intersection(name))
-    flaws = {
-        "is blank": not name.strip(),
-        "begins with a dot": name.startswith("."),
-        "begins or ends with a character that file systems drop": name != name.strip() or name.endswith("."),
-        f"has more than {LONGEST_NAME} characters": len(name) > LONGEST_NAME,
-        f"holds {' '.join(refused)}, and must be one plain name": refused,
-        "holds an invisible character": any(unicodedata.category(character)[0] == "C" for character in name),
-    }
-    return next((flaw for flaw, has_it in flaws.items() if has_it), None)
+    printable = 0 < len(name) <= LONGEST_NAME and name.isprintable() and not REFUSED.intersection(name)
+    return None if printable and name == name.strip(" .") else NOT_PLAIN
 
 
 def plain_path(name: str, *, what: str) -> str:

@@ -73,16 +73,15 @@ def import_parts(overrides: list[str]) -> None:
 
     be_quiet()
     from hydra import compose, initialize_config_module
-    from omegaconf import OmegaConf
 
+    from experiments.config.composition import parts
     from experiments.config.folders import is_ours
-    from experiments.stages.code_hash import all_targets
 
     for ours in ("experiments.run", "experiments.stages.experiment"):  # the first registers the schema
         import_module(ours)
     with initialize_config_module("conf", version_base="1.3"):
         config = compose("config", overrides)
-    for target in filter(is_ours, all_targets(OmegaConf.to_container(config, resolve=True))):
+    for target in filter(is_ours, [str(part._target_) for _, part in parts(config)]):
         import_module(target.rpartition(".")[0])
     # modules that our code imports within functions
     for late in ("deepspeed", "mlflow", "sklearn.isotonic", "sklearn.manifold", "sklearn.linear_model"):

@@ -40,8 +40,8 @@ def test_strategy_that_starts_ranks_from_this_process_is_rejected(strategy: str)
     [
         ("budget.grpo.steps=-1", "budget.grpo.steps must be a whole number of at least 0, got -1"),
         ("stages=[warm_start,gpro]", "stages: no stage 'gpro'; did you mean 'grpo'?"),
-        ("name='../x'", "name='../x' begins with a dot"),
-        ("arm=a/b", "arm='a/b' holds /, and must be one plain name"),
+        ("name='../x'", "name='../x' must be one plain name"),
+        ("arm=a/b", "arm='a/b' must be one plain name"),
         ("reward.checkpoint=nowhere reward=critic", "reward.checkpoint=nowhere: no critic there (critic.json is"),
         ("stages=[grpo,warm_start]", "stages must be some of"),
         ("reward=critic", "the reward needs a critic: add 'critic' to stages or give reward.checkpoint=FOLDER"),

@@ -17,7 +17,6 @@ from experiments.stages.checkpoints import (
     forget,
     kept_checkpoints,
     newest_sound,
-    newest_sound_of_first,
     path_of,
     seal,
 )
@@ -60,13 +59,13 @@ def newest_sound_and_reads(folder: Path) -> list[Any]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(checkpoints, "damage", lambda path: read.append(path) or damage(path))
         try:
-            found: list[str] = [str(newest_sound_of_first(folder)[0])]
+            found: list[str] = [str(newest_sound(folder)[0])]
         except CheckpointError as error:
             found = [str(error)]
     return [*found, len(read)]
 
 
-def test_newest_sound_of_first_reads_checkpoint_on_rank_0_only(tmp_path: Path) -> None:
+def test_newest_sound_reads_checkpoint_on_rank_0_only(tmp_path: Path) -> None:
     path = write_checkpoint(tmp_path, 3)
     first, second = on_ranks(newest_sound_and_reads, tmp_path, tmp_path)
     assert (first, second) == ([str(path), 1], [str(path), 0])

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from experiments.run_folder.reader import MANIFEST, RESULT, SWEEP_VARIABLE
-from experiments.stages import resume
-from experiments.stages.checkpoints import CHECKPOINTS, kept_checkpoints, path_of, seal
+from experiments.stages.checkpoints import CHECKPOINTS, CheckpointError, path_of, seal
 from experiments.stages.experiment import is_compared as is_compared
 from experiments.stages.experiment import plans
 from experiments.stages.plan import StagePlan
-from experiments.stages.resume import begin
+from experiments.stages.resume import begin, reusable
 from experiments.stages.stage_manifest import LOCK, read_manifest
 from experiments.system.files import lock
 from tests.config_kit import composed
@@ -49,10 +47,14 @@ def stop(chain: Sequence[StagePlan], step: int = 6) -> None:
 
 
 def begun(plans: Sequence[StagePlan], capsys: pytest.CaptureFixture[str]) -> str:
-    """Begins GRPO's stage; returns the line that this prints, or an empty text."""
+    """Begins GRPO's stage after its warm start; returns the line about an earlier one, or an empty text."""
+    if not (plans[0].folder / MANIFEST).exists():
+        begin(plans[0])
     capsys.readouterr()
-    begin(plans[1], plans)
-    return capsys.readouterr().out
+    begin(plans[1])
+    *lines, last = capsys.readouterr().out.splitlines(keepends=True)
+    assert last == f"grpo: running in {plans[1].folder}\n"
+    return "".join(lines)
 
 
 def test_unfinished_stage_of_changed_code_resumes_only_if_accepted(
@@ -62,18 +64,30 @@ def test_unfinished_stage_of_changed_code_resumes_only_if_accepted(
     edit_code(monkeypatch, "contrastive_reasoning.objectives.grpo")
     now = chain(tmp_path)
     assert not now[1].folder.exists()
-    changed = rf"checkpoint 6 .*contrastive_reasoning\.objectives\.grpo .*{ACCEPT}"
-    assert re.search(f"^grpo: .*{before[1].folder} .*{changed}", begun(now, capsys))
-    accepted = chain(tmp_path, ACCEPT)
-    assert "code changed since" in capsys.readouterr().out
-    assert accepted == now
-    assert not before[1].folder.exists()
-    assert [path.name for path in (accepted[1].folder / CHECKPOINTS).glob("*.ckpt")] == ["step=000006.ckpt"]
-    manifest = read_manifest(accepted[1].folder)
-    assert (manifest["code"], manifest["earlier_code"]) == (accepted[1].code, [before[1].code])
-    assert chain(tmp_path) == accepted, "it is the stage of today's code now"
-    monkeypatch.undo()
-    assert re.search(changed, begun(chain(tmp_path), capsys))
+    accepted = chain(tmp_path, ACCEPT)[1]
+    assert (accepted.folder, accepted.fingerprint) == (before[1].folder, before[1].fingerprint)
+    assert not reusable(accepted, changed_code=True)
+    begin(accepted)
+    printed = capsys.readouterr().out
+    assert re.search(rf"^grpo: {before[1].folder} .*contrastive_reasoning\.objectives\.grpo", printed, re.MULTILINE)
+    assert f"grpo: resuming in {before[1].folder}\n" in printed
+    manifest = read_manifest(accepted.folder)
+    assert (manifest["code"], manifest["earlier_code"]) == (now[1].code, [before[1].code])
+    assert chain(tmp_path, ACCEPT)[1] == accepted, "also after its manifest is of today's code"
+    assert re.search(rf"^grpo: .*{before[1].folder} .*checkpoint 6 .*{ACCEPT}", begun(now, capsys))
+
+
+def test_stage_resumed_under_other_code_is_not_taken_for_one_of_its_first_code(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stop(before := chain(tmp_path))
+    with monkeypatch.context() as edited:
+        edit_code(edited, "contrastive_reasoning.objectives.grpo")
+        begin(chain(tmp_path, ACCEPT)[1])
+    assert chain(tmp_path)[1] == before[1]
+    with pytest.raises(CheckpointError, match=rf"^grpo: {before[1].folder} .*objectives\.grpo: {ACCEPT}"):
+        reusable(before[1], changed_code=False)
+    assert not reusable(before[1], changed_code=True)
 
 
 def test_newest_stage_that_differs_by_code_alone_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -81,65 +95,15 @@ def test_newest_stage_that_differs_by_code_alone_is_taken(tmp_path: Path, monkey
     finish(first[1])
     edit_code(monkeypatch, "contrastive_reasoning.objectives.grpo")
     stop(second := chain(tmp_path), step=3)
+    stop(chain(tmp_path, "advantage.epsilon=0.5"))
     edit_code(monkeypatch, "contrastive_reasoning.objectives.kl")
     os.utime(first[1].folder / RESULT, (1, 1))
-    taken = chain(tmp_path, ACCEPT)[1]
-    assert [one.step for one in kept_checkpoints(taken.folder / CHECKPOINTS)] == [3], "the one that stopped"
-    assert not second[1].folder.exists()
-    os.replace(taken.folder, second[1].folder)
+    assert chain(tmp_path, ACCEPT)[1].folder == second[1].folder, "the one that stopped"
     os.utime(second[1].folder / CHECKPOINTS, (0, 0))
     assert chain(tmp_path, ACCEPT)[1].folder == first[1].folder, "the one that finished"
-
-
-def meanwhile(
-    monkeypatch: pytest.MonkeyPatch, function_name: str, argument: object, action: Callable[[], object]
-) -> None:
-    """Calls ``action`` once, after ``resume.<function_name>`` has inspected ``argument``: another run in between."""
-    original = getattr(resume, function_name)
-
-    def patched(what: object, *further: object) -> object:
-        found = original(what, *further)
-        if what == argument:
-            monkeypatch.setattr(resume, function_name, original)
-            action()
-        return found
-
-    monkeypatch.setattr(resume, function_name, patched)
-
-
-@pytest.mark.parametrize("function_name", ["left_by_others", "kept_checkpoints"])
-def test_only_one_of_two_concurrent_runs_renames_a_stage(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], function_name: str
-) -> None:
-    stop(before := chain(tmp_path))
-    edit_code(monkeypatch, "contrastive_reasoning.objectives.grpo")
-    now = chain(tmp_path)[1]
-    at = now if function_name == "left_by_others" else now.folder / CHECKPOINTS
-    meanwhile(monkeypatch, function_name, at, lambda: chain(tmp_path, ACCEPT))
-    assert chain(tmp_path, ACCEPT)[1] == now
-    assert [one.step for one in kept_checkpoints(now.folder / CHECKPOINTS)] == [6]
-    assert read_manifest(now.folder)["earlier_code"] == [before[1].code]
-    assert capsys.readouterr().out.count("resuming nevertheless") == 1
-
-
-@pytest.mark.parametrize("whose", ["of other code", "of today's code"])
-def test_stage_in_use_by_another_run_is_not_renamed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, whose: str
-) -> None:
-    def other_run() -> None:
-        folder.mkdir(exist_ok=True)
-        works.enter_context(lock(folder / LOCK))
-        (folder / "metrics.jsonl").write_text("of the other run")
-
-    stop(before := chain(tmp_path))
-    edit_code(monkeypatch, "contrastive_reasoning.objectives.grpo")
-    now = chain(tmp_path)[1]
-    folder = before[1].folder if whose == "of other code" else now.folder
-    with ExitStack() as works:
-        meanwhile(monkeypatch, "left_by_others", now, other_run)
-        chain(tmp_path, ACCEPT)
-    assert (folder / "metrics.jsonl").exists()
-    assert [one.step for one in kept_checkpoints(before[1].folder / CHECKPOINTS)] == [6]
+    stop(third := chain(tmp_path))
+    os.utime(third[1].folder / CHECKPOINTS, (0, 0))
+    assert chain(tmp_path, ACCEPT)[1] == third[1], "that of today's code, whatever its age"
 
 
 def test_changed_code_of_parent_stage_begins_anew_unless_accepted(

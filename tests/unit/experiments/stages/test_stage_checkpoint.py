@@ -6,6 +6,7 @@ import os
 import resource
 import signal
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from pickle import UnpicklingError
 from typing import Any
@@ -21,7 +22,6 @@ from experiments.run_folder.reader import read_metrics
 from experiments.stages.checkpoints import CheckpointError, kept_checkpoints, newest_sound, path_of, seal
 from experiments.stages.stage_checkpoint import Interrupted, StageCheckpoint, StopRequest
 from tests.hostile.trap import Trap
-from tests.unit.experiments.stages.unwritable import unwritable
 
 
 class Line(L.LightningModule):
@@ -254,6 +254,23 @@ def test_checkpoint_is_not_written_through_temporary_folder(tmp_path: Path, monk
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "full"))  # does not exist, so that writing to it fails
     fit(Line(length=2), saving(tmp_path / "checkpoints"))
     assert steps(tmp_path / "checkpoints") == [1, 2]
+
+
+@contextmanager
+def unwritable(folder: Path) -> Iterator[None]:
+    """Makes the folder read-only within the context. The superuser becomes user 65534, nobody, for that time."""
+    above = [path for path in folder.parents if path.stat().st_uid == os.geteuid()]
+    modes, user = {path: path.stat().st_mode for path in (folder, *above)}, os.geteuid()
+    for path, mode in modes.items():
+        path.chmod(0o555 if path == folder else mode | 0o055)
+    if user == 0:
+        os.seteuid(65534)
+    try:
+        yield
+    finally:
+        os.seteuid(user)
+        for path, mode in modes.items():
+            path.chmod(mode)
 
 
 def test_unwritable_folder_error_includes_system_reason(tmp_path: Path) -> None:

@@ -41,7 +41,7 @@ def test_undamaged_finished_stage_is_reused(plan: StagePlan, capsys: pytest.Capt
     assert result["stage"] == "grpo"
     assert set(result["left"]["policy"]) == {"model.safetensors", "config.json"}
     (plan.folder / "policy" / "README.md").write_text("from somebody else")
-    assert reusable(plan)
+    assert reusable(plan, changed_code=False)
     assert is_finished(plan.folder)
     assert capsys.readouterr().out == ""
 
@@ -58,7 +58,7 @@ def test_damaged_stage_is_not_reused_and_damage_is_printed(
     plan: StagePlan, harm: Callable[[Path], object], named: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     harm(plan.folder / WEIGHTS)
-    assert not reusable(plan)
+    assert not reusable(plan, changed_code=False)
     assert not is_finished(plan.folder)
     assert re.fullmatch(f"grpo: .*{plan.folder}.*{named}.*\n", capsys.readouterr().out)
 
@@ -66,16 +66,16 @@ def test_damaged_stage_is_not_reused_and_damage_is_printed(
 def test_damaged_stage_without_checkpoint_raises(plan: StagePlan) -> None:
     for path in (plan.folder / CHECKPOINTS).iterdir():
         path.unlink()
-    assert reusable(plan), "they may be removed to save room"
+    assert reusable(plan, changed_code=False), "they may be removed to save room"
     flip(plan.folder / WEIGHTS)
     with pytest.raises(CheckpointError, match=f"damaged.*{plan.folder}"):
-        reusable(plan)
+        reusable(plan, changed_code=False)
 
 
 def test_result_without_checksums_is_reused_but_missing_result_is_not(plan: StagePlan) -> None:
     write_json(plan.folder / RESULT, {"stage": "grpo"})
     flip(plan.folder / WEIGHTS)
-    assert reusable(plan)
+    assert reusable(plan, changed_code=False)
     (plan.folder / RESULT).unlink()
-    assert not reusable(plan)
+    assert not reusable(plan, changed_code=False)
     assert not is_finished(plan.folder)
