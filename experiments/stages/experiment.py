@@ -13,7 +13,7 @@ import torch
 from lightning.pytorch.loggers import Logger
 from omegaconf import DictConfig
 
-from contrastive_reasoning.distributed import barrier, from_first, this_rank
+from contrastive_reasoning.distributed import barrier, from_first, ranks, this_rank
 from contrastive_reasoning.progress import clock
 from contrastive_reasoning.workers.functions import describe
 from contrastive_reasoning.workers.planned_code import ChangedCode, expect
@@ -64,7 +64,9 @@ def run_experiment(config: DictConfig) -> Path:
     """
     started = time.monotonic()
     check_arguments(config)
-    train.device_of(config)
+    device, taken = train.device_of(config), ranks() // config.trainer.num_nodes
+    if sentence := train.idle(device, torch.cuda.device_count(), taken=taken):
+        print(sentence)
     check_parts(config)
     resolved = with_compute_dtype(config)
     planned = plans(resolved)

@@ -238,3 +238,12 @@ def device_of(config: DictConfig) -> torch.device:
     if device.type == "cuda":
         torch.cuda.set_device(device)
     return device
+
+
+def idle(device: torch.device, gpus: int, *, taken: int) -> str | None:
+    """Returns a line on the GPUs that a run on ``device`` leaves idle; ``gpus``: in the machine, ``taken``: used."""
+    if device.type == "cpu" and gpus:
+        return f"GPUs of this machine that stand idle: {gpus}; the trainer's device is the CPU (trainer=gpu takes one)"
+    if device.type == "cuda" and gpus > taken:
+        return f"GPUs that this run does not use: {gpus - taken} of {gpus} (trainer.devices={gpus} takes all)"
+    return None

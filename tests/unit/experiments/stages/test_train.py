@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from experiments.assemble import AssemblyError
 from experiments.stages import evaluate as evaluation
 from experiments.stages.experiment import run_experiment
 from experiments.stages.stage_checkpoint import StopRequest
-from experiments.stages.train import build_trainer, device_of, make_trainer
+from experiments.stages.train import build_trainer, device_of, idle, make_trainer
 from tests.config_kit import composed
 
 BASE = "experiment=llama_baseline"
@@ -62,6 +63,13 @@ def test_mps_is_refused_before_the_first_stage(monkeypatch: pytest.MonkeyPatch, 
     with pytest.raises(AssemblyError, match=r"^trainer\.accelerator=auto: .*cpu.*cuda"):
         run_experiment(composed(BASE, "trainer.accelerator=auto", f"output_dir={tmp_path}"))
     assert not [*tmp_path.iterdir()]
+
+
+def test_idle_reports_unused_gpus() -> None:
+    cpu, gpu = torch.device("cpu"), torch.device("cuda", 0)
+    assert [idle(cpu, 0, taken=2), idle(gpu, 1, taken=1), idle(gpu, 8, taken=8)] == [None, None, None]
+    assert re.search(r"8.*trainer=gpu", idle(cpu, 8, taken=1) or "")
+    assert re.search(r"6 of 8 .*trainer\.devices=8", idle(gpu, 8, taken=2) or "")
 
 
 def test_invalid_trainer_argument_raises_assembly_error() -> None:
