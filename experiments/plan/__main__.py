@@ -37,10 +37,7 @@ class Options:
     completion_tokens: int | None = None
 
     def __post_init__(self) -> None:
-        for name in WHOLE:
-            if (value := getattr(self, name)) is not None and value < 1:
-                raise ValueError(f"{name} must be at least 1, got {value}")
-        for name in ("gpu_memory", "tflops"):
+        for name in (*WHOLE, "gpu_memory", "tflops"):
             if (value := getattr(self, name)) is not None and not value > 0:  # also rejects NaN
                 raise ValueError(f"{name} must be positive, got {value}")
         if not 0 < self.mfu <= 1:
@@ -81,12 +78,10 @@ def main(arguments: Sequence[str]) -> int:
             raise ValueError(error)
         with initialize_config_module("conf", version_base="1.3"):
             config = expand_home(compose("config", overrides, return_hydra_config=True))
-        from rich.console import Console  # slow imports come after the checks
-
-        from experiments.plan.page import show
+        from experiments.plan.page import show  # slow imports come after the checks
 
         node: Any = OmegaConf.to_container(config.trainer, resolve=True)
-        show(Console(), config, config.hydra.runtime.choices.trainer, node, options)
+        show(config, config.hydra.runtime.choices.trainer, node, options)
     except ValueError as error:
         print(error, file=sys.stderr)
         return USAGE_ERROR

@@ -11,7 +11,7 @@ from torch.nn.functional import cosine_similarity
 from torch.testing import assert_close
 
 from contrastive_reasoning.policies.shape import ModelShape
-from experiments.plan.learner import by_name, sharded_layers, states
+from experiments.plan.memory import by_name, sharded_layers, states
 from lightning_modules.microbatches import cut_into_parts
 from lightning_modules.optim import SKIPPED
 from tests.two_ranks import on_ranks

@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from experiments.plan.learner import most_in_a_share
+from experiments.plan.memory import most_in_a_share
 from lightning_modules.zero import ZeroStrategy
 
 

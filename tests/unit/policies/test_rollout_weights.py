@@ -13,9 +13,9 @@ from contrastive_reasoning.policies import rollout_weights
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
 from contrastive_reasoning.policies.load import LoRA
 from contrastive_reasoning.policies.rollout_weights import copy_of_shards, whole_for_rollouts
-from contrastive_reasoning.policies.shape import LINEAR_LAYERS, ModelShape
+from contrastive_reasoning.policies.shape import ModelShape
 from contrastive_reasoning.rollout import Engine, Sampling
-from experiments.plan.rollouts import policy_copy
+from experiments.plan.stages import weight_copies
 from tests.unit.experiments.plan.learners import whole_on_cpu
 from tests.unit.lightning_modules import grpo_kit
 from tests.unit.lightning_modules.ranks_kit import untied
@@ -69,14 +69,15 @@ def test_copy_of_shards_draws_equal_rollouts_and_has_planned_size(
     assert len(layers) > 10
     if compute != F:
         assert {layer.weight.dtype for layer in layers} == {compute}
+    shape = ModelShape.of(own.model.config.to_dict())
     learner = replace(
-        whole_on_cpu(ModelShape.of(own.model.config.to_dict())),
+        whole_on_cpu(shape),
         weight_bytes=weights.itemsize,
         compute_bytes=compute.itemsize,
-        rank=rank,
-        targets=LINEAR_LAYERS if rank else (),
+        adapters=shape.adapter_parameters(rank, "all-linear") if rank else 0,
     )
-    assert sum(parameter.nbytes for parameter in copy.parameters()) == policy_copy(learner)
+    size = sum(parameter.nbytes for parameter in copy.parameters())
+    assert weight_copies(learner, sharded=True) == pytest.approx(size, rel=0.02), "norms and biases are not counted"
 
 
 def test_copy_of_shards_does_not_change_with_policy() -> None:

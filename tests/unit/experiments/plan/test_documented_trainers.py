@@ -11,9 +11,10 @@ import pytest
 from hydra import compose, initialize_config_module
 from omegaconf import OmegaConf
 
-from experiments.plan.learner import MILD_TO_STRONG, sharding_of
-from experiments.plan.page import H100, MFU, hours_of, work_of_step
-from experiments.plan.stages import GIB, Experiment, experiment_of, mildest
+from experiments.plan.__main__ import Options
+from experiments.plan.memory import MILD_TO_STRONG, sharding_of
+from experiments.plan.page import H100, hours_of, mildest, work_of_step
+from experiments.plan.stages import GIB, Experiment, experiment_of
 from experiments.schema import register
 from tests.config_kit import EXPERIMENTS, composed
 
@@ -39,9 +40,8 @@ def config_of(*overrides: str) -> tuple[Any, dict[str, Any], str]:
 def planned(*overrides: str) -> float:
     """Returns the GiB of the fullest moment on each device, as ``make plan`` computes it for these overrides."""
     config, node, name = config_of(*overrides)
-    sharding = sharding_of(name, node, gpus=None)
-    plan = experiment_of(config, on_cpu=False, devices=sharding.devices)
-    return max((moment.total(on_cpu=False) for moment in plan.moments(sharding)), default=0) / GIB
+    moments = experiment_of(config, on_cpu=False).fullest(sharding_of(name, node, gpus=None))
+    return max((moment.total(on_cpu=False) for moment in moments), default=0) / GIB
 
 
 NODE, CARD, DAY = 8, 80.0, 24.0
@@ -64,18 +64,17 @@ def test_documented_table_has_a_trainer_for_every_experiment(name: str) -> None:
 def mildest_trainer(name: str) -> str | None:
     """Returns the overrides of the trainer; None if none fits."""
     config, _, _ = config_of(f"experiment={name}", "scale=paper")
-    alone, node = (experiment_of(config, on_cpu=False, devices=devices) for devices in (1, NODE))
-    found = mildest(alone, ["gpu"], devices=1, memory=CARD)
-    if found is not None and _hours(alone) <= DAY:
+    plan = experiment_of(config, on_cpu=False)
+    if mildest(plan, ["gpu"], devices=1, memory=CARD) is not None and _hours(plan) <= DAY:
         return "trainer=gpu"
-    found = mildest(node, MILD_TO_STRONG, devices=NODE, memory=CARD)
-    return None if found is None else f"trainer={found[0].trainer} trainer.devices={NODE}"
+    found = mildest(plan, MILD_TO_STRONG, devices=NODE, memory=CARD)
+    return None if found is None else f"trainer={found[0]} trainer.devices={NODE}"
 
 
 def _hours(plan: Experiment) -> float:
     if "grpo" not in plan.config.stages:
         return 0.0
-    return hours_of(plan, work_of_step(plan), devices=1, tflops=H100 * MFU)
+    return hours_of(plan, work_of_step(plan), devices=1, tflops=H100 * Options.mfu)
 
 
 def test_documented_table_lists_tracks_countdown_and_critics() -> None:

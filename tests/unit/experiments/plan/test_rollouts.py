@@ -1,8 +1,7 @@
-"""The plan's micro-batches and first rows against those of the code that trains and samples."""
+"""The plan's micro-batches, first rows and cache against those of the code that trains and samples."""
 
 from __future__ import annotations
 
-from dataclasses import replace
 from random import Random
 from types import SimpleNamespace
 
@@ -11,19 +10,10 @@ import pytest
 from contrastive_reasoning.policies.pass_cost import Lengths, Sizes, packing_pays
 from contrastive_reasoning.policies.shape import QWEN_3B
 from contrastive_reasoning.rollout.engine import Schedule
-from experiments.plan.rollouts import Rollouts, Rows, cache_bytes, first_rows, fullest_microbatch
+from experiments.plan.memory import by_name
+from experiments.plan.stages import Rollouts, Rows, first_rows, fullest_microbatch, rollout_parts
 from lightning_modules.microbatches import rows_by_budget
-from tests.unit.experiments.plan.learners import whole_on_cpu
-
-PAPER = Rollouts(
-    problems=512,
-    group_size=16,
-    prompt_tokens=512,
-    completion_tokens=2048,
-    mean_tokens=2048,
-    microbatch_tokens=16384,
-    assumed=False,
-)
+from tests.unit.experiments.plan.learners import rollouts_of, whole_on_cpu
 
 
 def tokens(lengths: Lengths) -> int:
@@ -49,11 +39,14 @@ def largest_microbatch(rollouts: Rollouts, completions: list[int]) -> int:
 
 @pytest.mark.parametrize("completion", [30, 100, 700, 2048])
 @pytest.mark.parametrize("budget", [500, 4096, 16384])
-def test_fullest_microbatch_bounds_real_microbatches(completion: int, budget: int) -> None:
-    rollouts = replace(PAPER, problems=6, completion_tokens=completion, microbatch_tokens=budget)
-    planned = tokens(fullest_microbatch(rollouts, QWEN_3B, problems=6))
-    longest = [completion] * 96
-    assert largest_microbatch(rollouts, longest) <= planned <= max(budget, rollouts.prompt_tokens + completion)
+@pytest.mark.parametrize("prompt", [20, 512])
+def test_fullest_microbatch_bounds_real_microbatches(prompt: int, budget: int, completion: int) -> None:
+    rollouts = rollouts_of(6, 16, prompt, completion, microbatch=budget)
+    fullest = fullest_microbatch(rollouts, problems=6)
+    planned, longest = tokens(fullest), [completion] * 96
+    assert fullest.packed <= max(budget, prompt + completion)
+    assert planned <= max(budget, prompt + completion) * 1.04, "in padded rows each has its own copy of the prompt"
+    assert largest_microbatch(rollouts, longest) <= planned
     rounding = 96  # a token of each row
     for seed in range(5):
         drawn = Random(seed)
@@ -62,7 +55,7 @@ def test_fullest_microbatch_bounds_real_microbatches(completion: int, budget: in
 
 
 def test_fullest_microbatch_splits_large_group_into_rows() -> None:
-    lengths = fullest_microbatch(PAPER, QWEN_3B, problems=64)
+    lengths = fullest_microbatch(rollouts_of(512, 16, 512, 2048, microbatch=16384), problems=64)
     assert len(lengths.prompts) == 1
     assert (len(lengths.completions), lengths.completions[0]) == (8, 1984)  # (16384 − 512) / 8
 
@@ -74,16 +67,14 @@ def test_fullest_microbatch_splits_large_group_into_rows() -> None:
 def test_first_rows_match_schedule(prompts: int, group: int, prompt: int, completion: int, budget: int) -> None:
     schedule = Schedule([prompt] * prompts, limit=completion, group_size=group, budget=budget)
     joined = schedule.join([])
-    rollouts = replace(PAPER, group_size=group, prompt_tokens=prompt, completion_tokens=completion)
+    rollouts = rollouts_of(prompts, group, prompt, completion)
     rows = first_rows(SimpleNamespace(max_batch_tokens=budget), rollouts, prompts=prompts)
-    assert (rows.rows, rows.waiting) == (len(joined), schedule.waiting)
-    held = len(schedule.held(joined))
-    assert rows.prompts == held
+    assert rows == Rows(len(schedule.held(joined)), len(joined), schedule.waiting)
 
 
-def test_cache_bytes_counts_larger_block_twice() -> None:
-    learner, token = whole_on_cpu(QWEN_3B), 2 * 36 * 2 * 128 * 4  # keys and values, layers, heads, width, fp32
-    rows = Rows(prompts=2, rows=4, prompt_tokens=9, completion_tokens=3, waiting=False)
-    assert cache_bytes(learner, rows) == (20 + 20) * token
-    assert cache_bytes(learner, replace(rows, waiting=True)) == (20 + 20 + 12) * token
-    assert cache_bytes(learner, replace(rows, completion_tokens=10)) == (20 + 40) * token
+@pytest.mark.parametrize(("completion", "waiting", "held"), [(3, False, 40), (3, True, 52), (10, False, 60)])
+def test_cache_counts_larger_block_twice(completion: int, waiting: bool, held: int) -> None:
+    token = 2 * 36 * 2 * 128 * 4  # keys and values, layers, heads, width, fp32
+    rollouts, rows = rollouts_of(2, 2, 9, completion), Rows(2, 4, waiting)
+    parts = rollout_parts(whole_on_cpu(QWEN_3B), rollouts, rows, by_name("cpu", 1), copied=False)
+    assert parts["cache"] == held * token

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from experiments.plan.learner import by_name
+from experiments.plan.memory import by_name
 from experiments.plan.page import H100, PYTHON, hours_of, work_of_step
-from experiments.plan.stages import GIB, Experiment, Moment, experiment_of
+from experiments.plan.stages import GIB, Experiment, experiment_of
 from tests.config_kit import EXPERIMENTS, composed
 
 ROOT = Path(__file__).resolve().parents[4]
@@ -24,16 +24,14 @@ UTILISATION = 0.1
 """Share of an H100's peak, as in the table."""
 
 
-def planned(*overrides: str) -> tuple[Experiment, Moment, float]:
-    """Returns the plan on one device of the scale's trainer, its fullest moment and that moment's GiB."""
+def planned(*overrides: str) -> tuple[Experiment, float]:
+    """Returns the plan on one device of the scale's trainer, and the GiB of its fullest moment."""
     config = composed(*overrides)
     on_cpu = config.trainer.accelerator == "cpu"
-    plan = experiment_of(config, on_cpu=on_cpu, devices=1)
-    moments = plan.moments(by_name("cpu" if on_cpu else "gpu", 1))
-    if not moments:  # only a small critic
-        return plan, Moment(stage="critic", name="", parts={}), 0.0
-    worst = max(moments, key=lambda moment: moment.tensors)
-    return plan, worst, worst.total(on_cpu=on_cpu) / GIB + (PYTHON if on_cpu else 0)
+    plan = experiment_of(config, on_cpu=on_cpu)
+    moments = plan.fullest(by_name("cpu" if on_cpu else "gpu", 1))
+    needs = max((moment.total(on_cpu=on_cpu) for moment in moments), default=0) / GIB
+    return plan, needs + (PYTHON if on_cpu else 0)
 
 
 @pytest.mark.parametrize(
@@ -98,7 +96,7 @@ def test_documented_table_lists_each_family_at_each_scale() -> None:
 @pytest.mark.parametrize(("line", "memory", "hours"), DOCUMENTED, ids=lambda value: value.replace(" ", ","))
 def test_documented_memory_and_hours_match_plan(line: str, memory: str, hours: str) -> None:
     bfloat16 = ["policy.compute_dtype=bfloat16"] if "workstation" in line else []  # auto depends on this machine
-    plan, _, needs = planned(*line.split(), *bfloat16)
+    plan, needs = planned(*line.split(), *bfloat16)
     assert needs == pytest.approx(float(memory), abs=0.51)
     assert needs <= (WORKSTATION if "workstation" in line else LARGE_CARD)
     if hours != "—":
@@ -115,24 +113,24 @@ def test_documented_memory_and_hours_match_plan(line: str, memory: str, hours: s
     ],
 )
 def test_small_models_and_adapters_fit_24_gb_card(line: str) -> None:
-    assert planned(*line.split(), "scale=gpu")[2] <= SMALL_CARD
+    assert planned(*line.split(), "scale=gpu")[1] <= SMALL_CARD
 
 
 @pytest.mark.parametrize("adapter", ["none", "lora"])
 @pytest.mark.parametrize("name", ["clipo_math", "qwen_critic"])
 def test_qwen_3b_fits_80_gb_card(name: str, adapter: str) -> None:
-    assert planned(f"experiment={name}", "scale=gpu", "policy=qwen_3b", f"adapter={adapter}")[2] <= LARGE_CARD
+    assert planned(f"experiment={name}", "scale=gpu", "policy=qwen_3b", f"adapter={adapter}")[1] <= LARGE_CARD
 
 
 @pytest.mark.whole
 @pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_every_experiment_fits_a_workstation(name: str, dtype: str) -> None:
-    assert planned(f"experiment={name}", "scale=workstation", f"policy.compute_dtype={dtype}")[2] <= WORKSTATION
+    assert planned(f"experiment={name}", "scale=workstation", f"policy.compute_dtype={dtype}")[1] <= WORKSTATION
 
 
 @pytest.mark.whole
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_every_experiment_fits_one_gpu(name: str) -> None:
     larger = name.startswith(tuple(LARGER))
-    assert planned(f"experiment={name}", "scale=gpu")[2] <= (LARGE_CARD if larger else SMALL_CARD)
+    assert planned(f"experiment={name}", "scale=gpu")[1] <= (LARGE_CARD if larger else SMALL_CARD)

@@ -18,10 +18,9 @@ from contrastive_reasoning.rollout.engine import Engine
 from contrastive_reasoning.rollout.sampling import Sampling
 from contrastive_reasoning.tasks.base import Problem
 from experiments.plan.page import StepWork, work_of_step
-from experiments.plan.rollouts import Rollouts, Rows
 from experiments.plan.stages import Experiment
 from tests.tiny_models import tiny_policy
-from tests.unit.experiments.plan.learners import whole_on_cpu
+from tests.unit.experiments.plan.learners import rollouts_of, whole_on_cpu
 
 GROUP, PROBLEMS, COMPLETION = 4, 2, 40
 WITHIN = 0.05
@@ -46,33 +45,15 @@ def policy() -> CausalLMPolicy:
 
 def planned(policy: CausalLMPolicy, prompt: int, **others: bool | int) -> StepWork:
     learner = whole_on_cpu(ModelShape.of(policy.model.config.to_dict()))
-    rollouts = Rollouts(
-        problems=PROBLEMS,
-        group_size=GROUP,
-        prompt_tokens=prompt,
-        completion_tokens=COMPLETION,
-        mean_tokens=COMPLETION,
-        microbatch_tokens=10_000,
-        assumed=False,
-    )
     budget = {"updates": others.get("updates", 1), "minibatches": others.get("minibatches", 1)}
     return work_of_step(
         Experiment(
             config=OmegaConf.create({"budget": {"grpo": budget}}),
             learner=learner,
             source="",
-            rollouts=rollouts,
-            rows=Rows(
-                prompts=PROBLEMS,
-                rows=PROBLEMS * GROUP,
-                prompt_tokens=prompt,
-                completion_tokens=COMPLETION,
-                waiting=False,
-            ),
+            rollouts=rollouts_of(PROBLEMS, GROUP, prompt, COMPLETION),
             reference=replace(learner, frozen=True) if others.get("reference") else None,
             full_kl=bool(others.get("full_kl")),
-            critic=0,
-            server=None,
         )
     )
 

@@ -1,15 +1,24 @@
-"""A model on one device: its shape, dtypes and trained weights, and how a trainer shards its states over devices.
+"""Bytes of a model on one device: weights, their states in training, and what a micro-batch adds.
 
-Bytes per parameter, with w bytes of a weight and g of its gradient:
+States per parameter, with w bytes of a weight and g of its gradient (ZeRO is arXiv:1910.02054):
 
-unsharded     weights w        gradients g         moments 2·g
-ZeRO 1        w                g                   (4 + 4 + 4) / devices            fp32 weights and both moments
-ZeRO 2        w                g / devices, more   the same
-ZeRO 3        w / devices      g / devices         the same; fp32 weights need no copy
+    unsharded     weights w        gradients g         moments 2·g
+    ZeRO 1        w                g                   (4 + 4 + 4) / devices            fp32 weights and both moments
+    ZeRO 2        w                g / devices, more   the same
+    ZeRO 3        w / devices      g / devices         the same; fp32 weights need no copy
 
-"More": a parameter that lies in two or more shares has its whole gradient on each. For adapters, which are small,
-g / devices is assumed. ZeRO is arXiv:1910.02054. DeepSpeed keeps an fp32 copy of the trained weights beside both
-moments, in stages 1 and 2 even if the weights are fp32 already.
+"More": a parameter that lies in two or more shares has its whole gradient on each. For adapters g / devices is assumed.
+
+Activations, within 30 % of what torch's allocator counts. c are the bytes of a number in the compute dtype, D is
+hidden, I intermediate, V vocabulary, Q the width of the queries, n the completion tokens:
+
+    layer       tokens · (D·(8 + 4·w) + (4·I + 3·Q)·c) + keys and values, which a packed pass repeats for each head
+    kept        layer + copy of its weights in the compute dtype, for each; with checkpointing only tokens · D·w
+    loss        chunk · V·c, and a block of it in fp32, or n · D·w and the gradient of the projection, summed and new
+    forward     with checkpointing: copies, and the gated product, tokens · 4·I·c
+    backward    with checkpointing: a layer and its copy, tokens · (2·I·c + 4·D), the gradient of a tied matrix
+
+The largest of the last three exists beside what is kept. No kernel keeps the scores of attention.
 """
 
 from __future__ import annotations
@@ -22,7 +31,8 @@ from typing import Any, NamedTuple
 
 from omegaconf import ListConfig, OmegaConf
 
-from contrastive_reasoning.policies.pass_cost import DecoderSize, Weights
+from contrastive_reasoning.policies.log_probs import block_rows
+from contrastive_reasoning.policies.pass_cost import DecoderSize, Lengths, Sizes, Weights, packing_pays
 from contrastive_reasoning.policies.shape import FoundShape, ModelShape, find_shape
 from experiments.config.contradictions import device_count
 
@@ -47,14 +57,12 @@ class Learner:
     shape: ModelShape
     weight_bytes: int
     compute_bytes: int
-    rank: int | None
-    """Rank of the LoRA adapters. None: all weights are trained, or none if ``frozen``."""
-    targets: Sequence[str]
-    """Linear layers with adapters."""
+    adapters: int
+    """Parameters of LoRA adapters. 0: all weights are trained, or none if ``frozen``."""
     frozen: bool
     checkpointing: bool
     on_cpu: bool
-    chunk: int
+    chunk: int = 1024
     """Tokens projected to the vocabulary at a time."""
 
     @property
@@ -65,11 +73,7 @@ class Learner:
     @property
     def full(self) -> bool:
         """Whether all weights are trained."""
-        return self.rank is None and not self.frozen
-
-    @property
-    def adapters(self) -> int:
-        return 0 if self.rank is None else self.shape.adapter_parameters(self.rank, list(self.targets))
+        return not self.adapters and not self.frozen
 
     @property
     def weights_in_bytes(self) -> int:
@@ -78,7 +82,7 @@ class Learner:
     @property
     def trained(self) -> int:
         """Parameters with a gradient."""
-        return 0 if self.frozen else self.adapters if self.rank is not None else self.shape.parameters
+        return 0 if self.frozen else self.adapters or self.shape.parameters
 
     @property
     def trained_bytes(self) -> int:
@@ -102,29 +106,21 @@ def learner_of(policy: Any, *, on_cpu: bool) -> tuple[Learner, str]:
     Raises:
         ValueError: for a model of unknown shape, an unknown dtype or an adapter on no linear layer.
     """
-    found, lora = _shape(policy), policy.lora
-    named = None if lora is None else lora.target_modules
-    targets: Any = OmegaConf.to_container(named) if isinstance(named, ListConfig) else named
+    found, dtype = _shape(policy), policy.compute_dtype
+    if dtype == "auto":
+        from contrastive_reasoning.policies.load import native_dtype  # imports torch and transformers
+
+        dtype = native_dtype("cpu" if on_cpu else "cuda")
     learner = Learner(
         shape=found.shape,
         weight_bytes=size_of("policy.weights_dtype", policy.weights_dtype),
-        compute_bytes=size_of("policy.compute_dtype", _computed_in(policy.compute_dtype, on_cpu=on_cpu)),
-        rank=None if lora is None else lora.rank,
-        targets=() if lora is None else found.shape.adapted(targets),
+        compute_bytes=size_of("policy.compute_dtype", dtype),
+        adapters=0 if policy.lora is None else _adapters(found.shape, policy.lora.rank, policy.lora.target_modules),
         frozen=False,
         checkpointing=policy.gradient_checkpointing,
         on_cpu=on_cpu,
-        chunk=1024,
     )
     return learner, found.source
-
-
-def _computed_in(dtype: str, *, on_cpu: bool) -> str:
-    if dtype != "auto":
-        return dtype
-    from contrastive_reasoning.policies.load import native_dtype  # imports torch and transformers
-
-    return native_dtype("cpu" if on_cpu else "cuda")
 
 
 def encoder_learner(encoder: Any, policy: Learner) -> Learner:
@@ -136,8 +132,7 @@ def encoder_learner(encoder: Any, policy: Learner) -> Learner:
         shape=shape,
         weight_bytes=size,
         compute_bytes=size,
-        rank=rank,
-        targets=() if rank is None else shape.adapted(encoder.training.target_modules),
+        adapters=0 if rank is None else _adapters(shape, rank, encoder.training.target_modules),
         frozen=str(encoder.training._target_).endswith("Frozen"),
         checkpointing=False,
     )
@@ -148,6 +143,11 @@ def size_of(key: str, dtype: str) -> int:
     if dtype not in BYTES:
         raise ValueError(f"{key} must be one of {', '.join(BYTES)}, got {dtype!r}")
     return BYTES[dtype]
+
+
+def _adapters(shape: ModelShape, rank: int, targets: Any) -> int:
+    names: Any = OmegaConf.to_container(targets) if isinstance(targets, ListConfig) else targets
+    return shape.adapter_parameters(rank, names)
 
 
 def _shape(policy: Any) -> FoundShape:
@@ -178,11 +178,11 @@ class Sharding:
     trainer: str
     """The choice of the group ``trainer``."""
     devices: int
-    stage: int
+    stage: int = 0
     """Stage of ZeRO; 0: every device keeps all states."""
-    offload_optimizer: bool
-    offload_parameters: bool
-    bucket_elements: int
+    offload_optimizer: bool = False
+    offload_parameters: bool = False
+    bucket_elements: int = BUCKET
     """Numbers that DeepSpeed exchanges at once."""
 
     def __post_init__(self) -> None:
@@ -207,14 +207,11 @@ def sharding_of(trainer: str, config: Mapping[str, Any], *, gpus: int | None) ->
 def by_name(trainer: str, devices: int) -> Sharding:
     """Returns the sharding of a trainer such as ``zero2`` or ``zero3_offload``; any other name is unsharded."""
     found = re.match(r"zero(\d)(_offload)?", trainer)
-    offload = found is not None and found[2] is not None
+    if found is None:
+        return Sharding(trainer=trainer, devices=devices)
+    off = found[2] is not None
     return Sharding(
-        trainer=trainer,
-        devices=devices,
-        stage=int(found[1]) if found else 0,
-        offload_optimizer=offload,
-        offload_parameters=offload,
-        bucket_elements=BUCKET,
+        trainer=trainer, devices=devices, stage=int(found[1]), offload_optimizer=off, offload_parameters=off
     )
 
 
@@ -224,8 +221,6 @@ class States(NamedTuple):
     weights: int
     gathered: int
     """Weights of other devices that a training pass gathers."""
-    all_gathered: int
-    """Weights of other devices during sampling, for which stage 3 gathers the whole policy once."""
     gradients: int
     optimizer: int
     exchange: int
@@ -238,7 +233,6 @@ def states(learner: Learner, sharding: Sharding) -> States:
     whole = learner.weights_in_bytes
     spread = stage == 3 and trained > 0
     weights = 0 if spread and sharding.offload_parameters else whole // devices if spread else whole
-    missing = whole - weights if spread else 0
     gradients = trained * each
     optimizer = 2 * gradients  # AdamW's moments
     exchange = gradients if devices > 1 else 0  # DDP copies all gradients into buckets
@@ -254,36 +248,19 @@ def states(learner: Learner, sharding: Sharding) -> States:
     if sharding.offload_optimizer:
         optimizer = 0
         gradients = 0 if stage >= 2 else gradients
-    return States(
-        weights=weights,
-        gathered=min(missing, LIVE * learner.weight_bytes),
-        all_gathered=missing,
-        gradients=gradients,
-        optimizer=optimizer,
-        exchange=exchange,
-    )
+    return States(weights, min(whole - weights, LIVE * learner.weight_bytes), gradients, optimizer, exchange)
 
 
 def most_in_a_share(sizes: Sequence[tuple[int, int]], ranks: int) -> int:
     """Bytes of the parameters that lie at least partly in a rank's share, for the rank with most; 0 without parameters.
 
-    ZeRO's stages 1 and 2 concatenate all parameters and cut them into even shares; the cuts may go through parameters.
-    At stage 2 a rank keeps the whole gradient of each parameter of which it has a part:
-
-        rank 0  ▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓┊░░░░░
-        rank 1                 ▒▒▒▒▒▒▒┊▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒
-                └ embedding ──┘└ a matrix ─┘└ others ─────┘
-
-    That adds little if a share has many matrices, and much if an embedding is larger than a share.
-
-    Args:
-        sizes: for each parameter its count of numbers and their total bytes.
-        ranks: the number of ranks that share them.
+    ZeRO's stages 1 and 2 concatenate all parameters and cut them into even shares. ``sizes`` has each parameter's count
+    of numbers and bytes.
     """
     share = 2 * -(-sum(count for count, _ in sizes) // (2 * ranks))  # DeepSpeed makes them even numbers
     ends = list(accumulate(count for count, _ in sizes))
     spans = [(end - count, end, held) for end, (count, held) in zip(ends, sizes, strict=True)]
-    firsts = [rank * share for rank in range(ranks)]
+    firsts = range(0, ranks * share, share) if share else [0]
     return max(sum(held for start, end, held in spans if start < first + share and end > first) for first in firsts)
 
 
@@ -295,3 +272,55 @@ def sharded_layers(learner: Learner, devices: int) -> tuple[int, int]:
     if devices == 1:
         return ends + layers, 0
     return ends + -(-layers // devices), min(LAYERS_AT_ONCE, count) * layers // count
+
+
+def activations(learner: Learner, lengths: Lengths) -> tuple[int, int]:
+    """Returns the bytes that a micro-batch keeps for its backward pass, and the most beside them at any moment."""
+    shape, w, c = learner.shape, learner.weight_bytes, learner.compute_bytes
+    hidden, inner, layers = shape.hidden_size, shape.intermediate_size, shape.num_hidden_layers
+    tokens, keys = _tokens_and_keys(learner, lengths)
+    own = tokens * (hidden * (8 + 4 * w) + (4 * inner + 3 * shape.query_width) * c) + keys
+    copies = shape.layer_weights * c if learner.casts else 0
+    ends = tokens * hidden * (FLOAT + 2 * w) + sum(lengths.completions) * hidden * w
+    loss = loss_workspace(learner, sum(lengths.completions))
+    if not learner.checkpointing:
+        return layers * (own + copies) + ends, loss
+    # autocast keeps the copies of trained weights until the end of the forward pass
+    forward = copies * (layers if learner.full else 1) + tokens * 4 * inner * c
+    tied = shape.vocabulary_matrix * w if learner.full and shape.tie_word_embeddings else 0
+    backward = own + copies + tokens * (2 * inner * c + hidden * FLOAT) + tied
+    return layers * tokens * hidden * w + ends, max(loss, forward, backward)
+
+
+def loss_workspace(learner: Learner, tokens: int) -> int:
+    """Returns the peak bytes for the log-probs of this many completion tokens, forward and backward."""
+    drawn, block = _logits(learner, tokens)
+    gradients = (2 if tokens > learner.chunk else 1) * learner.shape.vocabulary_matrix if learner.full else 0
+    return drawn + max(block, (tokens * learner.shape.hidden_size + gradients) * learner.weight_bytes)
+
+
+def scoring(learner: Learner, lengths: Lengths) -> int:
+    """Returns the peak bytes of a pass without gradients: in attention, in the gated product or at the logits."""
+    shape, w, c = learner.shape, learner.weight_bytes, learner.compute_bytes
+    hidden, inner, completions = shape.hidden_size, shape.intermediate_size, sum(lengths.completions)
+    tokens, keys = _tokens_and_keys(learner, lengths)
+    attention = keys + 4 * tokens * (hidden * w + shape.query_width * c) + (hidden * inner * c if learner.casts else 0)
+    product = tokens * (7 * inner * c // 2 + 4 * hidden * FLOAT)
+    return max(attention, product, (tokens + completions) * hidden * w + sum(_logits(learner, completions)))
+
+
+def _tokens_and_keys(learner: Learner, lengths: Lengths) -> tuple[int, int]:
+    """Returns the tokens of a pass, and the bytes of keys and values in one layer."""
+    shape, compute = learner.shape, learner.compute_bytes
+    if not packing_pays(lengths, Sizes.of(shape)):
+        return lengths.padded, lengths.padded * 2 * shape.key_width * compute
+    masked = FLOAT if learner.on_cpu else compute  # on a CPU the masked kernel runs in fp32
+    return lengths.packed, (sum(lengths.prompts) + lengths.unpadded) * 2 * shape.query_width * masked
+
+
+def _logits(learner: Learner, tokens: int) -> tuple[int, int]:
+    """Returns the bytes of a chunk of logits with the cast projection, and those of a block in fp32."""
+    chunk, vocabulary, compute = min(learner.chunk, tokens), learner.shape.vocab_size, learner.compute_bytes
+    block = min(chunk, block_rows(vocabulary, on_cpu=learner.on_cpu)) * vocabulary
+    cast = learner.shape.vocabulary_matrix * compute if learner.casts else 0
+    return chunk * vocabulary * compute + cast, block * FLOAT * (1 if compute == FLOAT else 2)  # 2: its exponentials
