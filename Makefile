@@ -11,11 +11,12 @@ over   ?=
 sweep  ?=
 suite  ?= countdown_laptop
 model  ?=
+kind   ?=
 prompt ?=
 scale  ?=
 gpus   ?=
 
-TARGETS := help setup exp sweep test test-whole test-all test-real lint types check study list model dashboard compare report sync eval sample plan bench gpu-check docs clean
+TARGETS := help setup exp sweep test test-whole test-all test-real lint types check study list model new dashboard compare report sync eval sample plan bench gpu-check docs clean
 
 # The variables that each target takes. Make ignores unknown ones, so another lower-case variable is an error here. Upper-case
 # ones are environment variables, which every recipe sees: CUDA_VISIBLE_DEVICES=1. So are https_proxy and similar names.
@@ -23,6 +24,7 @@ exp_takes := name over
 sweep_takes := name sweep over
 study_takes := name over
 model_takes := name over
+new_takes := kind name over
 compare_takes := name over
 report_takes := name over
 sync_takes := name over
@@ -35,7 +37,7 @@ gpu-check_takes := name over
 
 SMALL   := a b c d e f g h i j k l m n o p q r s t u v w x y z
 small    = $(strip $(foreach letter,$(SMALL),$(findstring $(letter),$(1))))
-OURS    := NAME OVER SWEEP SUITE MODEL PROMPT SCALE GPUS SEED
+OURS    := NAME OVER SWEEP SUITE MODEL KIND PROMPT SCALE GPUS SEED
 GOALS   := $(or $(MAKECMDGOALS),help)
 TAKEN   := $(foreach goal,$(GOALS),$($(goal)_takes))
 GIVEN   := $(foreach variable,$(filter-out %_proxy,$(.VARIABLES)),$(if $(filter command,$(origin $(variable))),$(if $(call small,$(variable))$(filter $(OURS),$(variable)),$(variable))))
@@ -104,6 +106,9 @@ list:  ## list experiments with their questions, studies and sweeps
 
 model: $(STAMP)  ## fetch a pretrained model into outputs/models:  name=smollm2-135m-q4, or name=OWNER/NAME of the hub
 	@$(BIN)/python -m experiments.model $(if $(filter file,$(origin name)),,$(name)) $(over)
+
+new: $(STAMP)  ## write a task, reward, objective or critic of your own, with its test:  kind=reward name=short_lines
+	@$(BIN)/python -m experiments.new $(kind) $(if $(filter file,$(origin name)),,$(name)) $(over)
 
 dashboard: $(STAMP)  ## open MLflow on the local results, for this machine alone:  name='llama_baseline llama_critic', else the newest
 	@$(BIN)/python -m experiments.dashboard $(if $(filter file,$(origin name)),,$(name)) $(over)

@@ -94,6 +94,7 @@ LAYERS: tuple[set[str], ...] = (
         "compare",
         "dashboard",
         "model",
+        "new",
         "track",
         "run",
     },
