@@ -95,6 +95,7 @@ LAYERS: tuple[set[str], ...] = (
         "dashboard",
         "model",
         "new",
+        "publish",
         "track",
         "run",
     },

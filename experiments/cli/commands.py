@@ -195,6 +195,17 @@ evaluation = Command(
 evaluation.add_argument("name", metavar="[NAME]", help=EXPERIMENT)
 evaluation.add_argument("--model", metavar="HUB_NAME_OR_FOLDER", help="name on the hub, or a folder")
 
+publish = Command(
+    "publish",
+    "publish what a run has trained on the Hugging Face hub",
+    "experiments.publish",
+    example="model=outputs/runs/NAME/DATE repo=OWNER/NAME",
+)
+publish.add_argument("--model", metavar="RUN", help="the folder of a run")
+publish.add_argument("--repo", metavar="OWNER/NAME", help="on the hub; without it the folder is only written")
+publish.add_argument("--part", default="policy", help="policy, critic or clipo (CLIPO's head); default: policy")
+publish.add_argument("--output_dir", default="outputs", type=home_path, help="its folder published/ takes the files")
+
 sample = Command(
     "sample",
     "draw completions of one problem, judged step by step",
@@ -253,7 +264,7 @@ sync.add_argument("names", nargs="*", metavar="[NAME …]", help=f"{EXPERIMENTS}
 COMMANDS = {
     command.name: command
     for command in (
-        *(exp, sweep, study, listing, model, new, plan, evaluation),
+        *(exp, sweep, study, listing, model, new, plan, evaluation, publish),
         *(sample, compare, report, dashboard, sync),
     )
 }

@@ -80,6 +80,8 @@ def console(command: str, *arguments: str) -> list[str]:
         (["eval"], ["eval"]),
         (["eval", "model=a/b", "suite=track1", "over=seed=1"], ["eval", "seed=1", "model=a/b", "suite=track1"]),
         (["eval", "name=llama_oracle"], ["eval", "llama_oracle"]),
+        (["publish", "model=a", "repo=b/c"], ["publish", "model=a", "repo=b/c"]),
+        (["publish", "model=a", "over=part=critic"], ["publish", "model=a", "part=critic"]),
         (["sample"], ["sample"]),
         (
             ["sample", "model=a/b", f"prompt={PROMPT}", "over=n=3"],
