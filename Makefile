@@ -10,12 +10,14 @@ name   ?= llama_critic
 over   ?=
 sweep  ?=
 suite  ?= countdown_laptop
+repo   ?=
 model  ?=
+kind   ?=
 prompt ?=
 scale  ?=
 gpus   ?=
 
-TARGETS := help setup exp sweep test test-whole test-all test-real lint types check study list model dashboard compare report sync eval sample plan bench gpu-check docs clean
+TARGETS := help setup exp sweep test test-whole test-all test-real lint types check study list model new dashboard compare report sync eval publish sample plan bench gpu-check docs clean
 
 # The variables that each target takes. Make ignores unknown ones, so another lower-case variable is an error here. Upper-case
 # ones are environment variables, which every recipe sees: CUDA_VISIBLE_DEVICES=1. So are https_proxy and similar names.
@@ -23,11 +25,13 @@ exp_takes := name over
 sweep_takes := name sweep over
 study_takes := name over
 model_takes := name over
+new_takes := kind name over
 compare_takes := name over
 report_takes := name over
 sync_takes := name over
 dashboard_takes := name over
 eval_takes := name model suite over
+publish_takes := model repo over
 sample_takes := model prompt over
 plan_takes := name scale gpus over
 bench_takes := over
@@ -35,7 +39,7 @@ gpu-check_takes := name over
 
 SMALL   := a b c d e f g h i j k l m n o p q r s t u v w x y z
 small    = $(strip $(foreach letter,$(SMALL),$(findstring $(letter),$(1))))
-OURS    := NAME OVER SWEEP SUITE MODEL PROMPT SCALE GPUS SEED
+OURS    := NAME OVER SWEEP SUITE MODEL REPO KIND PROMPT SCALE GPUS SEED
 GOALS   := $(or $(MAKECMDGOALS),help)
 TAKEN   := $(foreach goal,$(GOALS),$($(goal)_takes))
 GIVEN   := $(foreach variable,$(filter-out %_proxy,$(.VARIABLES)),$(if $(filter command,$(origin $(variable))),$(if $(call small,$(variable))$(filter $(OURS),$(variable)),$(variable))))
@@ -106,6 +110,9 @@ list:  ## list experiments with their questions, studies and sweeps
 model: $(STAMP)  ## fetch a pretrained model into outputs/models:  name=smollm2-135m-q4, or name=OWNER/NAME of the hub
 	@$(BIN)/python -m experiments.model $(if $(filter file,$(origin name)),,$(name)) $(over)
 
+new: $(STAMP)  ## write a task, reward, objective or critic of your own, with its test:  kind=reward name=short_lines
+	@$(BIN)/python -m experiments.new $(kind) $(if $(filter file,$(origin name)),,$(name)) $(over)
+
 dashboard: $(STAMP)  ## open MLflow on the local results, for this machine alone:  name='llama_baseline llama_critic', else the newest
 	@$(BIN)/python -m experiments.dashboard $(if $(filter file,$(origin name)),,$(name)) $(over)
 
@@ -120,6 +127,9 @@ sync: $(STAMP)  ## send to MLflow what it missed while it was unreachable:  name
 
 eval: $(STAMP)  ## evaluate a model:  model=<hub name or folder> suite=countdown_laptop
 	@$(RUN) experiment=$(name) 'stages=[evaluate]' suite=$(suite) $(if $(filter file,$(origin name)),name=eval) $(if $(model),policy.pretrained=$(model) policy.chat_template=null) $(over)
+
+publish: $(STAMP)  ## publish what a run has trained on the Hugging Face hub:  model=outputs/runs/NAME/DATE repo=OWNER/NAME
+	@$(BIN)/python -m experiments.publish $(if $(model),model=$(model)) $(if $(repo),repo=$(repo)) $(over)
 
 sample: $(STAMP)  ## draw completions of one problem, judged step by step:  model=… prompt='numbers=3,5,8 target=23' over='n=3 critic=…'
 	@$(BIN)/python -m experiments.sample $(if $(model),model=$(model)) $(if $(prompt),$(call quoted,prompt=$(value prompt))) $(over)

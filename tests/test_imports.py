@@ -94,6 +94,8 @@ LAYERS: tuple[set[str], ...] = (
         "compare",
         "dashboard",
         "model",
+        "new",
+        "publish",
         "track",
         "run",
     },

@@ -9,6 +9,7 @@ They have the names and variables of the Makefile's targets:
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 from experiments.cli.arguments import KeyValueParser, home_path, split_list
 
@@ -19,6 +20,8 @@ EVALUATIONS = "eval"
 """Name of the experiment for ``eval`` without a name: a model of any origin is not a run of ``EVALUATED``."""
 EXPERIMENT = f"an experiment that {PROGRAM} list names"
 EXPERIMENTS = f"experiments that {PROGRAM} list names"
+KINDS = {"task": "grpo_laptop", "reward": "grpo_laptop", "objective": "grpo_laptop", "critic": "llama_critic"}
+"""The groups for which ``new`` writes files, and an experiment that uses an option of each."""
 OVERRIDES = "key=value is any key of the configuration, or one of its groups with another choice.\n"
 
 
@@ -56,6 +59,14 @@ def for_evaluation(arguments: Sequence[str]) -> list[str]:
     policy = [f"policy.pretrained={model}", "policy.chat_template=null"] if model else []
     apart = [] if name else [f"name={EVALUATIONS}"]
     return [f"experiment={name or EVALUATED}", "stages=[evaluate]", f"suite={suite or SUITE}", *apart, *policy, *rest]
+
+
+def for_new(arguments: Sequence[str]) -> list[str]:
+    kind, rest = without_key("kind", arguments)
+    name, rest = without_key("name", rest)
+    if kind is None and name is not None:  # the kind is the first word
+        return [*rest[:1], name, *rest[1:]]
+    return [*(word for word in (kind, name) if word is not None), *rest]
 
 
 def for_sync(arguments: Sequence[str]) -> list[str]:
@@ -144,6 +155,17 @@ model.add_argument("name", nargs="?", help="of a known model, or OWNER/NAME of t
 model.add_argument("--revision", help="branch, tag or commit of a model on the hub")
 model.add_argument("--output_dir", default="outputs", type=home_path, help="its folder models/ takes the model")
 
+new = Command(
+    "new",
+    "write a task, reward, objective or critic of your own, with its test",
+    "experiments.new",
+    example="reward short_lines",
+    convert=for_new,
+)
+new.add_argument("kind", nargs="?", metavar="KIND", help=", ".join(KINDS))
+new.add_argument("name", nargs="?", help="of the new option, a word of a-z, 0-9 and _")
+new.add_argument("--folder", default="mine", type=Path, help="below this one; default: mine")
+
 plan = Command(
     "plan",
     "show what an experiment costs, without loading anything",
@@ -172,6 +194,17 @@ evaluation = Command(
 )
 evaluation.add_argument("name", metavar="[NAME]", help=EXPERIMENT)
 evaluation.add_argument("--model", metavar="HUB_NAME_OR_FOLDER", help="name on the hub, or a folder")
+
+publish = Command(
+    "publish",
+    "publish what a run has trained on the Hugging Face hub",
+    "experiments.publish",
+    example="model=outputs/runs/NAME/DATE repo=OWNER/NAME",
+)
+publish.add_argument("--model", metavar="RUN", help="the folder of a run")
+publish.add_argument("--repo", metavar="OWNER/NAME", help="on the hub; without it the folder is only written")
+publish.add_argument("--part", default="policy", help="policy, critic or clipo (CLIPO's head); default: policy")
+publish.add_argument("--output_dir", default="outputs", type=home_path, help="its folder published/ takes the files")
 
 sample = Command(
     "sample",
@@ -231,7 +264,7 @@ sync.add_argument("names", nargs="*", metavar="[NAME …]", help=f"{EXPERIMENTS}
 COMMANDS = {
     command.name: command
     for command in (
-        *(exp, sweep, study, listing, model, plan, evaluation),
+        *(exp, sweep, study, listing, model, new, plan, evaluation, publish),
         *(sample, compare, report, dashboard, sync),
     )
 }

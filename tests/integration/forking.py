@@ -112,6 +112,7 @@ def run_command_line(request: dict[str, Any]) -> None:
     import experiments.run
 
     os.chdir(request["folder"])
+    sys.path.insert(0, request["folder"])  # as after python -m
     experiments.run.main()
 
 

@@ -20,6 +20,7 @@ from experiments.config.folders import VARIABLE, study_names, summaries, take_co
 from experiments.config.override_checks import override_error, override_errors
 from experiments.jobs.study_plan import find_study
 from experiments.model.__main__ import refusal
+from experiments.new.__main__ import refusal as new_refusal
 from experiments.schema import register
 
 register()
@@ -179,6 +180,10 @@ def check_arguments(module: str, arguments: list[str]) -> Iterator[list[str]]:
         name, *over = arguments
         assert {word.partition("=")[0] for word in over} <= set(COMMANDS["model"].own_keys)
         assert refusal(name, revision=None) is None
+    elif module == "experiments.new":
+        kind, name, *over = arguments
+        folders = [Path(word.removeprefix("folder=")) for word in over]
+        assert new_refusal(kind, name, *(folders or [Path("mine")])) is None
     elif module in OWN_KEYS:
         os.environ.pop(VARIABLE, None)  # set by the previous command
         left = take_config_dir(arguments)

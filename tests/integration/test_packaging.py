@@ -25,6 +25,7 @@ DATA = (
     "contrastive_reasoning/published/*.yaml",
     "experiments/analysis/report/templates/*",
     "experiments/config/*.yaml",
+    "experiments/new/templates/*",
     "*/py.typed",
 )
 """Files that are not code."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import subprocess
@@ -75,6 +76,7 @@ class Walk(NamedTuple):
 
 
 WALKS = {
+    "Files to start from": Walk("[grpo]", ("mine.short_lines.short_lines",), "train/reward/short_lines"),
     "A task of reasoning-gym": Walk(
         "[warm_start,grpo]",
         ("contrastive_reasoning.tasks.reasoning_gym.gym_task", "max_digits"),
@@ -157,7 +159,14 @@ def test_walk_uses_files_of_the_page_and_logs_its_metric(title: str, run: Forks,
 
 def run_walk(title: str, run: Forks, folder: Path) -> Path:
     """Run the section's command in a folder that has only the page's files; the run folder."""
-    (block,) = [found for found in BLOCK.finditer(section(title)) if found["language"] == "sh"]
+    *before, block = [found for found in BLOCK.finditer(section(title)) if found["language"] == "sh"]
+    for new in before:  # writes files that the command uses
+        (words,) = commands(new["text"])
+        (program,) = asked(words[1:])
+        assert program[1:3] == ["-m", "experiments.new"]
+        subprocess.run(
+            [sys.executable, *program[1:]], cwd=folder, env={**os.environ, "PYTHONPATH": str(ROOT)}, check=True
+        )
     (words,) = commands(block["text"])
     (program,) = asked(words[1:])
     assert program[1:3] == ["-m", "experiments.run"]

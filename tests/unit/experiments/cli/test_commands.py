@@ -70,6 +70,9 @@ def console(command: str, *arguments: str) -> list[str]:
         (["list"], ["list"]),
         (["model"], ["model"]),
         (["model", "name=a/b", "over=revision=v1"], ["model", "a/b", "revision=v1"]),
+        (["new", "kind=reward", "name=brief", "over=folder=own"], ["new", "reward", "brief", "folder=own"]),
+        (["new", "kind=reward", "name=brief"], ["new", "name=brief", "kind=reward"]),
+        (["new", "kind=reward", "name=brief"], ["new", "reward", "name=brief"]),
         (
             ["plan", "name=grpo_gsm8k", "scale=paper", "gpus=8", "over=mfu=0.3"],
             ["plan", "grpo_gsm8k", "scale=paper", "gpus=8", "mfu=0.3"],
@@ -77,6 +80,8 @@ def console(command: str, *arguments: str) -> list[str]:
         (["eval"], ["eval"]),
         (["eval", "model=a/b", "suite=track1", "over=seed=1"], ["eval", "seed=1", "model=a/b", "suite=track1"]),
         (["eval", "name=llama_oracle"], ["eval", "llama_oracle"]),
+        (["publish", "model=a", "repo=b/c"], ["publish", "model=a", "repo=b/c"]),
+        (["publish", "model=a", "over=part=critic"], ["publish", "model=a", "part=critic"]),
         (["sample"], ["sample"]),
         (
             ["sample", "model=a/b", f"prompt={PROMPT}", "over=n=3"],

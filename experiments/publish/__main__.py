@@ -1,0 +1,162 @@
+"""Publish what a run has trained on the Hugging Face hub:  make publish model=outputs/runs/NAME/DATE repo=OWNER/NAME
+
+python -m experiments.publish model=RUN [repo=OWNER/NAME] [part=policy] [output_dir=outputs]
+
+    outputs/published/NAME-DATE-policy/    README.md, config.json, model.safetensors, tokenizer.json, …
+
+The folder is written first, without a network, and then pushed if ``repo`` is given.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from shlex import quote
+
+from experiments.cli.arguments import USAGE_ERROR
+from experiments.cli.commands import COMMANDS
+from experiments.config.hints import IN_A_CLONE, command_line, did_you_mean
+from experiments.config.known_models import HUB_NAME
+from experiments.run_folder.reader import CRITIC, POLICY, STAGES, read_config, stage_folders
+from experiments.stages.checkpoints import newest
+from experiments.stages.stage_manifest import find_damage
+from experiments.system.files import write_json, write_text
+from experiments.system.launch import FAILED
+from experiments.system.secrets import hide_secrets, without_paths
+from experiments.system.terminal import be_quiet, first_line, one_line, protect_output
+
+PARTS = (POLICY, CRITIC, "clipo")
+LOCAL_KEYS = ("_name_or_path", "name_or_path")
+"""Keys in the JSON files of transformers that may have a local path."""
+
+
+class NotPublished(Exception):
+    """Raised if the hub does not take a folder; the message is one clause."""
+
+
+def main(arguments: Sequence[str]) -> int:
+    options = COMMANDS["publish"].read(arguments)
+    try:
+        run = checked(options.model, options.repo, options.part)
+        folder = write_folder(run, options.part, Path(options.output_dir) / "published")
+    except ValueError as error:
+        print(error, file=sys.stderr)
+        return USAGE_ERROR
+    except OSError as error:
+        print(f"{options.model}: {one_line(error)}", file=sys.stderr)
+        return FAILED
+    print(f"{folder} is complete")
+    if options.repo is None:
+        return 0
+    try:
+        print(f"published: {push(folder, options.repo)}")
+    except NotPublished as error:
+        part = (
+            [] if options.part == POLICY else [f"over='part={options.part}'" if IN_A_CLONE else f"part={options.part}"]
+        )
+        again = command_line("publish", "", " ".join([f"model={quote(options.model)} repo={options.repo}", *part]))
+        sentence = f"{options.repo}: {error}; {folder} is complete, push it later by {again}"
+        print(hide_secrets(sentence), file=sys.stderr)
+        return FAILED
+    return 0
+
+
+def checked(model: str | None, repo: str | None, part: str) -> Path:
+    """Returns the run folder. Raises ValueError, of one sentence, for an argument that cannot be used."""
+    if model is None or not (run := Path(model).expanduser()).joinpath(STAGES).is_file():
+        raise ValueError(
+            f"model={model or ''}: no run there ({STAGES} is missing); give a folder of outputs/runs, model=RUN"
+        )
+    if part not in PARTS:
+        raise ValueError(f"part={part}: no such part; {did_you_mean(part, PARTS, names=PARTS)}")
+    if repo is not None and not HUB_NAME.fullmatch(repo):
+        raise ValueError(f"repo={repo}: no name of the hub, OWNER/NAME")
+    return run
+
+
+def write_folder(run: Path, part: str, root: Path) -> Path:
+    """Writes weights, configuration, tokenizer and card into a folder of ``root``, which replaces an earlier one.
+
+    Raises ValueError if the run has not trained this part, or its files are damaged.
+    """
+    from experiments.publish.card import card  # slow: it imports the statistics
+
+    stage = trained(run, part)
+    folder = root / f"{run.parent.name}-{run.name}-{part}"
+    partial = folder.with_name(f".{folder.name}.partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir(parents=True)
+    if part == "clipo":
+        write_head(stage, partial)
+    else:
+        shutil.copytree(stage / part, partial, dirs_exist_ok=True)
+    for path in partial.glob("*config.json"):
+        content = json.loads(path.read_text(encoding="utf-8"))
+        write_json(path, {key: value for key, value in content.items() if key not in LOCAL_KEYS})
+    for path in (partial / "critic.json", partial / "clipo.json"):
+        if path.is_file():
+            write_text(path, without_paths(path.read_text(encoding="utf-8")))
+    write_text(partial / "README.md", str(card(run, part, stage)))
+    shutil.rmtree(folder, ignore_errors=True)
+    partial.rename(folder)
+    return folder
+
+
+def trained(run: Path, part: str) -> Path:
+    """Returns the folder of the last stage of a run that trained this part."""
+    held = CRITIC if part == CRITIC else POLICY
+    stages = [(stage, folder) for stage, folder, _ in stage_folders(run) if (folder / held).is_dir()]
+    if part == "clipo":
+        stages = [
+            one for one in stages if one[0] == "grpo" and "clipo" in str(read_config(one[1]).get("reward")).lower()
+        ]
+    if not stages:
+        raise ValueError(
+            f"model={run}: this run has trained no {part}; choose another run, or over='part=…' of {', '.join(PARTS)}"
+        )
+    if (flaw := find_damage(stages[-1][1])) is not None:
+        raise ValueError(f"model={run}: {flaw}")
+    return stages[-1][1]
+
+
+def write_head(stage: Path, folder: Path) -> None:
+    """Writes the CLIPO head of the newest checkpoint of a stage, with the configuration of its reward."""
+    import torch
+    from safetensors.torch import save_file
+
+    checkpoint = newest(stage / "checkpoints")
+    if checkpoint is None or not checkpoint.is_file():
+        raise ValueError(f"{stage}: the head is in the stage's checkpoint, and there is none in one file")
+    state = torch.load(checkpoint, map_location="cpu", weights_only=True).get("reward", {})
+    if not state.get("head"):
+        raise ValueError(f"{checkpoint}: it has no head of CLIPO")
+    save_file({name: tensor.contiguous() for name, tensor in state["head"].items()}, folder / "clipo.safetensors")
+    write_json(folder / "clipo.json", read_config(stage)["reward"])
+
+
+def push(folder: Path, repo: str) -> str:
+    """Creates the repository if necessary and uploads the folder; returns its address. Raises NotPublished."""
+    from httpx2 import HTTPError
+    from huggingface_hub import HfApi, ModelCard, get_token
+
+    if get_token() is None:
+        raise NotPublished("there is no token of the hub: set HF_TOKEN")
+    try:
+        ModelCard.load(folder / "README.md").validate()  # by the hub
+        api = HfApi()
+        address = api.create_repo(repo, exist_ok=True)
+        api.upload_folder(repo_id=repo, folder_path=folder, commit_message="Upload by contrastive-reasoning")
+    except (HTTPError, OSError, ValueError) as error:
+        raise NotPublished(f"the hub cannot be reached or refused it ({first_line(error)})") from error
+    return str(address)
+
+
+if __name__ == "__main__":
+    be_quiet()
+    os.environ.setdefault("DS_ACCELERATOR", "cpu")
+    protect_output()
+    sys.exit(main(sys.argv[1:]))

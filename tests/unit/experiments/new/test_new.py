@@ -1,0 +1,116 @@
+"""New files of every kind work as they are: their test passes, an experiment builds with them, and a debug run ends."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+from hydra import initialize_config_module
+
+from experiments.cli.commands import KINDS
+from experiments.config.composition import compose_lines, forget_compositions
+from experiments.config.folders import VARIABLE, take_config_dir
+from experiments.new.__main__ import main
+from experiments.schema import register
+from experiments.stages.building import check_arguments, check_parts
+
+ROOT = Path(__file__).resolve().parents[4]
+register()
+
+
+@pytest.fixture(autouse=True)
+def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Works in an empty folder, from which Python imports; restores the config folder after each test."""
+    monkeypatch.setenv(VARIABLE, "")
+    monkeypatch.delenv(VARIABLE)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    forget_compositions()
+    yield tmp_path
+    forget_compositions()
+
+
+def run(*words: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
+    return subprocess.run([sys.executable, "-m", *words], env=environment, capture_output=True, text=True, check=False)
+
+
+def overrides(kind: str, name: str) -> list[str]:
+    return [f"experiment={KINDS[kind]}", f"{kind}={name}"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_new_files_pass_their_test_and_build_with_an_experiment(
+    kind: str, own_folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    package, name = f"own_{kind}", "short_lines"  # the module of an earlier test is still imported
+    assert main([kind, name, f"folder={package}"]) == 0
+    told = capsys.readouterr().out
+    files = [own_folder / package / part for part in (f"{name}.py", f"conf/{kind}/{name}.yaml", f"test_{name}.py")]
+    assert [path.is_file() and str(path.relative_to(own_folder)) in told for path in files] == [True] * 3
+    done = run("pytest", "-q", "-p", "no:cacheprovider", f"{package}/test_{name}.py")
+    assert done.returncode == 0, done.stdout
+    for check in (["check"], ["format", "--check"]):  # the project's own style
+        settings = ["--config", str(ROOT / "pyproject.toml"), "--no-cache"]
+        done = run("ruff", *check, *settings, package)
+        assert done.returncode == 0, done.stdout
+    take_config_dir(["--config-dir", f"{package}/conf"])
+    with initialize_config_module("conf", version_base="1.3"):
+        config = compose_lines(*overrides(kind, name), "debug=fast")
+    assert f"{package}.{name}." in str(config[kind])
+    check_arguments(config)
+    check_parts(config)
+
+
+@pytest.mark.whole
+@pytest.mark.parametrize("kind", KINDS)
+def test_debug_run_with_new_files_ends(kind: str, own_folder: Path) -> None:
+    assert main([kind, "short_lines"]) == 0
+    given = ["--config-dir", "mine/conf", *overrides(kind, "short_lines"), "debug=fast", "logger.mirror=false"]
+    done = run("experiments.run", *given)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        ([], [*KINDS]),
+        (["rewad", "a"], ["rewad", *KINDS]),
+        (["reward"], [*KINDS]),
+        (["reward", "two-words"], ["two-words", *KINDS]),
+        (["reward", "lambda"], ["lambda", *KINDS]),
+        (["reward", "2nd"], ["2nd", *KINDS]),
+        (["reward", "clipo"], ["reward=clipo", *KINDS]),
+        (["advantage", "mine"], ["advantage", *KINDS]),
+        (["objective", "mean_centred", "folder=conf"], ["conf"]),
+        (["critic", "pairwise"], ["critic=pairwise", *KINDS]),
+        (["reward", "torch"], ["torch"]),  # mine/torch.py would hide the library from pytest
+        (["critic", "tensor"], ["tensor"]),  # class Tensor would hide the class that the file imports
+        (["reward", "max"], ["max"]),  # the function would call itself
+        (["reward", "brief", "folder=../mine"], ["../mine"]),
+        (["reward", "brief", "folder=json"], ["json"]),
+    ],
+    ids=" ".join,
+)
+def test_invalid_name_kind_or_folder_writes_nothing(
+    arguments: Sequence[str], named: Sequence[str], own_folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(arguments) == 2
+    (sentence,) = capsys.readouterr().err.splitlines()
+    assert [word for word in named if word not in sentence] == []
+    assert [*own_folder.iterdir()] == []
+
+
+@pytest.mark.parametrize("taken", ["mine/brief.py", "mine/test_brief.py", "mine/conf/reward/brief.yaml"])
+def test_no_file_is_overwritten(taken: str, own_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = own_folder / taken
+    path.parent.mkdir(parents=True)
+    path.write_text("# my work\n")
+    assert main(["reward", "brief"]) == 2
+    assert taken in capsys.readouterr().err
+    assert [each for each in own_folder.rglob("*") if each.is_file()] == [path]
+    assert path.read_text() == "# my work\n"

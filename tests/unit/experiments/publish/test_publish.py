@@ -1,0 +1,372 @@
+"""A published folder: complete without a network, read back with the same log-probs, pushed by the hub's own client."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import pytest
+import torch
+from huggingface_hub import ModelCard, constants
+from safetensors.torch import load_file
+
+from contrastive_reasoning.critics import load_critic_weights, save_critic
+from experiments.analysis.statistics import over_seeds
+from experiments.assemble import build
+from experiments.publish.__main__ import main
+from experiments.publish.card import base_of, hub_datasets
+from experiments.stages.checkpoints import seal
+from tests.config_kit import composed
+
+ROOT = Path(__file__).resolve().parents[4]
+REPO, TOKEN = "someone/some-policy", "hf_abcdefghijklmnop"
+CONFIG = {
+    "name": "mine",
+    "policy": {"pretrained": "OWNER/base"},
+    "critic": {},
+    "task": {"path": None, "train": {"path": "openai/gsm8k", "split": "train"}},
+    "git_sha": "0123456789ab",
+}
+
+
+def write(path: Path, content: Any) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(content))  # JSON is YAML
+
+
+def make_run(root: Path, seed: int, accuracy: float, **config: Any) -> Path:
+    """Writes a run with a policy, an evaluation and a checkpoint with a head of CLIPO."""
+    grpo, evaluate = (root / "outputs" / "stages" / stage / str(seed) for stage in ("grpo", "evaluate"))
+    run = root / "outputs" / "runs" / "mine" / f"2026-01-0{seed + 1}"
+    write(grpo / "policy" / "config.json", {"model_type": "llama", "_name_or_path": str(root / "secret_place")})
+    for name in ("model.safetensors", "tokenizer.json"):
+        (grpo / "policy" / name).write_bytes(f"the {name} of seed {seed}".encode())
+    write(grpo / "config.yaml", {"seed": seed, "reward": {"_target_": "x.CLIPO", "file": str(root / "head.pt")}})
+    write(grpo / "result.json", {})
+    write(run / "config.yaml", {**CONFIG, "seed": seed, **config})
+    write(run / "choices.json", {"task": "gsm8k", "objective": "grpo", "reward": "clipo"})
+    overrides = ["experiment=clipo", f"seed={seed}", f"output_dir={root / 'outputs'}", f"logger.key={TOKEN}"]
+    origin = {"about": "Does it work? make exp name=mine", "overrides": overrides, "python": "3.11", "packages": {}}
+    write(run / "origin.json", origin)
+    write(run / "stages.json", {"grpo": {"folder": str(grpo)}, "evaluate": {"folder": str(evaluate)}})
+    evaluate.mkdir(parents=True)
+    name = "test/verifier/accuracy"
+    measured = {name: accuracy, f"{name}_low": accuracy - 0.1, f"{name}_high": accuracy + 0.1}
+    lines = [json.dumps({"step": 0, "name": key, "value": value, "time": 0.0}) for key, value in measured.items()]
+    (evaluate / "metrics.jsonl").write_text("\n".join(lines) + "\n")
+    return run
+
+
+def log_probs(pretrained: str, *, changed: Path | None = None) -> Any:
+    """Returns the log-probs of a policy, after saving it into ``changed`` with other weights if that is given."""
+    import torch
+
+    from contrastive_reasoning.policies.load import load_policy
+
+    plain: dict[str, Any] = {"weights_dtype": "float32", "compute_dtype": "float32", "kernels": "torch"}
+    no: dict[str, Any] = {"trust_remote_code": False, "gradient_checkpointing": False, "compiled": False}
+    policy = load_policy(pretrained=pretrained, architecture=None, lora=None, chat_template=None, seed=0, **plain, **no)
+    with torch.no_grad():
+        if changed is not None:
+            next(policy.parameters()).mul_(1.5)
+            shutil.rmtree(changed)
+            policy.save(changed)
+        prompts, completions = ["Ann has 3 apples.\n", "2"], [" finds 2+3=5", "7\n"]
+        return policy.log_probs(*policy.encode_prompts(prompts), *policy.encode_completions(completions))
+
+
+def publish(run: Path, *arguments: str) -> int:
+    return main([f"model={run}", f"output_dir={run.parents[2]}", *arguments])
+
+
+def published(run: Path, part: str = "policy") -> Path:
+    return run.parents[2] / "published" / f"mine-{run.name}-{part}"
+
+
+@pytest.fixture(autouse=True)
+def token(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_TOKEN", TOKEN)
+
+
+def test_policy_is_read_back_with_equal_log_probs(tmp_path: Path) -> None:
+    run = make_run(tmp_path, 0, 0.5)
+    trained = log_probs("embedded:llama_arithmetic", changed=tmp_path / "outputs" / "stages" / "grpo" / "0" / "policy")
+    assert publish(run) == 0
+    assert (log_probs(str(published(run))) == trained).all()
+    assert (log_probs("embedded:llama_arithmetic") != trained).any()
+
+
+def test_card_of_one_run_names_it_and_has_valid_metadata(tmp_path: Path) -> None:
+    run = make_run(tmp_path, 0, 0.5)
+    assert publish(run) == 0
+    card = ModelCard.load(published(run) / "README.md")
+    assert (card.data.base_model, card.data.datasets, card.data.metrics) == (
+        "OWNER/base",
+        ["openai/gsm8k"],
+        ["accuracy"],
+    )
+    (result,) = card.data.eval_results or []
+    assert (result.dataset_type, result.metric_value) == ("openai/gsm8k", 0.5)
+    assert "0.500 [0.400, 0.600] | 1 |" in card.text
+    for told in ("One run, of seed 0", "Does it work?", "objective: `grpo`", "0123456789ab", "experiment=clipo seed=0"):
+        assert told in card.text
+
+
+def test_card_of_several_seeds_has_mean_and_interval(tmp_path: Path) -> None:
+    values = [0.5, 0.6, 0.7]
+    run, *_ = [make_run(tmp_path, seed, value) for seed, value in enumerate(values)]
+    make_run(tmp_path, 3, 0.0, git_sha="ba9876543210")  # of another commit
+    assert publish(run) == 0
+    card = ModelCard.load(published(run) / "README.md")
+    assert f"{over_seeds(values).text('.3f')} | 3 |" in card.text
+    assert "3 runs" in card.text
+    assert "One run" not in card.text
+    (result,) = card.data.eval_results or []
+    assert result.metric_value == 0.5, "the metadata are those of the published weights"
+
+
+@pytest.mark.parametrize("part", ["policy", "clipo"])
+def test_no_secret_and_no_local_path_is_published(part: str, tmp_path: Path) -> None:
+    run = make_run(tmp_path, 0, 0.5)
+    save_head(run)
+    assert publish(run, f"part={part}") == 0
+    files = [path for path in published(run, part).iterdir() if path.suffix in (".json", ".md")]
+    assert {path.name for path in files} > {"README.md"}
+    for path in files:
+        text = path.read_text(encoding="utf-8")
+        assert str(tmp_path) not in text
+        assert TOKEN not in text
+
+
+def save_head(run: Path) -> dict[str, torch.Tensor]:
+    head = {"0.weight": torch.randn(4, 3), "0.bias": torch.randn(4)}
+    folder = run.parents[2] / "stages" / "grpo" / "0" / "checkpoints"
+    folder.mkdir()
+    torch.save({"reward": {"head": head, "calls": 1}}, folder / "step=000002.ckpt")
+    seal(folder / "step=000002.ckpt", step=2, metric=None)
+    return head
+
+
+def test_head_of_clipo_is_published_from_the_newest_checkpoint(tmp_path: Path) -> None:
+    run = make_run(tmp_path, 0, 0.5)
+    head = save_head(run)
+    assert publish(run, "part=clipo") == 0
+    back = load_file(published(run, "clipo") / "clipo.safetensors")
+    assert back.keys() == head.keys()
+    assert all(torch.equal(back[name], head[name]) for name in head)
+
+
+def test_critic_is_read_back_with_equal_weights(tmp_path: Path) -> None:
+    run = make_run(tmp_path, 0, 0.5)
+    critic = build(composed("experiment=llama_critic"), "critic")
+    stage = tmp_path / "outputs" / "stages" / "critic" / "0"
+    save_critic(critic, stage / "critic", {})
+    write(stage / "result.json", {})
+    write(run / "stages.json", {"critic": {"folder": str(stage)}})
+    assert publish(run, "part=critic") == 0
+    again = build(composed("experiment=llama_critic", "seed=1"), "critic")
+    load_critic_weights(again, published(run, "critic"))
+    assert all(torch.equal(own, there) for own, there in zip(again.parameters(), critic.parameters(), strict=True))
+
+
+@pytest.mark.parametrize(
+    ("pretrained", "hub", "licence"),
+    [
+        (None, None, None),
+        ("embedded:llama_arithmetic", None, "apache-2.0"),
+        ("Qwen/Qwen2.5-0.5B", "Qwen/Qwen2.5-0.5B", None),
+        ("models/mine", None, None),  # a local folder that the stage read
+        ("outputs/models/smollm2-135m-q4", None, "apache-2.0"),
+        ("fetched", "Qwen/Qwen3-0.6B", "mit"),
+    ],
+)
+def test_base_model_and_licence(
+    pretrained: str | None, hub: str | None, licence: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path / "fetched" / "origin.json", {"name": "Qwen/Qwen3-0.6B", "licence": "mit"})
+    base = base_of(pretrained, {"models/mine": "c5950cfd3c22"})
+    assert (base.hub, base.licence) == (hub, licence)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "sets"),
+    [
+        (["experiment=grpo_gsm8k", "scale=paper"], {"openai/gsm8k"}),
+        (["experiment=grpo_gsm8k", "scale=paper", "task.path=data"], set()),
+        (["experiment=grpo_laptop"], set()),
+    ],
+)
+def test_data_sets_are_those_of_the_hub(overrides: list[str], sets: set[str]) -> None:
+    from omegaconf import OmegaConf
+
+    task: Any = OmegaConf.to_container(composed(*overrides).task, resolve=True)
+    assert {*hub_datasets(task)} == sets
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        ([], "model="),
+        (["model=nowhere"], "nowhere"),
+        (["model={run}", "part=polcy"], "polcy"),
+        (["model={run}", "repo=name"], "repo=name"),
+        (["model={run}", "part=critic"], "critic"),
+    ],
+)
+def test_invalid_argument_writes_nothing(
+    arguments: list[str], named: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = make_run(tmp_path, 0, 0.5)
+    assert main([*(one.format(run=run) for one in arguments), f"output_dir={run.parents[2]}"]) == 2
+    (sentence,) = capsys.readouterr().err.splitlines()
+    assert named in sentence
+    assert not (run.parents[2] / "published").exists()
+
+
+class Hub:
+    """Receives commits as the hub does. ``refuses`` is the status with which it answers every request, if any."""
+
+    def __init__(self) -> None:
+        self.files: dict[str, bytes] = {}
+        self.created: list[dict[str, Any]] = []
+        self.refuses: int | None = None
+        self.tokens: set[str] = set()
+
+    def answer(self, path: str, body: bytes, *, endpoint: str) -> Any:
+        if path == "/api/validate-yaml":
+            assert json.loads(body)["content"].startswith("---\n")
+            return {"errors": [], "warnings": []}
+        if path == "/api/repos/create":
+            self.created.append(json.loads(body))
+            return {"url": f"{endpoint}/{REPO}"}
+        if path == f"/api/models/{REPO}/preupload/main":
+            files = json.loads(body)["files"]
+            return {"files": [{**file, "uploadMode": "regular", "shouldIgnore": False} for file in files]}
+        if path == f"/api/models/{REPO}/commit/main":
+            for line in map(json.loads, body.splitlines()):
+                if line["key"] == "file":
+                    self.files[line["value"]["path"]] = base64.b64decode(line["value"]["content"])
+            oid = "c0ffee" + 34 * "0"
+            return {"success": True, "commitOid": oid, "commitUrl": f"{endpoint}/{REPO}/commit/{oid}"}
+        return {"sha": "c0ffee" + 34 * "0", "id": REPO, "siblings": []}
+
+    def handler(self) -> type[BaseHTTPRequestHandler]:
+        hub = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+                hub.tokens.add(self.headers.get("Authorization") or "")
+                path, endpoint = self.path.partition("?")[0], f"http://{self.headers['Host']}"
+                content = b"{}" if hub.refuses else json.dumps(hub.answer(path, body, endpoint=endpoint)).encode()
+                self.send_response(hub.refuses or 200)
+                self.send_header("Content-Type", "application/json")
+                self.send_header("Content-Length", str(len(content)))
+                self.end_headers()
+                self.wfile.write(content)
+
+            do_POST = do_GET
+
+            def log_message(self, format: str, *args: Any) -> None: ...
+
+        return Handler
+
+
+@pytest.fixture
+def hub() -> Iterator[tuple[Hub, str]]:
+    hub = Hub()
+    server = ThreadingHTTPServer(("127.0.0.1", 0), hub.handler())
+    thread = Thread(target=server.serve_forever)
+    thread.start()
+    yield hub, f"http://127.0.0.1:{server.server_address[1]}"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+@pytest.fixture
+def endpoint(hub: tuple[Hub, str], monkeypatch: pytest.MonkeyPatch) -> str:
+    """Sets what the client reads from HF_ENDPOINT when it is imported."""
+    for name in ("HF_HUB_OFFLINE", "ENDPOINT"):
+        monkeypatch.setattr(constants, name, hub[1] if name == "ENDPOINT" else False)
+    for name in [*filter(lambda name: name.lower().endswith("_proxy"), os.environ)]:
+        monkeypatch.delenv(name)
+    return hub[1]
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_folder_is_pushed_to_the_hub(
+    tmp_path: Path, hub: tuple[Hub, str], endpoint: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = make_run(tmp_path, 0, 0.5)
+    assert publish(run, f"repo={REPO}") == 0, capsys.readouterr().err
+    assert hub[0].files == contents(published(run))
+    assert {"README.md", "config.json", "model.safetensors", "tokenizer.json"} <= hub[0].files.keys()
+    assert [(one["name"], one["organization"]) for one in hub[0].created] == [tuple(reversed(REPO.split("/")))]
+    assert f"Bearer {TOKEN}" in hub[0].tokens
+    assert f"{endpoint}/{REPO}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("failure", ["no token", "unreachable", "refused", "invalid"])
+def test_folder_stays_complete_if_the_hub_does_not_take_it(
+    failure: str,
+    tmp_path: Path,
+    hub: tuple[Hub, str],
+    endpoint: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    run = make_run(tmp_path, 0, 0.5)
+    hub[0].refuses = {"refused": 403, "invalid": 400}.get(failure)
+    if failure == "unreachable":
+        monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:9")
+    if failure == "no token":
+        monkeypatch.setattr("huggingface_hub.get_token", lambda: None)
+    assert publish(run, f"repo={REPO}") == 1
+    sentence = capsys.readouterr().err.splitlines()[-1]
+    assert {f"model={run}", f"repo={REPO}"} <= {*sentence.split()}, "the command that pushes it later"
+    assert TOKEN not in sentence
+    assert hub[0].files == {}
+    policy = run.parents[2] / "stages" / "grpo" / "0" / "policy"
+    assert contents(published(run)).keys() == {*contents(policy), "README.md"}
+
+
+@pytest.mark.whole
+def test_policy_of_a_run_is_published_and_evaluated(tmp_path: Path) -> None:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
+
+    def call(*words: str) -> None:
+        command = [sys.executable, "-m", *words]
+        done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+
+    small = ["debug=fast", "logger.mirror=false"]
+    call("experiments.run", "experiment=clipo_laptop", "stages=[grpo]", *small)
+    (run,) = (tmp_path / "outputs" / "runs" / "clipo_laptop").iterdir()
+    for part in ("policy", "clipo"):
+        call("experiments.publish", f"model={run}", f"part={part}")
+    folder = tmp_path / "outputs" / "published" / f"clipo_laptop-{run.name}-policy"
+    shutil.rmtree(tmp_path / "outputs" / "stages")
+    pretrained = f"policy.pretrained={folder.relative_to(tmp_path)}"
+    call(
+        "experiments.run",
+        "experiment=grpo_laptop",
+        "stages=[evaluate]",
+        pretrained,
+        "policy.chat_template=null",
+        *small,
+    )
+    assert load_file(folder.with_name(f"clipo_laptop-{run.name}-clipo") / "clipo.safetensors")
