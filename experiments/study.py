@@ -109,7 +109,7 @@ def run_study(study: Study, *, only: Sequence[str], seeds: range, launcher: str 
         StudyError: if another process runs this study.
         TrackerError: if MLflow cannot be used.
     """
-    from experiments.analysis.study_tests import power_sentence
+    from experiments.analysis.study_rows import power_sentence
     from experiments.jobs.finished import last_stage, still_to_do, todays_jobs
     from experiments.run_folder.record import git_sha
     from experiments.stages.stage_manifest import is_finished

@@ -107,7 +107,7 @@ def preregistration(tracker: Tracker, studies: Sequence[Study], *, alone: bool) 
     """
     if not studies:
         return NOTHING_FIXED
-    from experiments.analysis.study_notes import notes_on_left_out  # slow: they compose today's configurations
+    from experiments.analysis.study_report import notes_on_left_out  # slow: they compose today's configurations
     from experiments.jobs.finished import counted_runs, today
     from experiments.schema import register
 

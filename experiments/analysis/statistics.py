@@ -5,6 +5,11 @@ paired (the same seeds on both sides):  the same formula for the differences
 Welch (different seeds):                x̄ − ȳ ± t₀.₉₇₅(ν) · √(s²ₓ/n + s²ᵧ/m),   ν by Welch and Satterthwaite
 
 For a family of paired differences: Student's p, Holm's correction, and equivalence by two one-sided tests.
+
+Power: T = d̄ · √n / s of n pairs follows a noncentral t distribution with n − 1 degrees of freedom and noncentrality
+δ√n/σ. The smallest difference δ that is found significant with probability 0.8 solves
+
+    P(T > t₀.₉₇₅(n−1)) = 0.8      two-sided level 5%, power 80%; the other tail, which is below 10⁻⁴, is neglected
 """
 
 from __future__ import annotations
@@ -15,12 +20,13 @@ from dataclasses import dataclass
 from statistics import mean, variance
 from typing import Literal, TypeVar
 
-from scipy.special import stdtr, stdtrit
+from scipy.special import nctdtrinc, stdtr, stdtrit
 
 from experiments.table import with_sign
 
 T = TypeVar("T")
 BySeed = Mapping[str, float]
+POWER = 0.8
 WELCH = " ʷ"
 """Marks Welch's interval in a table."""
 
@@ -123,6 +129,17 @@ def equivalence(differences: Sequence[float], *, margin: float) -> tuple[SeedEst
     """
     found = over_seeds(differences, level=0.90)
     return found, -margin < found.low and found.high < margin
+
+
+def detectable_difference(spread: float, pairs: int) -> float:
+    """The mean difference that ``pairs`` pairs detect, in the unit of ``spread``, the standard deviation over pairs.
+
+    NaN for a single pair, which has no spread.
+    """
+    if pairs < 2:
+        return math.nan
+    noncentrality = nctdtrinc(pairs - 1, 1 - POWER, stdtrit(pairs - 1, 0.975))
+    return float(noncentrality) * spread / math.sqrt(pairs)
 
 
 def difference(values: BySeed, baseline: BySeed) -> Difference:

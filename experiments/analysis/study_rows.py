@@ -1,4 +1,4 @@
-"""The rows of a study's table: each arm's success, its gain over the baseline, and both at equal cost; the verdict.
+"""The rows of a study's table: success of each arm, its gain over the baseline, both at equal cost; verdict and power.
 
 A gain is significant if both intervals lie on one side of zero: the nested bootstrap's, and Student's or Welch's over
 seeds. With few seeds either alone contains the true value too rarely
@@ -7,10 +7,11 @@ seeds. With few seeds either alone contains the true value too rarely
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from statistics import mean
+from statistics import mean, stdev
 
 from contrastive_reasoning.evaluation import (
     Estimate,
@@ -21,13 +22,15 @@ from contrastive_reasoning.evaluation import (
 )
 from experiments.analysis.equal_cost import RESAMPLES, SEED, AtCost, at_cost
 from experiments.analysis.evaluation_sets import SAMPLED
-from experiments.analysis.statistics import Difference, difference, seeds_to_compare
+from experiments.analysis.statistics import Difference, detectable_difference, difference, seeds_to_compare
 from experiments.analysis.study_results import ArmResult
 from experiments.jobs.study_plan import AUC, Study
 from experiments.table import with_sign
 
 PASS_AT = re.compile(r"test/verifier/pass_at_(\d+)")
 DRAWS = {"resamples": RESAMPLES, "seed": SEED}
+ASSUMED_SPREAD, ASSUMED_SPREAD_OF_AUC = 0.03, 0.02
+"""Assumed standard deviation of the pairs' differences, before any are observed: of final success, and of AUC."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -175,6 +178,28 @@ def _significance(gain: Gain) -> str:
     if gain.side == 0:
         return "Not significant: a 95% interval contains zero."
     return f"Significant: both 95% intervals lie {'above' if gain.side > 0 else 'below'} zero."
+
+
+def power_sentence(study: Study, gain: Gain | None = None) -> str:
+    """A sentence on the difference that the study detects with all its pairs.
+
+    With ``gain``, that of the primary arm, it also gives the difference at the observed spread.
+    """
+    planned = min(study.arms[arm].seeds for arm in (study.primary.arm, study.primary.baseline))
+    if planned < 2:
+        return "One pair shows no spread, and so detects no difference."
+    spread = ASSUMED_SPREAD_OF_AUC if study.primary.metric == AUC else ASSUMED_SPREAD
+    what = f"What it can detect (paired t, two-sided 5%, power 80%): {_detects(planned, spread)}, assumed"
+    differences = [] if gain is None else [*gain.by_seed.values()]
+    pairs = len(differences)
+    if gain is None or gain.over_seeds.method != "paired" or pairs < 2 or not all(map(math.isfinite, differences)):
+        return f"{what}."
+    return f"{what}; {_detects(pairs, stdev(differences))}, observed."
+
+
+def _detects(pairs: int, spread: float) -> str:
+    found = 100 * detectable_difference(spread, pairs)
+    return f"{pairs} pairs detect {found:.1f} points at a spread of {100 * spread:.1f} points between them"
 
 
 def with_interval(estimate: Estimate, *, signed: bool = False, decimals: int = 1) -> str:

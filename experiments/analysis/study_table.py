@@ -1,4 +1,4 @@
-"""A study's rows as a text table and as CSV with all digits, and its runs as CSV, one per line."""
+"""A study's rows and its tests as text tables, and its rows, runs and curves as CSV with all digits."""
 
 from __future__ import annotations
 
@@ -11,7 +11,16 @@ from statistics import fmean
 from contrastive_reasoning.evaluation import Estimate
 from experiments.analysis.equal_cost import SHARES, AtCost
 from experiments.analysis.evaluation_sets import GREEDY, SAMPLED
-from experiments.analysis.statistics import BySeed, difference_in_a_study
+from experiments.analysis.statistics import (
+    BySeed,
+    SeedEstimate,
+    difference_in_a_study,
+    equivalence,
+    holm,
+    over_seeds,
+    paired_p,
+    shared_seeds,
+)
 from experiments.analysis.study_results import ArmResult
 from experiments.analysis.study_rows import PASS_AT, ArmRow, with_interval
 from experiments.jobs.study_plan import AUC, Study
@@ -19,6 +28,8 @@ from experiments.table import ABSENT, Table, as_csv, with_sign
 
 OTHER_SETTING = re.compile(r"test/([^/]+)/verifier/accuracy")
 """Greedy success in one of the suite's settings other than ``main``."""
+LEVEL = 0.05
+"""Level of the tests and of the equivalences."""
 ENDS = ("", "_low", "_high")
 """Suffixes of the columns of an estimate."""
 
@@ -146,6 +157,59 @@ def _beside_baseline(study: Study, found: Mapping[str, Mapping[str, BySeed]], *,
         lines.append(line)
     head = ["arm", *(cell for name in found[baseline] for cell in (name, f"Δ to {baseline} over seeds"))]
     return Table(head=head, rows=lines, caption=caption) if found[baseline] else None
+
+
+def family_table(study: Study, arms: Sequence[ArmResult]) -> Table | None:
+    """The differences of ``study.tests`` by Student's paired t with Holm's correction; None without any.
+
+    A pair with fewer than two shared seeds is undecided, and still counts in Holm's family.
+    """
+    found = [paired_differences(study, arms, pair) for pair in study.tests]
+    p_values = [paired_p(differences) if differences else math.nan for differences in found]
+    lines = []
+    for pair, differences, p, adjusted in zip(study.tests, found, p_values, holm(p_values), strict=True):
+        cells = [ABSENT] * 4 + ["undecided"]
+        if not math.isnan(p):
+            decided = "significant" if adjusted <= LEVEL else "not significant"
+            cells = [*_in_points(over_seeds(differences)), f"{p:.4f}", f"{adjusted:.4f}", decided]
+        lines.append([" − ".join(pair), str(len(differences)), *cells])
+    head = ["pair", "seeds", "difference", "95% interval", "p", "p by Holm", "decision"]
+    caption = (
+        f"In points of {study.measure}. Student's paired t over seeds; p by Holm is corrected for these "
+        f"{len(lines)} tests, and a difference is significant up to {LEVEL:g}. The intervals are not corrected."
+    )
+    return Table(head=head, rows=lines, caption=caption, left=(0, 6)) if lines else None
+
+
+def equivalence_table(study: Study, arms: Sequence[ArmResult]) -> Table | None:
+    """The differences of ``study.equivalence`` beside its margin; None without any."""
+    if study.equivalence is None:
+        return None
+    margin, lines = study.equivalence.margin, []
+    for pair in study.equivalence.pairs:
+        differences, cells = paired_differences(study, arms, pair), [ABSENT, ABSENT, "undecided"]
+        if len(differences) > 1:
+            estimate, within = equivalence(differences, margin=margin / 100)
+            cells = [*_in_points(estimate), "equivalent" if within else "not shown to be equivalent"]
+        lines.append([" − ".join(pair), str(len(differences)), *cells])
+    caption = (
+        f"In points of {study.measure}. Equivalent: the 90% interval of the paired difference lies within ±{margin:g} "
+        f"points, which is two one-sided t-tests at {LEVEL:g}."
+    )
+    head = ["pair", "seeds", "difference", "90% interval", "decision"]
+    return Table(head=head, rows=lines, caption=caption, left=(0, 4))
+
+
+def paired_differences(study: Study, arms: Sequence[ArmResult], pair: Sequence[str]) -> list[float]:
+    """The differences of the primary metric for each seed that both arms of the pair have, perhaps none."""
+    by_arm = {arm.name: arm.by_seed(study.primary.metric) for arm in arms if arm.name in pair}
+    ours, theirs = shared_seeds(*(by_arm.get(name, {}) for name in pair))
+    return [value - theirs[seed] for seed, value in ours.items()]
+
+
+def _in_points(estimate: SeedEstimate) -> list[str]:
+    value, low, high = (with_sign(100 * n, ".1f") for n in (estimate.value, estimate.low, estimate.high))
+    return [value, f"[{low}, {high}]"]
 
 
 def rows_as_csv(study: Study, rows: Sequence[ArmRow]) -> str:

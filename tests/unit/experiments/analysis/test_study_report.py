@@ -14,12 +14,10 @@ from scipy.special import stdtr
 
 from contrastive_reasoning.evaluation import Estimate, nested_difference
 from experiments.analysis.statistics import Difference
-from experiments.analysis.study_notes import notes_on
-from experiments.analysis.study_report import report
+from experiments.analysis.study_report import notes_on, report
 from experiments.analysis.study_results import mean_defined, read_results
 from experiments.analysis.study_rows import ArmRow, rows_of, verdict
-from experiments.analysis.study_table import runs_as_csv
-from experiments.analysis.study_tests import equivalence_table, family_table
+from experiments.analysis.study_table import equivalence_table, family_table, runs_as_csv
 from experiments.jobs.finished import Today, counted_runs
 from experiments.jobs.study_plan import Study, StudyError, read_study
 

@@ -12,10 +12,10 @@ import pytest
 from scipy import stats
 from scipy.integrate import quad
 
+from experiments.analysis.statistics import detectable_difference
 from experiments.analysis.study_report import report
 from experiments.analysis.study_results import read_results
-from experiments.analysis.study_rows import rows_of
-from experiments.analysis.study_tests import detectable_difference, power_sentence
+from experiments.analysis.study_rows import power_sentence, rows_of
 
 
 @pytest.mark.parametrize("pairs", [2, 3, 5, 10, 40])

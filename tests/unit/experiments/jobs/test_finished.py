@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from experiments.analysis.study_notes import notes_on_left_out
+from experiments.analysis.study_report import notes_on_left_out
 from experiments.jobs.finished import (
     Counted,
     Mark,
