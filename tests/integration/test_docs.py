@@ -28,7 +28,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 PACKAGES = ("experiments", "callbacks", "lightning_modules", "contrastive_reasoning")
 CODE = [path for package in PACKAGES for path in (ROOT / package).rglob("*.py")]
-BLOCK = re.compile(r"(?:^<!-- (?P<mark>.*) -->\n)?^```(?P<language>\w*)\n(?P<text>.*?)^```$", re.M | re.S)
+BLOCK = re.compile(r"(?:^<!-- (?P<mark>[^\n]*) -->\n)?^```(?P<language>\w*)\n(?P<text>.*?)^```$", re.M | re.S)
 RUN_ELSEWHERE = (
     *("setup", "test", "test-all", "test-real", "check", "help"),
     *("docs", "list", "sync", "bench", "gpu-check"),

@@ -47,7 +47,7 @@ def overrides(kind: str, name: str) -> list[str]:
 def test_new_files_pass_their_test_and_build_with_an_experiment(
     kind: str, own_folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    package, name = f"own_{kind}", "short_lines"  # the module of an earlier test is still imported
+    package, name = f"mine_{kind}", "short_lines"  # the module of an earlier test is still imported
     assert main([kind, name, f"folder={package}"]) == 0
     told = capsys.readouterr().out
     files = [own_folder / package / part for part in (f"{name}.py", f"conf/{kind}/{name}.yaml", f"test_{name}.py")]
