@@ -122,7 +122,8 @@ class RewardInTRL:
         credit = self.credit(id, completion_ids)
         self.calls += 1
         if log_metric is not None:
-            for name, value in self._metrics(credit).items():
+            parts = {f"reward/{name}": part.float().mean().item() for name, part in credit.parts.items()}
+            for name, value in {**parts, **credit.metrics}.items():
                 log_metric(name, value)
         if learning and self.calls <= learning.warmup_steps:
             return [0.0] * len(completion_ids)
@@ -162,10 +163,6 @@ class RewardInTRL:
             completions.lengths[row] = len(tokens)
             completions.stopped[row] = bool(tokens) and tokens[-1] in policy.eos_token_ids
         return completions.batch(policy, problems, requests, sampling), requests
-
-    def _metrics(self, credit: Credit) -> dict[str, float]:
-        parts = {f"reward/{name}": part.float().mean().item() for name, part in credit.parts.items()}
-        return {**parts, **credit.metrics}
 
     def checkpoints(self) -> TrainerCallback:
         """Returns a callback of the trainer that saves the state of a reward that learns, and restores it on resume."""

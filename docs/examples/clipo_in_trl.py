@@ -10,7 +10,7 @@ from experiments.assemble import build
 from experiments.schema import register
 
 
-def main(output_dir: str = "outputs/trl", max_steps: int = 20) -> GRPOTrainer:
+def main(output_dir: str = "outputs/trl", max_steps: int = 20, resume: bool = False) -> GRPOTrainer:
     register()
     with initialize_config_module("conf", version_base="1.3"):
         config = compose("config", ["experiment=clipo_laptop", "budget.clipo.warmup_steps=1"])
@@ -35,7 +35,7 @@ def main(output_dir: str = "outputs/trl", max_steps: int = 20) -> GRPOTrainer:
             bf16=False,
         ),
     )
-    trainer.train()
+    trainer.train(resume_from_checkpoint=resume)
     return trainer
 
 
