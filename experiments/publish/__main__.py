@@ -16,6 +16,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 from shlex import quote
+from typing import Any
 
 from experiments.cli.arguments import USAGE_ERROR
 from experiments.cli.commands import COMMANDS
@@ -86,12 +87,16 @@ def write_folder(run: Path, part: str, root: Path) -> Path:
     from experiments.publish.card import card  # slow: it imports the statistics
 
     stage = trained(run, part)
+    head = head_of(stage) if part == "clipo" else None
     folder = root / f"{run.parent.name}-{run.name}-{part}"
     partial = folder.with_name(f".{folder.name}.partial")
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir(parents=True)
-    if part == "clipo":
-        write_head(stage, partial)
+    if head is not None:
+        from safetensors.torch import save_file
+
+        save_file(head, partial / "clipo.safetensors")
+        write_json(partial / "clipo.json", read_config(stage)["reward"])
     else:
         shutil.copytree(stage / part, partial, dirs_exist_ok=True)
     for path in partial.glob("*config.json"):
@@ -111,9 +116,7 @@ def trained(run: Path, part: str) -> Path:
     held = CRITIC if part == CRITIC else POLICY
     stages = [(stage, folder) for stage, folder, _ in stage_folders(run) if (folder / held).is_dir()]
     if part == "clipo":
-        stages = [
-            one for one in stages if one[0] == "grpo" and "clipo" in str(read_config(one[1]).get("reward")).lower()
-        ]
+        stages = [one for one in stages if one[0] == "grpo"]
     if not stages:
         raise ValueError(
             f"model={run}: this run has trained no {part}; choose another run, or over='part=…' of {', '.join(PARTS)}"
@@ -123,19 +126,17 @@ def trained(run: Path, part: str) -> Path:
     return stages[-1][1]
 
 
-def write_head(stage: Path, folder: Path) -> None:
-    """Writes the CLIPO head of the newest checkpoint of a stage, with the configuration of its reward."""
+def head_of(stage: Path) -> dict[str, Any]:
+    """Returns the tensors of the CLIPO head in the newest checkpoint of a stage. Raises ValueError if it has none."""
     import torch
-    from safetensors.torch import save_file
 
     checkpoint = newest(stage / "checkpoints")
     if checkpoint is None or not checkpoint.is_file():
         raise ValueError(f"{stage}: the head is in the stage's checkpoint, and there is none in one file")
-    state = torch.load(checkpoint, map_location="cpu", weights_only=True).get("reward", {})
-    if not state.get("head"):
+    head = torch.load(checkpoint, map_location="cpu", weights_only=True).get("reward", {}).get("head")
+    if not head:
         raise ValueError(f"{checkpoint}: it has no head of CLIPO")
-    save_file({name: tensor.contiguous() for name, tensor in state["head"].items()}, folder / "clipo.safetensors")
-    write_json(folder / "clipo.json", read_config(stage)["reward"])
+    return {name: tensor.contiguous() for name, tensor in head.items()}
 
 
 def push(folder: Path, repo: str) -> str:
