@@ -5,11 +5,14 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 TORCH  := $(shell sed -n 's/^\(torch==[^+;]*\).*/\1/p' constraints.txt)
 RUN    := $(BIN)/python -m experiments.run
+LM_EVAL := .venv-lm-eval/bin/python
 
 name   ?= llama_critic
 over   ?=
 sweep  ?=
 suite  ?= countdown_laptop
+harness ?=
+tasks  ?=
 repo   ?=
 model  ?=
 kind   ?=
@@ -30,7 +33,7 @@ compare_takes := name over
 report_takes := name over
 sync_takes := name over
 dashboard_takes := name over
-eval_takes := name model suite over
+eval_takes := name model suite harness tasks over
 publish_takes := model repo over
 sample_takes := model prompt over
 plan_takes := name scale gpus over
@@ -39,7 +42,7 @@ gpu-check_takes := name over
 
 SMALL   := a b c d e f g h i j k l m n o p q r s t u v w x y z
 small    = $(strip $(foreach letter,$(SMALL),$(findstring $(letter),$(1))))
-OURS    := NAME OVER SWEEP SUITE MODEL REPO KIND PROMPT SCALE GPUS SEED
+OURS    := NAME OVER SWEEP SUITE HARNESS TASKS MODEL REPO KIND PROMPT SCALE GPUS SEED
 GOALS   := $(or $(MAKECMDGOALS),help)
 TAKEN   := $(foreach goal,$(GOALS),$($(goal)_takes))
 GIVEN   := $(foreach variable,$(filter-out %_proxy,$(.VARIABLES)),$(if $(filter command,$(origin $(variable))),$(if $(call small,$(variable))$(filter $(OURS),$(variable)),$(variable))))
@@ -125,8 +128,14 @@ report: $(STAMP)  ## write one HTML page of finished runs:  name=llama_critic ov
 sync: $(STAMP)  ## send to MLflow what it missed while it was unreachable:  name=llama_critic, else all
 	@$(BIN)/python -m experiments.track $(if $(filter file,$(origin name)),outputs,$(addprefix outputs/runs/,$(name))) $(over)
 
-eval: $(STAMP)  ## evaluate a model:  model=<hub name or folder> suite=countdown_laptop
-	@$(RUN) experiment=$(name) 'stages=[evaluate]' suite=$(suite) $(if $(filter file,$(origin name)),name=eval) $(if $(model),policy.pretrained=$(model) policy.chat_template=null) $(over)
+eval: $(STAMP) $(if $(filter lm_eval,$(harness)),$(LM_EVAL))  ## evaluate a model:  model=<hub name or folder> suite=countdown_laptop, harness=lm_eval tasks=gsm8k
+	@$(RUN) experiment=$(name) 'stages=[evaluate]' suite=$(suite) $(if $(filter file,$(origin name)),name=eval) $(if $(model),policy.pretrained=$(model) policy.chat_template=null) \
+	    $(if $(harness),harness=$(harness)) $(if $(filter lm_eval,$(harness)),harness.python=$(LM_EVAL)) $(if $(tasks),'harness.tasks=[$(tasks)]') $(over)
+
+# lm-evaluation-harness has an environment of its own.
+$(LM_EVAL):
+	@$(PYTHON) -m venv .venv-lm-eval
+	@$@ -m pip install --quiet --disable-pip-version-check -c constraints.txt $(TORCH) 'lm_eval[hf]==0.4.13' || { rm -rf .venv-lm-eval; exit 1; }
 
 publish: $(STAMP)  ## publish what a run has trained on the Hugging Face hub:  model=outputs/runs/NAME/DATE repo=OWNER/NAME
 	@$(BIN)/python -m experiments.publish $(if $(model),model=$(model)) $(if $(repo),repo=$(repo)) $(over)

@@ -75,6 +75,7 @@ def run(config: DictConfig) -> float | None:
         keep_freed_memory()
     import torch
 
+    from contrastive_reasoning.evaluation.lm_eval import HarnessFailed
     from contrastive_reasoning.nonfinite import Diverged
     from contrastive_reasoning.rollout.requests import ServerError
     from contrastive_reasoning.workers.failures import RewardFailed, VerifierFailed
@@ -92,7 +93,7 @@ def run(config: DictConfig) -> float | None:
         _end(str(error), USAGE_ERROR)
     except (VerifierFailed, NotWritten) as error:
         _end(str(error), FAILED, alone=True)
-    except (CheckpointError, Diverged, RewardFailed, StageFailed) as error:
+    except (CheckpointError, Diverged, HarnessFailed, RewardFailed, StageFailed) as error:
         _end(str(error), FAILED)
     except ServerError as error:
         _end(f"{error}; run the same command again to resume", FAILED)

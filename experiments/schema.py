@@ -216,6 +216,8 @@ class Root:
     optimizer: Any = MISSING
     module: Any = MISSING
     suite: Any = MISSING
+    harness: Any = None
+    """Another evaluation harness, which evaluates the same policies as the suite."""
     trainer: Any = MISSING
     callbacks: Any = MISSING
     checkpoints: Any = MISSING

@@ -37,6 +37,7 @@ OTHER_OPTIONS = {
     "device": "an argument of make gpu-check",
     "importance_sampling_level": "TRL's",
     "loss_type": "TRL's",
+    "max_gen_toks": "an argument of lm_eval",
     "viewStateShareKey": "a parameter of MLflow's addresses",
     "weights_only": "an argument of torch.load",
 }

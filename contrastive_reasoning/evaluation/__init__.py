@@ -26,4 +26,5 @@ from contrastive_reasoning.evaluation.intervals import (
     probability_of_improvement,
     wilson,
 )
+from contrastive_reasoning.evaluation.lm_eval import HarnessFailed, LMEval
 from contrastive_reasoning.evaluation.suite import Setting, Suite, Track

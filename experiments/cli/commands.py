@@ -56,9 +56,12 @@ def for_evaluation(arguments: Sequence[str]) -> list[str]:
     name, rest = without_name(arguments)
     suite, rest = without_key("suite", rest)
     model, rest = without_key("model", rest)
+    tasks, rest = without_key("tasks", rest)
     policy = [f"policy.pretrained={model}", "policy.chat_template=null"] if model else []
     apart = [] if name else [f"name={EVALUATIONS}"]
-    return [f"experiment={name or EVALUATED}", "stages=[evaluate]", f"suite={suite or SUITE}", *apart, *policy, *rest]
+    of_harness = [f"harness.tasks=[{tasks}]"] if tasks else []
+    chosen = [f"experiment={name or EVALUATED}", "stages=[evaluate]", f"suite={suite or SUITE}"]
+    return [*chosen, *apart, *policy, *rest, *of_harness]
 
 
 def for_new(arguments: Sequence[str]) -> list[str]:
@@ -189,7 +192,7 @@ evaluation = Command(
     "experiments.run",
     example="model=Qwen/Qwen2.5-0.5B-Instruct suite=track1",
     note=OVERRIDES,
-    more="[suite=SUITE] [key=value …]",
+    more="[suite=SUITE] [harness=lm_eval tasks=TASK,TASK] [key=value …]",
     convert=for_evaluation,
 )
 evaluation.add_argument("name", metavar="[NAME]", help=EXPERIMENT)

@@ -34,7 +34,7 @@ LIGHT_PARTS = {
     "warm_start": ("warm_start.datamodule",),
     "critic": ("datamodule", "loss"),
     "grpo": ("objective", "correction", "advantage", "prompts", "rollout"),
-    "evaluate": ("suite",),
+    "evaluate": ("suite", "harness"),
 }
 """Stage → parts that it builds without loading a model."""
 OPTIMIZERS = {"warm_start": "warm_start.module.optimizer", "critic": "pretraining.optimizer", "grpo": "optimizer"}

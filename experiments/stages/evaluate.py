@@ -1,8 +1,12 @@
-"""The last stage: evaluates the policy before and after training in every setting of the suite, on equal problems."""
+"""The last stage: evaluates the policy before and after training in every setting of the suite, on equal problems.
+
+Another evaluation harness, if one is chosen, evaluates the same policies.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,9 +31,10 @@ def evaluate(
     if "grpo" in folders:
         trained = {"policy.pretrained": str(folders["grpo"] / POLICY), "policy.architecture": None, "policy.lora": None}
         policies = {"start": config, "test": with_values(config, trained)}
-    suite, device = build(config, "suite"), device_of(config)
+    suite, harness, device = build(config, "suite"), build(config, "harness"), device_of(config)
     display: Quiet = build(config, "progress") if this_rank() == 0 else Quiet()
     results: dict[str, Mapping[str, float]] = {}
+    others: dict[str, Mapping[str, float]] = {}
     stacks = folder / "stacks" / f"rank{this_rank()}.txt"
     limit = OmegaConf.select(config, "callbacks.every.watchdog.limits.evaluation")
     with (
@@ -40,6 +45,9 @@ def evaluate(
             heart.beat("evaluation", f"of {split}", always=True)
             watch = watch_progress(phase, heart, split, before=number * suite.size)
             policy = build(wired, "policy").to(device)
+            if harness is not None:  # first: it ends at once if it cannot load a task's data
+                alive = partial(heart.beat, "evaluation", f"of {split} by the harness", always=True)
+                others[split] = evaluate_by_harness(harness, policy, split, loggers, config.seed, alive)
             results[split] = evaluate_one(suite, policy, split, loggers, config.seed, watch)
             del policy  # frees memory before the next one is loaded
             phase.show((number + 1) * suite.size, success(split, results[split]))
@@ -47,7 +55,9 @@ def evaluate(
     if unusable := left_out(suite):
         run_folder.log_table("test/left_out", unusable, step=0)
     model = config.policy.get("pretrained")
-    rows = evaluation_table.summary_rows(suite, results, model=model)
+    columns = harness.columns(others["test"]) if harness is not None else {}
+    results = {split: {**found, **others.get(split, {})} for split, found in results.items()}
+    rows = evaluation_table.summary_rows(suite, results, model=model, more=columns)
     run_folder.log_table(evaluation_table.NAME, rows, step=0)
     for logger in loggers:
         logger.finalize("success")
@@ -67,6 +77,17 @@ def evaluate_one(
     run_folder = run_folder_of(loggers)
     run_folder.log_table(f"{split}/completions", found.rows, step=0)
     run_folder.log_table(f"{split}/reasons", [{"reason": k, "count": n} for k, n in found.reasons.items()], step=0)
+    return found.metrics
+
+
+def evaluate_by_harness(
+    harness: Any, policy: Any, split: str, loggers: Sequence[Logger], seed: int, alive: Callable[[], object]
+) -> Mapping[str, float]:
+    """Evaluates one policy by another harness and logs its metrics and rows."""
+    found = harness(policy.eval(), seed=seed, alive=alive)
+    for logger in loggers:
+        logger.log_metrics({f"{split}/{name}": value for name, value in found.metrics.items()}, step=0)
+    run_folder_of(loggers).log_table(f"{split}/harness", found.rows, step=0)
     return found.metrics
 
 

@@ -25,16 +25,20 @@ Figures = Mapping[str, float]
 """Set or average → percentage."""
 
 
-def summary_rows(suite: Any, results: Mapping[str, Mapping[str, float]], *, model: str | None) -> list[Row]:
+def summary_rows(
+    suite: Any, results: Mapping[str, Mapping[str, float]], *, model: str | None, more: Mapping[str, str] | None = None
+) -> list[Row]:
     """Builds the rows of the table, with differences to published figures only for the same model.
 
     Args:
         suite: has ``columns`` (column → metric) and optionally a ``published_table``.
         results: the metrics of ``test``, and of ``start`` if the policy was trained.
         model: the evaluated model, or the one before training: a hub name or a folder of that name.
+        more: further columns with their metrics, such as those of another harness.
     """
+    columns = {**suite.columns, **(more or {})}
     ours = {
-        split: {column: PERCENT * metrics[name] for column, name in suite.columns.items() if name in metrics}
+        split: {column: PERCENT * metrics[name] for column, name in columns.items() if name in metrics}
         for split, metrics in results.items()
     }
     lines: list[tuple[str, Figures]] = []
@@ -56,7 +60,7 @@ def summary_rows(suite: Any, results: Mapping[str, Mapping[str, float]], *, mode
                 lines.append((f"{DELTA} to {other}", difference(values, published.rows[other])))
     main = getattr(suite, "main_problems", None)
     headings = {**({MAIN: main} if main else {}), **(published.columns if published else {})}
-    names = {column: headings.get(column, column) for column in suite.columns}
+    names = {column: headings.get(column, column) for column in columns}
     return [{LABEL: label, **{name: values.get(column) for column, name in names.items()}} for label, values in lines]
 
 

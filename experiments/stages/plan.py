@@ -25,7 +25,7 @@ KEYS = {
     "warm_start": "seed policy warm_start",
     "critic": "seed task critic loss datamodule pretraining",
     "grpo": "seed policy prompts rollout online objective correction advantage reward optimizer module",
-    "evaluate": "seed policy suite",
+    "evaluate": "seed policy suite harness",
 }
 """Stage → the configuration keys that determine its result, besides ``budget.<stage>`` and ``NUMERICS``."""
 NUMERICS = ("accelerator", "devices", "num_nodes", "strategy", "precision")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import os
+import re
 import subprocess
 import sys
 import sysconfig
@@ -15,6 +16,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from contrastive_reasoning.evaluation.lm_eval import NEEDED
 
 ROOT = Path(__file__).resolve().parents[2]
 EMBEDDED = "embedded:llama_countdown"
@@ -46,17 +49,17 @@ def index() -> None:
 
 @pytest.fixture(scope="module")
 def with_extra(index: None, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
-    """The interpreter of an environment with the packages of this one and an extra. Each is made once."""
+    """The interpreter of an environment with the packages of this one and an extra, or a package. Each is made once."""
 
     @cache
     def make(extra: str) -> Path:
-        own = tmp_path_factory.mktemp(extra)
+        own = tmp_path_factory.mktemp(re.sub(r"\W", "", extra))
         subprocess.run([sys.executable, "-m", "venv", own], check=True)
         python = own / "bin" / "python"
         command = [str(python), "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"]
         packages = Path(subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip())
         (packages / "beneath.pth").write_text(f"{ROOT}\n{sysconfig.get_path('purelib')}\n")
-        done = pip(python, *EXTRAS[extra])
+        done = pip(python, *EXTRAS.get(extra, [extra]))
         assert done.returncode == 0, done.stderr
         return python
 
@@ -111,3 +114,43 @@ def test_gpu_packages_resolve_from_index(index: None, packages: list[str]) -> No
     """vLLM has its own environment, so our version bounds do not apply. Dependencies are not fetched."""
     tried = pip(sys.executable, "--dry-run", "--no-deps", "--ignore-installed", *packages)
     assert tried.returncode == 0, tried.stderr
+
+
+SUMS = """task: sums
+dataset_path: json
+dataset_kwargs: {data_files: {test: sums.jsonl}}
+output_type: generate_until
+test_split: test
+doc_to_text: "{{question}}"
+doc_to_target: "{{answer}}"
+generation_kwargs: {until: ["\\n"], do_sample: false, max_gen_toks: 8}
+metric_list: [{metric: exact_match, aggregation: mean, higher_is_better: true}]
+"""
+
+
+def test_lm_eval_evaluates_the_policy_beside_the_suite(with_extra: Callable[[str], Path], tmp_path: Path) -> None:
+    package = f"lm_eval[hf]=={NEEDED}"
+    assert package in (ROOT / "Makefile").read_text()
+    tasks = tmp_path / "tasks"
+    tasks.mkdir()
+    (tasks / "sums.yaml").write_text(SUMS.replace("sums.jsonl", str(tmp_path / "sums.jsonl")))
+    rows = [{"question": f"{i} + {i} =", "answer": str(2 * i)} for i in range(4)]
+    (tmp_path / "sums.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    chosen = ["harness=lm_eval", f"harness.python={with_extra(package)}", "harness.tasks=[sums]"]
+    chosen += [f"harness.include_path={tasks}", "harness.limit=3", "output_dir=outputs"]
+    done = subprocess.run(
+        [sys.executable, "-m", "experiments.run", *EVALUATED, *chosen],
+        cwd=tmp_path,
+        env={**os.environ, "HF_HUB_OFFLINE": "1", "HF_HOME": str(tmp_path / "hub")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    (stage,) = tmp_path.glob("outputs/stages/evaluate/*")
+    rows = json.loads((stage / "tables" / "test" / "harness" / "0.json").read_text())
+    assert [row["answer"] for row in rows] == ["0", "2", "4"]
+    metrics = json.loads((stage / "result.json").read_text())["metrics"]
+    assert metrics["test/lm_eval/sums/exact_match"] == pytest.approx(sum(row["exact_match"] for row in rows) / 3)
+    assert {"test/verifier/accuracy", "test/lm_eval/sums/exact_match_low"} <= metrics.keys()
+    assert "lm_eval/sums/exact_match" in (stage / "summary.md").read_text()
