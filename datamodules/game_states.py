@@ -19,7 +19,7 @@ from jaxtyping import Bool, Int
 from numpy import ndarray
 from torch.utils.data import DataLoader
 
-from contrastive_reasoning.critics.base import CriticBatch
+from contrastive_reasoning.critics.base import NONE, CriticBatch
 from datamodules.batch_stream import training_loader
 from datamodules.game import Game
 from datamodules.oracle_states import ValidationLoaders
@@ -29,10 +29,16 @@ VALIDATION = 1_000_000_007
 
 
 class Columns(NamedTuple):
-    """The C columns of a batch of A anchors. All pairs count; those that are not positive are negative."""
+    """The C columns of a batch of A anchors. Candidates that are not positive are negative."""
 
     goals: Int[ndarray, " C"]
     positive: Bool[ndarray, "A C"]
+    candidate: Bool[ndarray, "A C"] | None = None
+    """None: all pairs are candidates."""
+
+    def counted(self) -> Bool[ndarray, "A C"]:
+        """The candidates."""
+        return np.ones_like(self.positive) if self.candidate is None else self.candidate
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -63,12 +69,12 @@ class GameStates(L.LightningDataModule, ABC):
 
     def batch(self, number: int, *, split: int = 0) -> CriticBatch:
         """Batch ``number``: a function of number, split and seed."""
-        anchors, (goals, positive) = self._draw(number, split)
+        anchors, columns = self._draw(number, split)
         return CriticBatch(
             state_actions=torch.cat([self.game.features(states) for states in anchors.values()]),
-            goals=torch.from_numpy(goals.astype(np.int64)),
-            positive=torch.from_numpy(positive),
-            candidate=torch.ones(positive.shape, dtype=torch.bool),
+            goals=torch.from_numpy(columns.goals.astype(np.int64)),
+            positive=torch.from_numpy(columns.positive),
+            candidate=torch.from_numpy(columns.counted()),
         )
 
     def label_report(self) -> Mapping[str, float]:
@@ -79,15 +85,17 @@ class GameStates(L.LightningDataModule, ABC):
         """
         missed: dict[int, list[bool]] = defaultdict(list)
         for number in range(self.validation_batches):
-            anchors, (columns, positive) = self._draw(number, VALIDATION)
-            goals, place = np.unique(columns, return_inverse=True)
-            hits = np.zeros((len(positive), len(goals)), dtype=bool)
-            np.logical_or.at(hits.T, place, positive.T)
-            by_depth = np.split(hits, np.cumsum([len(states) for states in anchors.values()])[:-1])
-            for (moves, states), hit in zip(anchors.items(), by_depth, strict=True):
+            anchors, columns = self._draw(number, VALIDATION)
+            known = columns.goals != NONE
+            goals, place = np.unique(columns.goals[known], return_inverse=True)
+            hits, negatives = (np.zeros((len(columns.positive), len(goals)), dtype=bool) for _ in range(2))
+            np.logical_or.at(hits.T, place, columns.positive[:, known].T)
+            np.logical_or.at(negatives.T, place, columns.counted()[:, known].T)
+            by_depth = np.split(negatives & ~hits, np.cumsum([len(states) for states in anchors.values()])[:-1])
+            for (moves, states), negative in zip(anchors.items(), by_depth, strict=True):
                 reachable = self.game.reachable(states, goals)
                 if reachable is not None:
-                    missed[moves].extend(~hit[reachable])
+                    missed[moves].extend(negative[reachable])
         return {f"reachable_negatives_depth{moves}": float(np.mean(each)) for moves, each in missed.items() if each}
 
     def train_dataloader(self) -> DataLoader[CriticBatch]:

@@ -16,7 +16,6 @@ is a certified dead end.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
@@ -75,17 +74,6 @@ def play_chances(boards: Int[ndarray, "N K"], targets: Int[ndarray, " N"]) -> Fl
     return (chance * (leaves[..., 0] == targets[:, None])).sum(axis=1)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Plays:
-    """A anchors of K numbers each, one from each of A trajectories."""
-
-    anchors: Int[ndarray, "A K"]
-    reached: Bool[ndarray, "A V"]
-    """Values known to be reachable from the anchor."""
-    exhausted: bool
-    """Whether all values not in ``reached`` are known to be unreachable."""
-
-
 def keys_of(states: Collection[Sequence[int]]) -> Int[ndarray, " H"]:
     """The distinct keys of states in ascending order. States may differ in size; their number order does not matter."""
     by_size: dict[int, list[Sequence[int]]] = {}
@@ -95,46 +83,22 @@ def keys_of(states: Collection[Sequence[int]]) -> Int[ndarray, " H"]:
     return np.unique(np.concatenate([np.zeros(0, dtype=np.int64), *keys]))
 
 
-def draw_anchors(
-    count: int,
-    *,
-    numbers: int,
-    number_range: Sequence[int],
-    moves: int,
-    held_out: Int[ndarray, " H"],
-    rng: np.random.Generator,
-) -> Int[ndarray, "A K"]:
-    """The states of A = ``count`` trajectories after ``moves`` random moves from uniform numbers.
-
-    ``held_out`` is a result of ``keys_of``. A trajectory is redrawn if the key of its start or its anchor is in it.
-    Raises a ValueError if this applies to nearly all trajectories.
-    """
-    kept: list[Int[ndarray, "N K"]] = []
-    missing = count
-    for _ in range(100):
-        low, high = number_range
-        boards = rng.integers(low, high + 1, (missing, numbers))
-        allowed = ~is_held_out(boards, held_out)
-        for _ in range(moves):
-            boards = random_move(boards, rng)
-        kept.append(boards[allowed & ~is_held_out(boards, held_out)])
-        missing -= len(kept[-1])
-        if not missing:
-            return np.concatenate(kept)
-    raise ValueError(f"nearly all plays of {numbers} numbers in {number_range} are held out: widen number_range")
-
-
 def is_held_out(boards: Int[ndarray, "N K"], held_out: Int[ndarray, " H"]) -> Bool[ndarray, " N"]:
     """Returns whether the key of each board is in ``held_out``, a result of ``keys_of``."""
     return _in_ascending(_keys(boards), held_out)
 
 
-def search_under(anchors: Int[ndarray, "A K"], *, exhaust_up_to: int, rng: np.random.Generator) -> Plays:
-    """Searches exhaustively under each anchor, or under one random branch of it with ``exhaust_up_to`` numbers."""
+def search_under(
+    anchors: Int[ndarray, "A K"], *, exhaust_up_to: int, rng: np.random.Generator
+) -> tuple[Bool[ndarray, "A V"], bool]:
+    """The values reached from each anchor, and whether all others are known to be unreachable.
+
+    The search is exhaustive from the anchor, or from one random branch of it with ``exhaust_up_to`` numbers.
+    """
     branch = anchors
     while branch.shape[1] > exhaust_up_to:
         branch = random_move(branch, rng)
-    return Plays(anchors=anchors, reached=reached_values(branch), exhausted=branch is anchors)
+    return reached_values(branch), branch is anchors
 
 
 def encode_boards(boards: Int[ndarray, "N K"]) -> Int[Tensor, "N 6"]:

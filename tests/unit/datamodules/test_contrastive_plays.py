@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from numpy import ndarray
 from torch import Tensor
 
 from contrastive_reasoning.critics.base import NONE
@@ -20,7 +21,7 @@ from datamodules.countdown_game import CountdownGame
 from datamodules.game import Game
 from datamodules.game_states import GameStates
 from datamodules.oracle_states import held_out_states, oracle_batches, oracle_states, target_form
-from datamodules.random_play import play_chances
+from datamodules.random_play import keys_of, play_chances
 from datamodules.written_searches import WrittenSearches, ends_of_search
 from tests.unit.datamodules.kit import countdown
 
@@ -49,7 +50,7 @@ def plays(count: int = 4, positives: Positives | None = None, **changes: Any) ->
     ids=["each draw is a column", "each goal counts once"],
 )
 def test_columns_of_positives(positives: Positives, columns: list[int], rows: list[list[int]]) -> None:
-    goals, positive = positives(np.array([[24, 7, 24], [31, NONE, 24], [NONE, NONE, NONE]]))
+    goals, positive, _ = positives(np.array([[24, 7, 24], [31, NONE, 24], [NONE, NONE, NONE]]))
     assert goals.tolist() == columns
     assert positive.astype(int).tolist() == rows
 
@@ -222,6 +223,20 @@ class OneWay(Coins):
 
     def legal_moves(self, states: Any) -> tuple[Any, Any]:
         return (states + 1)[:, None], states < 2
+
+
+def test_anchors_are_redrawn_until_start_and_anchor_are_allowed() -> None:
+    def anchors(high: int, moves: int, held_out: list[tuple[int, ...]]) -> ndarray:
+        game = CountdownGame(task=TASK, numbers=2, number_range=(1, high), target_range=(10, 50))
+        game.held_out = keys_of(held_out)
+        return game.anchors(50, moves=moves, rng=np.random.default_rng(0))
+
+    others = [(a, b) for a in (1, 2, 3) for b in (1, 2, 3) if (a, b) not in ((1, 2), (2, 1))]
+    assert {tuple(sorted(start)) for start in anchors(3, 0, others).tolist()} == {(1, 2)}
+    ends = anchors(2, 1, [(3,), (2, 2)])
+    assert set(ends[1::2].flatten().tolist()) <= {0, 1, 2}
+    with pytest.raises(ValueError, match="held out"):
+        anchors(2, 0, [(1, 1), (1, 2), (2, 2)])
 
 
 def test_a_state_without_moves_ends_its_play_early() -> None:

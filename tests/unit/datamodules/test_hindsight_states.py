@@ -10,9 +10,9 @@ import torch
 
 from contrastive_reasoning.critics.base import NONE, Pairing
 from contrastive_reasoning.tasks.countdown import reachable
-from datamodules.hindsight_states import EveryGoal, HindsightStates, OwnGoal, split_by_shares
+from datamodules.game_states import split_by_shares
+from datamodules.hindsight_states import EveryGoal, HindsightStates, OwnGoal
 from datamodules.oracle_states import held_out_states, oracle_states
-from datamodules.random_play import draw_anchors, keys_of
 from tests.unit.datamodules.kit import countdown
 
 TASK = countdown()
@@ -89,15 +89,14 @@ def test_anchors_are_never_held_out_states() -> None:
             assert tuple(sorted(each for each in state if each >= 0)) not in held_out
 
 
-def test_draw_anchors_redraws_held_out_states_or_raises() -> None:
-    kind: dict[str, Any] = {"numbers": 2, "rng": np.random.default_rng(0)}
-    most = keys_of([(a, b) for a in (1, 2, 3) for b in (1, 2, 3) if (a, b) not in ((1, 2), (2, 1))])
-    starts = draw_anchors(50, number_range=(1, 3), moves=0, held_out=most, **kind)
-    assert {tuple(sorted(start)) for start in starts.tolist()} == {(1, 2)}
-    no_three = draw_anchors(50, number_range=(1, 2), moves=1, held_out=keys_of([(3,), (2, 2)]), **kind)
-    assert set(no_three.flatten().tolist()) == {0, 1, 2}
-    with pytest.raises(ValueError, match="number_range"):
-        draw_anchors(50, number_range=(1, 2), moves=0, held_out=keys_of([(1, 1), (1, 2), (2, 2)]), **kind)
+@pytest.mark.parametrize("pairing", [EveryGoal(), OwnGoal()])
+@pytest.mark.parametrize("exhaust_up_to", [2, 4])
+def test_report_counts_reachable_negatives(pairing: Pairing, exhaust_up_to: int) -> None:
+    report = states(pairing=pairing, exhaust_up_to=exhaust_up_to, batch_size=20).label_report()
+    exhausted = {name: share for name, share in report.items() if 4 - int(name[-1]) <= exhaust_up_to}
+    assert set(exhausted.values()) == {0.0}, "exact labels"
+    assert all(report[name] > 0 for name in report.keys() - exhausted.keys())
+    assert len(report) == 4
 
 
 @pytest.mark.parametrize("pairing", [EveryGoal(), OwnGoal()])
