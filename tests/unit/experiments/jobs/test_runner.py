@@ -84,8 +84,14 @@ def logs(group: Path) -> list[str]:
     return [path.read_text().strip() for path in sorted(group.glob(f"*/{LOG}"))]
 
 
-@pytest.mark.parametrize(("launcher", "at_once"), [(None, 2), ("basic", 1)])
-def test_failed_job_does_not_stop_other_jobs(tmp_path: Path, launcher: str | None, at_once: int) -> None:
+@pytest.mark.parametrize(("launcher", "at_once"), [(None, 2), ("basic", 1), ("submitit_local", 1)])
+def test_failed_job_does_not_stop_other_jobs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, launcher: str | None, at_once: int
+) -> None:
+    """submitit's debug executor runs in this process what its SLURM executor would submit."""
+    if launcher == "submitit_local":
+        plugin = pytest.importorskip("hydra_plugins.hydra_submitit_launcher.submitit_launcher")
+        monkeypatch.setattr(plugin.LocalLauncher, "_EXECUTOR", "debug")
     register()
     code = "import os, sys; print('no such model'); sys.exit(NUMBER % 2)"
     jobs = run(tmp_path, code, jobs=3, at_once=at_once, launcher=launcher)
