@@ -114,15 +114,20 @@ def _ablations() -> dict[str, Variant]:
     return found
 
 
-GYM = {
-    "grpo_reasoning_gym": Variant("grpo", label="reasoning-gym", choices={"task": "reasoning_gym"}),
-    "clipo_reasoning_gym": Variant(
-        "clipo", {"baseline": "grpo_reasoning_gym"}, label="reasoning-gym", choices={"task": "reasoning_gym"}
-    ),
-}
-"""Generated problems of a library; task.dataset selects them."""
+LIBRARIES = {"reasoning_gym": "reasoning-gym", "verifiers": "verifiers"}
+"""Task → the library that it is named after, whose problems it poses."""
+
+
+def _libraries() -> dict[str, Variant]:
+    found: dict[str, Variant] = {}
+    for task, label in LIBRARIES.items():
+        found[f"grpo_{task}"] = Variant("grpo", label=label, choices={"task": task})
+        found[f"clipo_{task}"] = Variant("clipo", {"baseline": f"grpo_{task}"}, label=label, choices={"task": task})
+    return found
+
+
 EXPERIMENTS = {
     name: replace(variant, values={"name": name, **variant.values})
-    for name, variant in {**_families(), **_tracks(), **_ablations(), **GYM}.items()
+    for name, variant in {**_families(), **_tracks(), **_ablations(), **_libraries()}.items()
 }
 """Name → experiment."""

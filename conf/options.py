@@ -87,10 +87,13 @@ OPTIONS: dict[str, dict[str, Variant]] = {
     # Warm-started on random legal plays; embedded:qwen_countdown was also trained on hindsight-relabelled plays.
     "policy/laptop/qwen": {
         "countdown": Variant(values={"pretrained": "embedded:qwen_countdown_unaimed"}),
-        "reasoning_gym": Variant(values={"pretrained": None}),
+        **{task: Variant(values={"pretrained": None}) for task in ("reasoning_gym", "verifiers")},
     },
     # No policy of the package was trained on these problems: a fresh one is, on gold answers.
-    "policy/laptop": {"llama_reasoning_gym": Variant(values={"pretrained": None, "architecture": {"max_length": 256}})},
+    "policy/laptop": {
+        f"llama_{task}": Variant(values={"pretrained": None, "architecture": {"max_length": 256}})
+        for task in ("reasoning_gym", "verifiers")
+    },
     "policy/paper": {
         # The critic paper's Qwen, with the LoRA adapters of its Llama.
         "qwen_countdown": Variant("llama_countdown", {"pretrained": "Qwen/Qwen2.5-7B"}),
@@ -98,11 +101,17 @@ OPTIONS: dict[str, dict[str, Variant]] = {
         "qwen_math": Variant(values={"pretrained": "Qwen/Qwen2.5-7B-Instruct"}),
     },
     # The generated stories, which replace the hub's problems on a laptop.
-    "policy/corpus": {task: Variant("arithmetic", {"task": "${task.generated}"}) for task in ("gsm8k", "math")},
+    "policy/corpus": {
+        **{task: Variant("arithmetic", {"task": "${task.generated}"}) for task in ("gsm8k", "math")},
+        "verifiers": Variant("reasoning_gym"),
+    },
     # The sizes of the arithmetic stories, which replace the hub's problems on a laptop.
     "budget/laptop": {
         **{task: Variant("arithmetic") for task in ("gsm8k", "math")},
-        "reasoning_gym": Variant("arithmetic", {"budget": {"warm_start": {"unaimed_steps": 0}}}),
+        **{
+            task: Variant("arithmetic", {"budget": {"warm_start": {"unaimed_steps": 0}}})
+            for task in ("reasoning_gym", "verifiers")
+        },
     },
     # As on a laptop: what the critic learns does not depend on the policy.
     "budget/pairwise": {scale: Variant("laptop") for scale in ("workstation", "gpu")},

@@ -20,6 +20,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from contrastive_reasoning.tasks.verifiers.environment import module_of
 from contrastive_reasoning.workers.planned_code import PlannedSource, source_hash, tree_hash
 from experiments.config.folders import is_ours
 
@@ -27,6 +28,8 @@ DRIVERS = ("experiments.stages.train", "experiments.stages.evaluate", "experimen
 """The modules of ``experiments`` that affect results; the others plan, check, record or display."""
 WATCHING = ("contrastive_reasoning.progress", "contrastive_reasoning.published")
 """Packages that only display something."""
+WITH_ENVIRONMENTS = "contrastive_reasoning.tasks.verifiers."
+"""Beginning of the targets whose ``environment`` names a package of the user that the library verifiers imports."""
 INSTALLED = [Path(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib", "purelib", "platlib")]
 DOTTED = re.compile(r"\w+(\.\w+)+")
 WORD = re.compile(r"\w+([.:]\w+)*")
@@ -58,7 +61,8 @@ def code_hashes(config: Any, drivers: Iterable[str] = ()) -> dict[str, str]:
         drivers: dotted paths of the functions that build and run the stage.
     """
     used, above = set[str](), set[str]()
-    left = {module for path in (*named_code(config), *drivers) for module in defining(path)}
+    named = (*named_code(config), *environments(config), *drivers)
+    left = {module for path in named for module in defining(path)}
     while left:
         module = left.pop()
         used.add(module)
@@ -96,6 +100,16 @@ def named_code(node: Any, *, foreign: bool = False) -> Iterator[str]:
             yield from named_code(value, foreign=foreign)
     elif isinstance(node, str) and (WORD if foreign else DOTTED).fullmatch(node):
         yield node.replace(":", ".")
+
+
+def environments(node: Any) -> Iterator[str]:
+    """Yields the module of every environment of the library verifiers in a resolved configuration."""
+    if isinstance(node, Mapping):
+        name = node.get("environment")
+        if isinstance(name, str) and str(node.get("_target_", "")).startswith(WITH_ENVIRONMENTS):
+            yield module_of(name)
+    for value in node.values() if isinstance(node, Mapping) else node if isinstance(node, list | tuple) else ():
+        yield from environments(value)
 
 
 def defining(path: str) -> set[str]:

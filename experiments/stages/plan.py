@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from importlib.metadata import version
+from importlib.metadata import packages_distributions, version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from experiments.assemble import AssemblyError, with_values
 from experiments.config.composition import critic_checkpoints, leaves, open_critics, trains_warm_start
 from experiments.config.folders import EMBEDDED, is_ours
 from experiments.run_folder.reader import CRITIC, POLICY
-from experiments.stages.code_hash import changed_modules, code_hashes
+from experiments.stages.code_hash import changed_modules, code_hashes, environments, module_file
 from experiments.system.checksums import content_hash, fingerprint
 from experiments.system.devices import device_type
 
@@ -54,7 +54,10 @@ WATCHERS = (
 """Beginnings of the targets of callbacks that only watch. All others, such as the user's own, may act on training."""
 LIBRARIES = ("torch", "transformers", "peft")
 """Libraries whose version affects the result, if they are installed."""
-READ_BY = {"contrastive_reasoning.tasks.reasoning_gym": "reasoning_gym"}
+READ_BY = {
+    "contrastive_reasoning.tasks.reasoning_gym": "reasoning_gym",
+    "contrastive_reasoning.tasks.verifiers.environment": "verifiers",
+}
 """Module of ours → the library whose version affects the result where the module is used."""
 DRIVERS = {
     "warm_start": "experiments.stages.train.warm_start",
@@ -135,7 +138,14 @@ def plan_stage(stage: str, config: DictConfig, earlier: Mapping[str, StagePlan])
 def _code(relevant: Mapping[str, Any], stage: str) -> dict[str, str]:
     hashes = code_hashes(relevant, [DRIVERS[stage]])
     libraries = [*LIBRARIES, *(library for module, library in READ_BY.items() if module in hashes)]
-    return hashes | {name: version(name) for name in libraries if find_spec(name)}
+    return hashes | {name: version(name) for name in libraries if find_spec(name)} | _installed_environments(relevant)
+
+
+def _installed_environments(relevant: Mapping[str, Any]) -> dict[str, str]:
+    """Returns distribution → version of the environments whose code is not hashed, because they were installed."""
+    installed = {module for module in environments(relevant) if find_spec(module) and not module_file(module)}
+    owners = packages_distributions() if installed else {}
+    return {owner: version(owner) for module in sorted(installed) for owner in owners.get(module, ())}
 
 
 def needed(stage: str, config: DictConfig) -> bool:

@@ -154,3 +154,12 @@ def test_lm_eval_evaluates_the_policy_beside_the_suite(with_extra: Callable[[str
     assert metrics["test/lm_eval/sums/exact_match"] == pytest.approx(sum(row["exact_match"] for row in rows) / 3)
     assert {"test/verifier/accuracy", "test/lm_eval/sums/exact_match_low"} <= metrics.keys()
     assert "lm_eval/sums/exact_match" in (stage / "summary.md").read_text()
+
+
+def test_task_and_environment_of_verifiers_pass_their_tests(with_extra: Callable[[str], Path]) -> None:
+    """They are skipped where the extra is missing, as in the development environment."""
+    files = ["tests/unit/tasks/test_verifiers.py", "tests/integration/test_verifiers_countdown.py"]
+    command = [str(with_extra("verifiers")), "-m", "pytest", "-q", "-n0", "-p", "no:cacheprovider", *files]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+    assert "skipped" not in done.stdout

@@ -48,7 +48,7 @@ def sdist(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Built from a copy with folders beside the packages that must not be included."""
     clone = tmp_path_factory.mktemp("clone")
     leave = shutil.ignore_patterns("__pycache__", "*.egg-info")
-    for package in (*PACKAGES, "benchmarks", "tests/unit/losses", "docs/hooks"):
+    for package in (*PACKAGES, "benchmarks", "tests/unit/losses", "docs/hooks", "integrations"):
         shutil.copytree(ROOT / package, clone / package, ignore=leave)
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, clone)

@@ -65,6 +65,14 @@ def nothing(folder: Path) -> None:
     """For a walk that needs no further files."""
 
 
+def countdown_of_verifiers(folder: Path) -> None:
+    """Put the environment where Python finds it; without its library the walk is skipped."""
+    pytest.importorskip("verifiers", reason="needs the extra: pip install '.[verifiers]'")
+    (folder / "verifiers_countdown").symlink_to(
+        ROOT / "integrations" / "verifiers_countdown" / "verifiers_countdown", target_is_directory=True
+    )
+
+
 class Walk(NamedTuple):
     stages: str
     """The stages that are run. The other stages of the experiment do not depend on the walk."""
@@ -81,6 +89,12 @@ WALKS = {
         "[warm_start,grpo]",
         ("contrastive_reasoning.tasks.reasoning_gym.gym_task", "max_digits"),
         "train/reward/verifier",
+    ),
+    "Environments of verifiers": Walk(
+        "[warm_start,grpo]",
+        ("contrastive_reasoning.tasks.verifiers.verifiers_task", "verifiers-countdown"),
+        "train/reward/verifier",
+        countdown_of_verifiers,
     ),
     "A task: rows and a function": Walk(
         "[grpo,evaluate]", ("docs.examples.backwards.verify", "docs/examples/backwards.jsonl"), "train/reward/verifier"

@@ -262,6 +262,27 @@ def test_version_of_reasoning_gym_enters_where_its_problems_are_used() -> None:
     assert "reasoning_gym" not in plan_stage("grpo", composed(), {}).code
 
 
+def test_version_of_verifiers_and_code_of_the_environment_enter(
+    own: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(planning, "find_spec", lambda name: name)
+    monkeypatch.setattr(planning, "version", lambda name: f"{name} 1.0")
+    own("own_environment_of_a_plan")
+    config = config_kit.composed("experiment=grpo_verifiers", "task.environment=me/own-environment-of-a-plan")
+    before = plan_stage("grpo", config, {})
+    assert before.code["verifiers"] == "verifiers 1.0"
+    assert "own_environment_of_a_plan" in before.code
+    assert "verifiers" not in plan_stage("grpo", composed(), {}).code
+    own("own_environment_of_a_plan", "return 0.5")
+    assert changed(before, plan_stage("grpo", config, {})) == (False, True)
+
+
+def test_version_of_an_installed_environment_enters(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its code is a library's, which is not hashed."""
+    config = config_kit.composed("experiment=grpo_verifiers", "task.environment=yaml")
+    assert plan_stage("grpo", config, {}).code["PyYAML"] == version("PyYAML")
+
+
 def test_function_of_hydras_getter_in_a_folder_without_init_enters(own: Callable[..., Path]) -> None:
     own("own_folder_of_a_plan.rewards")
     config = rewarded("hydra.utils.get_method", "+reward.function.path=own_folder_of_a_plan.rewards.f")
