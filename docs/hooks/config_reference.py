@@ -27,6 +27,7 @@ GROUPS = {
     "warm_start": "Supervised training before GRPO.",
     "task": "Problems, verifier and steps.",
     "suite": "The sets that a policy is evaluated on.",
+    "harness": "Another evaluation harness, beside the suite.",
     "prompts": "The order of problems.",
     "critic": "Architecture of the critic f(s, a, g).",
     "loss": "Contrastive loss of the critic.",
