@@ -132,10 +132,11 @@ eval: $(STAMP) $(if $(filter lm_eval,$(harness)),$(LM_EVAL))  ## evaluate a mode
 	@$(RUN) experiment=$(name) 'stages=[evaluate]' suite=$(suite) $(if $(filter file,$(origin name)),name=eval) $(if $(model),policy.pretrained=$(model) policy.chat_template=null) \
 	    $(if $(harness),harness=$(harness)) $(if $(filter lm_eval,$(harness)),harness.python=$(LM_EVAL)) $(if $(tasks),'harness.tasks=[$(tasks)]') $(over)
 
-# lm-evaluation-harness has an environment of its own.
+# lm-evaluation-harness has an environment of its own, with the versions of ours but that of antlr4, which its math needs.
 $(LM_EVAL):
 	@$(PYTHON) -m venv .venv-lm-eval
-	@$@ -m pip install --quiet --disable-pip-version-check -c constraints.txt $(TORCH) 'lm_eval[hf]==0.4.13' || { rm -rf .venv-lm-eval; exit 1; }
+	@grep -v antlr4 constraints.txt > .venv-lm-eval/constraints.txt
+	@$@ -m pip install --quiet --disable-pip-version-check -c .venv-lm-eval/constraints.txt $(TORCH) 'lm_eval[hf,math]==0.4.13' || { rm -rf .venv-lm-eval; exit 1; }
 
 publish: $(STAMP)  ## publish what a run has trained on the Hugging Face hub:  model=outputs/runs/NAME/DATE repo=OWNER/NAME
 	@$(BIN)/python -m experiments.publish $(if $(model),model=$(model)) $(if $(repo),repo=$(repo)) $(over)

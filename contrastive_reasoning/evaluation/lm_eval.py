@@ -14,11 +14,15 @@ import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
 from statistics import mean
 from tempfile import TemporaryDirectory
 from typing import Any
+
+import torch
+from transformers import GenerationConfig
 
 from contrastive_reasoning.distributed import from_first, this_rank
 from contrastive_reasoning.evaluation.evaluator import Evaluation
@@ -31,6 +35,13 @@ NEEDED, BELOW = "0.4.13", "0.5"
 """The oldest version of the harness whose files are read, and the first that may have others."""
 PREFIX = "lm_eval/"
 LOG = "log.txt"
+RUN = """
+import ctypes, runpy, sys
+if sys.platform == "linux":
+    ctypes.CDLL(None).prctl(1, 9)  # PR_SET_PDEATHSIG, SIGKILL: it ends with the process that started it
+runpy.run_module("lm_eval", run_name="__main__", alter_sys=True)
+"""
+"""A program for the harness's interpreter: ``python -m lm_eval``."""
 UNKNOWN_TASKS = """
 import json, sys
 from difflib import get_close_matches
@@ -39,11 +50,17 @@ manager = TaskManager(include_path=sys.argv[1] or None)
 unknown = [name for name in sys.argv[2:] if not manager.match_tasks([name])]
 print(json.dumps({name: get_close_matches(name, manager.all_tasks) for name in unknown}))
 """
-"""A program for the harness's interpreter."""
+"""A program for the harness's interpreter: unknown names, with the nearest ones."""
 SECONDS = 30.0
 """Between two signs that the harness is running. Other ranks wait this long at a time."""
 SHOWN_LINES = 20
 """The last lines of a harness that failed, which the error shows."""
+FEWSHOT_SEED = 1234
+"""The harness's own: the examples of a prompt are then those of published figures, whatever the run's seed."""
+OF_RANKS = re.compile(r"(LOCAL_|GROUP_|ROLE_)?(RANK|WORLD_SIZE|WORLD_RANK|NAME)|(MASTER|TORCHELASTIC|PMI|OMPI|MV2)_.*")
+"""Variables of a launcher. A harness that inherited them would wait for the other ranks."""
+NO_SHARES = ("bits_per_byte", "brier_score", "perplexity")
+"""Endings of metrics that are no shares, even below 1."""
 
 
 class HarnessFailed(RuntimeError):
@@ -54,8 +71,8 @@ class HarnessFailed(RuntimeError):
 class LMEval:
     """Runs tasks of the harness on a policy.
 
-    Raises ValueError if no task is named or the harness does not know one, and ModuleNotFoundError if ``python`` has no
-    harness, or another version of it.
+    Raises ValueError if no task is named or the harness does not know one, and for a number out of range; and
+    ModuleNotFoundError if ``python`` has no harness, or another version of it.
     """
 
     tasks: Sequence[str]
@@ -68,14 +85,22 @@ class LMEval:
     """The first so many problems of each task; None: all."""
     num_fewshot: int | None
     """Examples in a prompt; None: as many as the task says."""
+    max_tokens: int | None
+    """The longest completion; None: as the task says, 256 if it says nothing."""
     batch_size: int | str
-    """Prompts at a time, or ``auto``."""
-    arguments: Sequence[str]
+    """Prompts at a time. ``auto`` is what fits if each had the policy's whole context."""
+    arguments: Sequence[str | int | float]
     """More arguments of ``lm_eval run``."""
 
     def __post_init__(self) -> None:
+        for name in ("tasks", "arguments"):
+            if isinstance(value := getattr(self, name), str):
+                raise ValueError(f"{name} must be a list, {name}=[{value}], got {value!r}")
         if not self.tasks:
             raise ValueError("tasks is empty: name tasks of lm_eval, such as tasks=[gsm8k]")
+        for name, least in (("limit", 1), ("num_fewshot", 0), ("max_tokens", 1)):
+            if (value := getattr(self, name)) is not None and value < least:
+                raise ValueError(f"{name} must be at least {least} (or null), got {value}")
         for name, near in unknown_tasks(self.interpreter, self.include_path or "", tuple(self.tasks)).items():
             raise ValueError(f"tasks: lm_eval has no task {name!r}; nearest are {', '.join(near) or 'none'}")
 
@@ -91,53 +116,75 @@ class LMEval:
         filter.
 
         Args:
-            policy: saved for the harness, which computes in ``policy.compute_dtype``.
-            seed: of the harness and of the intervals.
+            policy: saved in a temporary folder. The harness loads it in the dtype of its weights, and computes in
+                ``policy.compute_dtype``.
+            seed: of the harness, but for its choice of examples, and of the intervals.
             alive: called every half minute.
 
         Raises:
-            HarnessFailed: if the process fails.
+            HarnessFailed: if the process fails or does not write its results.
         """
         with TemporaryDirectory(prefix="lm_eval-") as name:
             folder = Path(name)
             process = self._start(policy, folder, seed=seed) if this_rank() == 0 else None
-            while (code := from_first(process and _exit_code(process))) is None:
-                alive()
+            try:
+                while (code := from_first(process and _exit_code(process))) is None:
+                    alive()
+            finally:  # before its folder is removed
+                if process and process.poll() is None:
+                    process.kill()
+                    process.wait()
+            log = from_first(_last_lines(folder / LOG))
             if code:
-                raise HarnessFailed(f"lm_eval ended with exit code {code}:\n{from_first(_last_lines(folder / LOG))}")
-            nothing = Evaluation(metrics={}, reasons={}, rows=[])
-            return from_first(read_results(folder, seed=seed) if process else nothing)
+                ended = f"signal {-code}, for which too little memory is the most common cause" if code < 0 else code
+                raise HarnessFailed(f"lm_eval ended with exit code {ended}:\n{log}")
+            found = read_results(folder, seed=seed) if process else None
+            if (found := from_first(found)) is None:
+                raise HarnessFailed(f"lm_eval has not written its results:\n{log}")
+            return found
 
     def columns(self, metrics: Mapping[str, float]) -> dict[str, str]:
         """The columns of a table, each with its metric: the shares among the metrics of the named tasks.
 
-        A tag or pattern is not the name of a task. If no named task has a metric, the shares of all tasks are shown.
+        A tag is not the name of a task, so if a name has no metrics, those of all tasks are shown.
         """
-        shares = [
-            name
-            for name, value in metrics.items()
-            if name.startswith(PREFIX) and not name.endswith(("_low", "_high")) and 0 <= value <= 1
-        ]
-        named = tuple(f"{PREFIX}{task}/" for task in self.tasks)
-        return {name: name for name in [name for name in shares if name.startswith(named)] or shares}
+        of_tasks: dict[str, list[str]] = {}
+        for name, value in metrics.items():
+            if name.startswith(PREFIX) and not name.endswith(("_low", "_high", *NO_SHARES)) and 0 <= value <= 1:
+                of_tasks.setdefault(name.split("/")[1], []).append(name)
+        named = {task for task in of_tasks if any(fnmatchcase(task, each) for each in self.tasks)}
+        if any(not any(fnmatchcase(task, each) for task in of_tasks) for each in self.tasks):
+            named = {*of_tasks}
+        return {name: name for task, names in of_tasks.items() if task in named for name in names}
 
     def _start(self, policy: CausalLMPolicy, folder: Path, *, seed: int) -> subprocess.Popen[bytes]:
         policy.save(folder / "policy")
-        command = [self.interpreter, "-m", "lm_eval", "run", "--model", "hf", "--tasks", *self.tasks]
-        dtype = str(policy.compute_dtype).removeprefix("torch.")
-        command += ["--model_args", f"pretrained={folder / 'policy'}", f"dtype={dtype}"]
-        command += ["--device", str(policy.device), "--batch_size", str(self.batch_size), "--seed", str(seed)]
+        ends = GenerationConfig(eos_token_id=list(policy.eos_token_ids), pad_token_id=policy.tokenizer.pad_token_id)
+        ends.save_pretrained(folder / "policy")
+        weights = next(policy.model.parameters()).dtype
+        model = {"pretrained": str(folder / "policy"), "dtype": str(weights).removeprefix("torch.")}
+        if policy.compute_dtype not in (weights, torch.float32):
+            model["mixed_precision_dtype"] = str(policy.compute_dtype).removeprefix("torch.")
+        command = [self.interpreter, "-c", RUN, "run", "--model", "hf", "--tasks", *self.tasks]
+        command += ["--model_args", json.dumps(model), "--device", str(policy.device)]
+        command += ["--batch_size", str(self.batch_size), "--seed", f"{seed},{seed},{seed},{FEWSHOT_SEED}"]
         command += ["--output_path", str(folder / "results"), "--log_samples"]
         for option in ("include_path", "limit", "num_fewshot"):
             if (value := getattr(self, option)) is not None:
                 command += [f"--{option}", str(value)]
+        if self.max_tokens is not None:
+            command += ["--gen_kwargs", f"max_gen_toks={self.max_tokens}"]
         if policy.chat_template is not False and policy.tokenizer.chat_template:
             command += ["--apply_chat_template"]
             if policy.system not in (NO_SYSTEM, DEFAULT_SYSTEM):
-                command += ["--system_instruction", policy.system]
+                command += [f"--system_instruction={policy.system}"]
         with (folder / LOG).open("wb") as log:
             return subprocess.Popen(
-                [*command, *self.arguments], stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT
+                [*command, *map(str, self.arguments)],
+                env={name: value for name, value in os.environ.items() if not OF_RANKS.fullmatch(name)},
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
             )
 
 
@@ -161,16 +208,24 @@ def unknown_tasks(python: str, include_path: str, tasks: tuple[str, ...]) -> Map
         raise ModuleNotFoundError(f"python={python}: lm_eval cannot read its tasks ({error})") from error
 
 
-def read_results(folder: Path, *, seed: int) -> Evaluation:
-    """Reads the files that the harness has written below ``folder``: the figures, and every problem's completion."""
-    (path,) = folder.rglob("results_*.json")
-    results: Mapping[str, Mapping[str, Any]] = json.loads(path.read_text(encoding="utf-8"))["results"]
+def read_results(folder: Path, *, seed: int) -> Evaluation | None:
+    """Reads the files that the harness has written below ``folder``: the figures, and every problem's completion.
+
+    None if a file is missing: the harness ends without an error if it cannot write one.
+    """
+    path = next(folder.rglob("results_*.json"), None)
+    if path is None:
+        return None
+    written = json.loads(path.read_text(encoding="utf-8"))
+    results: Mapping[str, Mapping[str, Any]] = written["results"]
     made = path.stem.removeprefix("results_")
     metrics: dict[str, float] = {}
     rows: list[Mapping[str, Any]] = []
     for task, figures in results.items():
-        file = path.with_name(f"samples_{task}_{made}.jsonl")  # a group has none
-        lines = file.read_bytes().splitlines() if file.is_file() else []
+        file = path.with_name(f"samples_{task}_{made}.jsonl")
+        if task in written["configs"] and not file.is_file():
+            return None
+        lines = file.read_bytes().splitlines() if file.is_file() else []  # a group has none
         samples: list[Mapping[str, Any]] = [json.loads(line) for line in lines]
         rows += [_row(task, sample) for sample in samples]
         for key, figure in figures.items():
@@ -214,9 +269,6 @@ def _exit_code(process: subprocess.Popen[bytes]) -> int | None:
         return process.wait(SECONDS)
     except subprocess.TimeoutExpired:
         return None
-    except BaseException:  # such as Ctrl-C
-        process.kill()
-        raise
 
 
 def _last_lines(log: Path) -> str:

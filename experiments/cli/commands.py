@@ -56,12 +56,13 @@ def for_evaluation(arguments: Sequence[str]) -> list[str]:
     name, rest = without_name(arguments)
     suite, rest = without_key("suite", rest)
     model, rest = without_key("model", rest)
+    harness, rest = without_key("harness", rest)
     tasks, rest = without_key("tasks", rest)
     policy = [f"policy.pretrained={model}", "policy.chat_template=null"] if model else []
     apart = [] if name else [f"name={EVALUATIONS}"]
-    of_harness = [f"harness.tasks=[{tasks}]"] if tasks else []
+    other = [*([f"harness={harness}"] if harness else []), *([f"harness.tasks=[{tasks}]"] if tasks else [])]
     chosen = [f"experiment={name or EVALUATED}", "stages=[evaluate]", f"suite={suite or SUITE}"]
-    return [*chosen, *apart, *policy, *rest, *of_harness]
+    return [*chosen, *apart, *policy, *other, *rest]
 
 
 def for_new(arguments: Sequence[str]) -> list[str]:

@@ -307,5 +307,7 @@ def assumptions(plan: Experiment) -> Iterator[str]:
         yield "the critic is a small network and not counted"
     if plan.served:
         yield "the vLLM server: the least it can do with; it takes what --gpu-memory-utilization gives it"
+    if config.harness is not None:
+        yield "the harness loads the policy a second time, which is not counted"
     if plan.full_kl:
         yield "the logits of the KL over the whole vocabulary are not counted"

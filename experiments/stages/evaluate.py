@@ -45,7 +45,7 @@ def evaluate(
             heart.beat("evaluation", f"of {split}", always=True)
             watch = watch_progress(phase, heart, split, before=number * suite.size)
             policy = build(wired, "policy").to(device)
-            if harness is not None:  # first: it ends at once if it cannot load a task's data
+            if harness is not None:  # first: it ends soon if it cannot load a task's data
                 alive = partial(heart.beat, "evaluation", f"of {split} by the harness", always=True)
                 others[split] = evaluate_by_harness(harness, policy, split, loggers, config.seed, alive)
             results[split] = evaluate_one(suite, policy, split, loggers, config.seed, watch)

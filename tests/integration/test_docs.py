@@ -87,7 +87,12 @@ def commands(text: str) -> list[list[str]]:
 
 def asked(words: Sequence[str]) -> list[list[str]]:
     """The argument lists of the Python programs that make would run for ``make …``."""
-    done = subprocess.run(["make", "-n", "-o", ".venv/.installed", *words], cwd=ROOT, capture_output=True, text=True)
+    done = subprocess.run(
+        ["make", "-n", "-o", ".venv/.installed", "-o", ".venv-lm-eval/bin/python", *words],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
     assert done.returncode == 0, done.stderr
     return [shlex.split(line) for line in done.stdout.replace("\\\n", " ").splitlines() if " -m " in line]
 

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from contrastive_reasoning.evaluation import HarnessFailed, LMEval, wilson
 from contrastive_reasoning.evaluation.lm_eval import unknown_tasks
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
+from contrastive_reasoning.policies.tiny import train_tokenizer
+from tests.tiny_models import tiny_llama, tiny_policy
+from tests.two_ranks import on_ranks
 
 MADE = "2026-11-29T18-28-10.263820"
 RESULTS = {
@@ -33,14 +38,21 @@ RESULTS = {
     "group": {"alias": "group", "acc,none": 0.25, "acc_stderr,none": "N/A"},
 }
 MAIN = f"""
-import json, os, sys
+import json, os, sys, time
 from pathlib import Path
 arguments = sys.argv[1:]
-Path(os.environ["SEEN"]).write_text(json.dumps(arguments))
+model = json.loads(arguments[arguments.index("--model_args") + 1])
+saved = Path(model["pretrained"])
+ends = json.loads((saved / "generation_config.json").read_text())["eos_token_id"]
+assert (saved / "config.json").is_file() and (saved / "tokenizer.json").is_file()
+seen = {{"arguments": arguments, "model": model, "ends": ends, "variables": dict(os.environ), "process": os.getpid()}}
+Path(os.environ["SEEN"]).write_text(json.dumps(seen))
 if "--limit" in arguments:
     sys.exit("the data cannot be read")
-model = dict(word.split("=", 1) for word in arguments if word.startswith("pretrained="))["pretrained"]
-assert (Path(model) / "config.json").is_file() and (Path(model) / "tokenizer.json").is_file()
+if "--wait" in arguments:
+    time.sleep(600)
+if "--nothing" in arguments:
+    sys.exit(print("the disk is full"))
 folder = Path(arguments[arguments.index("--output_path") + 1]) / "model"
 folder.mkdir(parents=True)
 (folder / "results_{MADE}.json").write_text(os.environ["RESULTS"])
@@ -48,12 +60,14 @@ for task, lines in json.loads(os.environ["SAMPLES"]).items():
     (folder / f"samples_{{task}}_{MADE}.jsonl").write_text("".join(json.dumps(line) + "\\n" for line in lines))
 """
 TASKS = """
+from fnmatch import filter
+
 class TaskManager:
     def __init__(self, include_path):
         self.all_tasks = ["sums", "choices", "group", *(["mine"] if include_path else [])]
 
     def match_tasks(self, names):
-        return [task for task in self.all_tasks if task in names]
+        return [task for name in names for task in filter([*self.all_tasks, "a_tag"], name)]
 """
 
 
@@ -99,7 +113,7 @@ def seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name, value in {
         "PYTHONPATH": str(tmp_path / "site"),
         "SEEN": str(tmp_path / "seen.json"),
-        "RESULTS": json.dumps({"results": RESULTS}),
+        "RESULTS": json.dumps({"results": RESULTS, "configs": {"sums": {}, "choices": {}}}),
         "SAMPLES": json.dumps(SAMPLES),
     }.items():
         monkeypatch.setenv(name, value)
@@ -120,6 +134,7 @@ def harness(**given: Any) -> LMEval:
         "include_path": None,
         "limit": None,
         "num_fewshot": None,
+        "max_tokens": None,
         "batch_size": "auto",
         "arguments": [],
     }
@@ -166,30 +181,86 @@ def test_rows_hold_completion_and_what_each_filter_read(seen: Path, policy: Caus
 
 def test_columns_are_shares_of_named_tasks(seen: Path, policy: CausalLMPolicy) -> None:
     metrics = evaluate(harness(), policy).metrics
-    columns = harness().columns(metrics)
-    assert [*columns] == ["lm_eval/sums/last-number/exact_match", "lm_eval/sums/strict/exact_match"]
-    several = harness(tasks=["choices", "group"]).columns(metrics)
-    assert [*several] == ["lm_eval/choices/acc", "lm_eval/group/acc"], "a perplexity is no share"
-    pattern = harness().columns({name: value for name, value in metrics.items() if "sums" not in name})
-    assert [*pattern] == [*several]
+    sums, choices = ["lm_eval/sums/last-number/exact_match", "lm_eval/sums/strict/exact_match"], ["lm_eval/choices/acc"]
+
+    def shown(*tasks: str) -> list[str]:
+        return [*harness(tasks=tasks).columns(metrics)]
+
+    assert shown("sums") == sums
+    assert shown("choices", "group") == [*choices, "lm_eval/group/acc"], "a perplexity is no share"
+    assert shown("sums", "cho*") == [*sums, *choices]
+    assert shown("sums", "a_tag") == [*sums, *choices, "lm_eval/group/acc"], "the tasks of a tag have other names"
 
 
-def test_harness_gets_the_policy_and_the_settings(seen: Path, policy: CausalLMPolicy) -> None:
-    evaluate(
-        harness(num_fewshot=2, batch_size=8, include_path="/mine", tasks=["sums", "mine"], arguments=["-x"]), policy
-    )
-    given = json.loads(seen.read_text())
-    options = {
-        name: given[place + 1] for place, name in enumerate(given) if name.startswith("--") and place + 1 < len(given)
-    }
+def test_harness_gets_the_policy_and_the_settings(
+    seen: Path, policy: CausalLMPolicy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "TORCHELASTIC_RUN_ID"):
+        monkeypatch.setenv(name, "0")
+    settings: dict[str, Any] = {"num_fewshot": 2, "batch_size": 8, "include_path": "/mine", "max_tokens": 7}
+    evaluate(harness(**settings, tasks=["sums", "mine"], arguments=["-x", 3]), policy)
+    found = json.loads(seen.read_text())
+    given = found["arguments"]
     assert given[:3] == ["run", "--model", "hf"]
     assert given[given.index("--tasks") + 1 : given.index("--model_args")] == ["sums", "mine"]
-    assert "dtype=float32" in given
-    assert (options["--num_fewshot"], options["--batch_size"], options["--include_path"]) == ("2", "8", "/mine")
-    assert (options["--seed"], options["--device"]) == ("3", "cpu")
-    assert "--limit" not in given
-    assert "--apply_chat_template" not in given, "the tokenizer has no template"
-    assert given[-1] == "-x"
+    for option, value in {
+        "--num_fewshot": "2",
+        "--batch_size": "8",
+        "--include_path": "/mine",
+        "--gen_kwargs": "max_gen_toks=7",
+        "--seed": "3,3,3,1234",
+        "--device": "cpu",
+    }.items():
+        assert given[given.index(option) + 1] == value
+    assert found["model"].keys() == {"pretrained", "dtype"}
+    assert found["model"]["dtype"] == "float32"
+    assert found["ends"] == [*policy.eos_token_ids]
+    assert {"--limit", "--apply_chat_template"}.isdisjoint(given), "the tokenizer has no template"
+    assert given[-2:] == ["-x", "3"]
+    of_ranks = {"RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "TORCHELASTIC_RUN_ID"}
+    assert of_ranks.isdisjoint(found["variables"]), "the harness would wait for the other ranks"
+    assert "SEEN" in found["variables"]
+
+
+def test_weights_keep_their_dtype_if_the_policy_computes_in_another(
+    seen: Path, policy: CausalLMPolicy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(policy, "compute_dtype", torch.bfloat16)
+    evaluate(harness(), policy)
+    model = json.loads(seen.read_text())["model"]
+    assert (model["dtype"], model["mixed_precision_dtype"]) == ("float32", "bfloat16")
+
+
+def on_both(*wrong: str) -> tuple[dict[str, float], bool]:
+    """Evaluates a policy on a rank; its metrics, and whether the harness failed here."""
+    tokenizer = train_tokenizer([f"Say {i}:" for i in range(12)], vocab_size=270)
+    try:
+        found = evaluate(harness(arguments=wrong), tiny_policy(tokenizer, tiny_llama(tokenizer, hidden_size=32)))
+    except HarnessFailed:
+        return {}, True
+    return dict(found.metrics), False
+
+
+@pytest.mark.parametrize("wrong", [(), ("--limit",)])
+def test_all_ranks_have_the_results_or_the_failure(seen: Path, tmp_path: Path, wrong: tuple[str, ...]) -> None:
+    (one, failed), (other, failed_too) = on_ranks(on_both, tmp_path, *wrong)
+    assert one == other
+    assert failed == failed_too == bool(wrong)
+    assert bool(one) != failed
+
+
+def test_harness_ends_with_the_evaluation(seen: Path, policy: CausalLMPolicy, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("contrastive_reasoning.evaluation.lm_eval.SECONDS", 0.1)
+
+    def stop() -> None:
+        if seen.exists():
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        harness(arguments=["--wait"])(policy, seed=0, alive=stop)
+    process = json.loads(seen.read_text())["process"]
+    with pytest.raises(ProcessLookupError):
+        os.kill(process, 0)
 
 
 @pytest.mark.parametrize(("setting", "applied"), [(None, True), (False, False)])
@@ -202,13 +273,23 @@ def test_chat_template_is_applied_if_the_policy_does(
     monkeypatch.setattr(policy, "chat_template", setting)
     monkeypatch.setattr(policy, "system", "Be brief.")
     evaluate(harness(), policy)
-    given = json.loads(seen.read_text())
-    assert ("--apply_chat_template" in given, "Be brief." in given) == (applied, applied)
+    given = json.loads(seen.read_text())["arguments"]
+    assert ("--apply_chat_template" in given, "--system_instruction=Be brief." in given) == (applied, applied)
 
 
 def test_failure_of_the_harness_shows_its_last_lines(seen: Path, policy: CausalLMPolicy) -> None:
     with pytest.raises(HarnessFailed, match="exit code 1:\nthe data cannot be read"):
         evaluate(harness(limit=5), policy)
+
+
+def test_results_that_were_not_written_are_a_failure(
+    seen: Path, policy: CausalLMPolicy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(HarnessFailed, match="the disk is full"):
+        evaluate(harness(arguments=["--nothing"]), policy)
+    monkeypatch.setenv("SAMPLES", json.dumps({"sums": SAMPLES["sums"]}))
+    with pytest.raises(HarnessFailed, match="not written"):
+        evaluate(harness(), policy)
 
 
 @pytest.mark.parametrize("version", ["0.4.9.2", "0.5.0", "1.0"])
@@ -223,6 +304,14 @@ def test_unknown_task_names_the_nearest(seen: Path) -> None:
         harness(tasks=["sums", "suns"])
     with pytest.raises(ValueError, match="tasks is empty"):
         harness(tasks=[])
+    with pytest.raises(ValueError, match=r"tasks=\[sums\]"):
+        harness(tasks="sums")
+
+
+@pytest.mark.parametrize(("name", "value"), [("limit", 0), ("num_fewshot", -1), ("max_tokens", 0)])
+def test_numbers_out_of_range_are_refused(seen: Path, name: str, value: int) -> None:
+    with pytest.raises(ValueError, match=name):
+        harness(**{name: value})
 
 
 @pytest.mark.parametrize("python", [None, "/no/such/python"])

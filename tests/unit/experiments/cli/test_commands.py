@@ -80,6 +80,7 @@ def console(command: str, *arguments: str) -> list[str]:
         (["eval"], ["eval"]),
         (["eval", "model=a/b", "suite=track1", "over=seed=1"], ["eval", "seed=1", "model=a/b", "suite=track1"]),
         (["eval", "name=llama_oracle"], ["eval", "llama_oracle"]),
+        (["eval", "harness=mine", "tasks=a,b", "over=seed=1"], ["eval", "tasks=a,b", "seed=1", "harness=mine"]),
         (["publish", "model=a", "repo=b/c"], ["publish", "model=a", "repo=b/c"]),
         (["publish", "model=a", "over=part=critic"], ["publish", "model=a", "part=critic"]),
         (["sample"], ["sample"]),
