@@ -57,7 +57,7 @@ SHOWN_LINES = 20
 """The last lines of a harness that failed, which the error shows."""
 FEWSHOT_SEED = 1234
 """The harness's own: the examples of a prompt are then those of published figures, whatever the run's seed."""
-OF_RANKS = re.compile(r"(LOCAL_|GROUP_|ROLE_)?(RANK|WORLD_SIZE|WORLD_RANK|NAME)|(MASTER|TORCHELASTIC|PMI|OMPI|MV2)_.*")
+OF_RANKS = re.compile(r"(LOCAL_|GROUP_|ROLE_)?(RANK|WORLD_SIZE)|(MASTER|TORCHELASTIC|PMI|OMPI|MV2)_.*")
 """Variables of a launcher. A harness that inherited them would wait for the other ranks."""
 NO_SHARES = ("bits_per_byte", "brier_score", "perplexity")
 """Endings of metrics that are no shares, even below 1."""
@@ -80,7 +80,7 @@ class LMEval:
     python: str | None
     """The interpreter of the environment that has the harness; None: this one."""
     include_path: str | None
-    """A folder with task files of one's own."""
+    """A folder with more task files."""
     limit: int | None
     """The first so many problems of each task; None: all."""
     num_fewshot: int | None
@@ -136,8 +136,8 @@ class LMEval:
                     process.wait()
             log = from_first(_last_lines(folder / LOG))
             if code:
-                ended = f"signal {-code}, for which too little memory is the most common cause" if code < 0 else code
-                raise HarnessFailed(f"lm_eval ended with exit code {ended}:\n{log}")
+                how = f"signal {-code}; is there enough memory?" if code < 0 else f"exit code {code}"
+                raise HarnessFailed(f"lm_eval ended with {how}:\n{log}")
             found = read_results(folder, seed=seed) if process else None
             if (found := from_first(found)) is None:
                 raise HarnessFailed(f"lm_eval has not written its results:\n{log}")

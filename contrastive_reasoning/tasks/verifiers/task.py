@@ -14,7 +14,7 @@ from contrastive_reasoning.tasks.formats import ROLES
 from contrastive_reasoning.tasks.problem_set import FunctionTask, VerifyProblems
 from contrastive_reasoning.tasks.rows import BadRow, PlacedRow, Row, as_text
 from contrastive_reasoning.tasks.verifiers.environment import full_score_of, taskset_of
-from contrastive_reasoning.tasks.verifiers.score import verify
+from contrastive_reasoning.tasks.verifiers.scoring import verify
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -18,7 +18,7 @@ from contrastive_reasoning.tasks.problem_set import FunctionTask, question_key
 from contrastive_reasoning.tasks.verifiers import environment as environments
 from contrastive_reasoning.tasks.verifiers import score, scorer, taskset_of, verifiers_task
 from contrastive_reasoning.tasks.verifiers.environment import module_of
-from contrastive_reasoning.tasks.verifiers.score import trace_of
+from contrastive_reasoning.tasks.verifiers.scoring import trace_of
 from datamodules.gold_answers import with_gold
 
 needs_library = pytest.mark.skipif(find_spec("verifiers") is None, reason="needs the extra: pip install '.[verifiers]'")
