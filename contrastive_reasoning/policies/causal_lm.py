@@ -84,6 +84,8 @@ class CausalLMPolicy(nn.Module):
         self.unpadded = unpadded
         self.logit_scale, self.softcap = logit_transform(unwrap(model).config)
         self._turn_end = turn_end(tokenizer, chat_template=chat_template)
+        if (generation := getattr(unwrap(model), "generation_config", None)) is not None:
+            generation.eos_token_id = [*self.eos_token_ids]  # saved with the weights; others generate with it
 
     @property
     def device(self) -> torch.device:

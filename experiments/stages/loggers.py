@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 from uuid import uuid4
 
-from lightning.pytorch.loggers import Logger
+from lightning.pytorch.loggers import Logger, WandbLogger
 from omegaconf import DictConfig
 
 from contrastive_reasoning.distributed import this_rank
@@ -46,13 +45,14 @@ def stage_loggers(config: DictConfig, plan: StagePlan, *, run: str) -> Iterator[
             logger.log_hyperparams(dict(plan.config))
         except Exception as error:  # of a library: it may have no common type
             raise AssemblyError(f"logger.also.{name}: {first_line(error)}") from error
+    exit_code = 1
     try:
         yield [RunFolderLogger(folder=plan.folder), *others.values()]
+        exit_code = 0
     finally:
         for logger in others.values():
-            finish: Any = getattr(getattr(logger, "experiment", None), "finish", None)
-            if callable(finish):  # Weights & Biases: the next stage would go on in this stage's run
-                finish()
+            if isinstance(logger, WandbLogger):  # otherwise the next stage would go on in this stage's run
+                logger.experiment.finish(exit_code=exit_code)
 
 
 def run_folder_of(loggers: Sequence[Logger]) -> RunFolderLogger:

@@ -66,7 +66,7 @@ DRIVERS = {
     "evaluate": "experiments.stages.evaluate.evaluate",
 }
 """The function that runs each stage."""
-NAMING = ("pretrained", "checkpoint", "train_file", "longproc_dir", "prompt_file", "path")
+NAMING = ("pretrained", "checkpoint", "train_file", "longproc_dir", "prompt_file", "path", "include_path")
 """Keys that may hold the path of a file or folder. Within a node whose target is not ours, any string may be a file."""
 
 

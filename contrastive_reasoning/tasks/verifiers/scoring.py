@@ -47,11 +47,18 @@ def verify(
     completion: str,
     *,
     full_score: float,
+    highest: bool,
     kind: type | None = None,
     thought_ends: Sequence[str] = THOUGHT_ENDS,
 ) -> float:
-    """The share of ``full_score`` that a completion has, from 0 to 1; only 1 is correct. Otherwise as ``score``."""
+    """The share of ``full_score`` that a completion has, from 0 to 1; only 1 is correct. Otherwise as ``score``.
+
+    Raises ValueError for a higher total if ``full_score`` is said to be the ``highest``. It is the sum of the weights
+    then, and a reward that returns more than 1, or several numbers, could make wrong answers correct.
+    """
     found = score(problem, completion, kind=kind, thought_ends=thought_ends)
+    if highest and found > full_score * (1 + ROUNDING):
+        raise ValueError(f"the rewards total {found:g}, more than the sum of their weights: set task.full_score")
     return 1.0 if found >= full_score * (1 - ROUNDING) else max(0.0, found / full_score)
 
 

@@ -144,6 +144,7 @@ def verifiers_task(
     split_off = validation_problems + (test_problems if of_test is None else 0)
     most = None if train_problems is None else train_problems + split_off
     kind = type(taskset).task_type()
+    scale = {"full_score": full, "highest": full_score is None}
     return FunctionTask(
         name=name,
         train=TasksetRows(environment=environment, settings=settings, most=most),
@@ -155,5 +156,5 @@ def verifiers_task(
         train_problems=train_problems,
         validation_problems=validation_problems,
         test_problems=test_problems,
-        verifier=verifier(function=partial(verify, full_score=full, kind=kind, thought_ends=tuple(thought_ends))),
+        verifier=verifier(function=partial(verify, **scale, kind=kind, thought_ends=tuple(thought_ends))),
     )

@@ -251,6 +251,17 @@ def test_share_of_full_score_is_judged_and_total_is_rewarded(write: Callable[...
 
 
 @needs_library
+def test_total_above_the_sum_of_weights_is_an_error_unless_full_score_is_set(write: Callable[..., str]) -> None:
+    several = SUMS.replace("return float(reply == self.data.answer)", 'return {"form": 1.0, "right": 1.0}')
+    assert several != SUMS
+    made = task(name := write(several, "own-several"))
+    problem = made.problems("train")[0]
+    with pytest.raises(ValueError, match=r"task\.full_score"):
+        made.verify(problem, problem.answer)
+    assert task(name, full_score=5.0).verify(problem, problem.answer) < 1
+
+
+@needs_library
 def test_scorer_that_raises_or_hangs_costs_that_completion_alone(write: Callable[..., str]) -> None:
     made = task(write(), verifier=partial(FunctionVerifier, **LIMITS))
     problem = made.problems("train")[0]

@@ -6,11 +6,13 @@ import csv
 import json
 import struct
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import wandb
 from lightning.pytorch.loggers import Logger
 from lightning.pytorch.loggers.logger import DummyLogger
 from matplotlib.figure import Figure
@@ -35,12 +37,21 @@ def offline(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("WANDB_API_KEY", raising=False)
 
 
-def log(option: str, folder: Path, stage: str = "grpo", values: tuple[float, ...] = (0.25, 0.5)) -> list[Logger]:
+def log(
+    option: str,
+    folder: Path,
+    stage: str = "grpo",
+    values: tuple[float, ...] = (0.25, 0.5),
+    *,
+    fails: BaseException | None = None,
+) -> list[Logger]:
     """Logs a stage as a trainer and its callbacks do; the figure, table and page at the first step."""
     config = with_values(composed("experiment=llama_critic", f"logger={option}"), {"output_dir": str(folder)})
     plan: Any = SimpleNamespace(name=stage, folder=folder / stage, config={"policy": {"pretrained": "a"}})
     plan.folder.mkdir(exist_ok=True)
     with stage_loggers(config, plan, run=RUN) as loggers:
+        if fails:
+            raise fails
         trainer: Any = SimpleNamespace(loggers=loggers)
         log_with(trainer, "log_figure", "critic/goals", Figure(), 1)
         log_with(trainer, "log_table", "val/completions", [{"text": "3+4=7"}], 1)
@@ -59,6 +70,7 @@ def offline_records(folder: Path) -> Iterator[Any]:
     A file is a header and blocks of LevelDB's log: pieces with a checksum, a length and a type, which is 1 for a whole
     record, else 2 (first), 3 (middle) or 4 (last).
     """
+    wandb.teardown()  # waits for the process that writes the files
     for path in sorted(folder.rglob("*.wandb"), key=lambda path: path.stat().st_mtime):
         content, at, record = path.read_bytes(), HEADER, b""
         while at + PIECE <= len(content):
@@ -98,12 +110,26 @@ def test_wandb_gets_metrics_figures_and_a_run_for_each_stage(tmp_path: Path) -> 
     assert "val/completions" not in logged
 
 
-def test_tensorboard_gets_metrics_and_figures(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("fails", "exit_code"), [(None, 0), (RuntimeError("diverged"), 1), (KeyboardInterrupt(), 1)])
+def test_wandb_marks_a_stage_that_did_not_end_as_failed(
+    fails: BaseException | None, exit_code: int, tmp_path: Path
+) -> None:
+    with nullcontext() if fails is None else pytest.raises(type(fails)):
+        log("wandb", tmp_path, fails=fails)
+    assert [one.exit.exit_code for one in offline_records(tmp_path) if one.HasField("exit")] == [exit_code]
+
+
+def test_tensorboard_gets_metrics_and_figures_in_a_folder_for_each_training(tmp_path: Path) -> None:
     log("tensorboard", tmp_path)
-    events = EventAccumulator(str(tmp_path / "tensorboard" / "llama_critic" / RUN / "grpo"))
+    log("tensorboard", tmp_path, values=())  # resumed
+    (tmp_path / "grpo" / "loggers.json").unlink()
+    log("tensorboard", tmp_path, values=(0.75,))  # trained again, with other code
+    folders = sorted((tmp_path / "tensorboard" / "llama_critic" / RUN).iterdir(), key=lambda path: path.stat().st_ctime)
+    assert len(folders) == 2
+    events = EventAccumulator(str(folders[0]))
     events.Reload()
     assert [(one.step, one.value) for one in events.Scalars("val/verifier/accuracy")] == [(1, 0.25), (2, 0.5)]
-    assert [one.step for one in events.Images("critic/goals")] == [1]
+    assert {one.step for one in events.Images("critic/goals")} == {1}
 
 
 def test_several_loggers_and_the_run_folder_get_the_same(tmp_path: Path) -> None:

@@ -256,6 +256,14 @@ def test_versions_of_libraries_enter_as_code(monkeypatch: pytest.MonkeyPatch) ->
     assert {name for name in after.code if after.code[name] != before.code[name]} == {"torch", "transformers", "peft"}
 
 
+def test_task_files_of_a_harness_enter_by_content(tmp_path: Path) -> None:
+    (tmp_path / "own.yaml").write_text("task: own\n")
+    config = composed("harness=lm_eval", "harness.tasks=[own]", f"harness.include_path={tmp_path}")
+    before = plan_stage("evaluate", config, {})
+    (tmp_path / "own.yaml").write_text("task: own\nnum_fewshot: 4\n")
+    assert changed(before, plan_stage("evaluate", config, {})) == (True, True)
+
+
 def test_version_of_reasoning_gym_enters_where_its_problems_are_used() -> None:
     used = plan_stage("grpo", config_kit.composed("experiment=grpo_reasoning_gym"), {})
     assert used.code["reasoning_gym"] == version("reasoning-gym")
