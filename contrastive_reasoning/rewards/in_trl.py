@@ -165,7 +165,10 @@ class RewardInTRL:
         return completions.batch(policy, problems, requests, sampling), requests
 
     def checkpoints(self) -> TrainerCallback:
-        """Returns a callback of the trainer that saves the state of a reward that learns, and restores it on resume."""
+        """Returns a callback of the trainer that saves the state of a reward that learns, and restores it on resume.
+
+        Resume in the same ``output_dir``: the trainer tells no callback of another folder.
+        """
         return _Checkpoints(self)
 
 

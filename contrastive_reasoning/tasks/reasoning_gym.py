@@ -113,10 +113,12 @@ class GymRows:
 
 @dataclass(frozen=True, kw_only=True)
 class GymFormat:
-    """The question in a prompt. The answer is the library's example; it is empty where there are only criteria."""
+    """The question in a prompt. The answer is the library's example, empty where there are only criteria."""
 
     prompt: str
     """The prompt, with ``{question}``."""
+    tag: str | None
+    """The tag in which the answer is written, also that of the example; None: none."""
 
     def __post_init__(self) -> None:
         if "{question}" not in self.prompt:
@@ -124,7 +126,10 @@ class GymFormat:
 
     def __call__(self, row: Row, *, id: str) -> Problem:
         prompt = self.prompt.replace("{question}", as_text(row["question"], "question"))
-        return Problem(id=id, prompt=prompt, answer=str(row["answer"] or "").strip(), fields=row)
+        answer = str(row["answer"] or "").strip()
+        if answer and self.tag is not None:
+            answer = f"<{self.tag}>{answer}</{self.tag}>"
+        return Problem(id=id, prompt=prompt, answer=answer, fields=row)
 
 
 def verify(
@@ -213,7 +218,7 @@ def gym_task(
         validation=validation,
         test=test,
         path=None,
-        format=GymFormat(prompt=prompt),
+        format=GymFormat(prompt=prompt, tag=tag),
         on_bad="refuse",
         train_problems=None,
         validation_problems=validation_problems,

@@ -58,7 +58,7 @@ def test_training_problems_are_the_different_items_of_the_library_in_order() -> 
     held_out = [problem for split in ("test", "validation") for problem in made.problems(split)]
     expected: dict[str, str] = {}
     for item in items:
-        expected.setdefault(f"{item['question']}\nAnswer in <answer>.", item["answer"])
+        expected.setdefault(f"{item['question']}\nAnswer in <answer>.", f"<answer>{item['answer']}</answer>")
     for problem in held_out:
         expected.pop(problem.prompt)
     found = [(problem.prompt, problem.answer) for problem in made.problems("train")]
@@ -82,13 +82,20 @@ def test_seeds_of_splits_share_no_item() -> None:
 
 
 def test_only_full_marks_are_correct() -> None:
-    gold = task("gcd").problems("train")[0].answer
+    gold = task("gcd", tag=None).problems("train")[0].answer
     assert verdict("gcd", f"<answer>1000003</answer> so <answer> {gold} </answer>") == 1.0
     assert verdict("gcd", f"<think><answer>{gold}</answer></think>1000003") == "no <answer> with an answer"
     assert verdict("gcd", f"{gold}") == "no <answer> with an answer"
     assert verdict("gcd", f"{gold}\n", tag=None) == 1.0
     assert verdict("gcd", f"<answer>{gold} or 1000003</answer>") < 1  # the library pays a part if it holds the gold
     assert 0 < verdict("palindrome_generation", "<answer>a</answer>") < 1
+
+
+@pytest.mark.parametrize("tag", ["answer", None])
+def test_gold_answer_is_a_correct_completion(tag: str | None) -> None:
+    """The warm start teaches it as it is."""
+    made = task(tag=tag)
+    assert {made.verify(problem, problem.answer) for problem in with_gold(made, "train")} == {1.0}
 
 
 def test_answer_that_a_scorer_cannot_read_is_wrong() -> None:
@@ -101,7 +108,7 @@ def test_scores_come_from_worker_processes() -> None:
     limits: dict[str, Any] = {"workers": 1, "limit_s": 60.0, "memory_mib": 2048, "max_failures": 0.2}
     made = task("palindrome_generation", verifier=partial(FunctionVerifier, **limits))
     problem = made.problems("train")[0]
-    completions = [f"<answer>{problem.answer}</answer>", "<answer>a</answer>", "none"]
+    completions = [problem.answer, "<answer>a</answer>", "none"]
     found = made.verify_all([problem] * 3, completions)
     assert [one.status for one in found] == ["ok", "wrong", "wrong"]
     assert found[1].reason.startswith("scored 0.")
