@@ -13,6 +13,7 @@ import pandas as pd
 from experiments.config.hints import command_line, did_you_mean, not_in_mlflow
 from experiments.mlflow_sync import TrackedRun, Tracker
 from experiments.mlflow_sync.describe import EVALUATED, OBSERVING
+from experiments.stages.plan import WATCHERS
 from experiments.system.secrets import without_paths
 
 ABSENT = "—"
@@ -149,7 +150,7 @@ def distinguishing_axes(runs: Sequence[TrackedRun]) -> list[str]:
 
     Axes that do not affect the result, and the start that a study made for each seed, are left out.
     """
-    axes, candidates = ["experiment"], [axis for axis in known_axes(runs) if _decides_result(axis)]
+    axes, candidates = ["experiment"], [axis for axis in known_axes(runs) if _decides_result(axis, runs)]
     values = settings_of(runs, dict.fromkeys([*axes, *candidates]))
     for axis in candidates:
         splits = values.groupby([*axes, axis]).ngroups > values.groupby(axes).ngroups
@@ -191,7 +192,7 @@ def without_local_paths(arms: Sequence[ArmRuns]) -> list[ArmRuns]:
 
 def mixed_settings(arm: ArmRuns) -> dict[str, list[str]]:
     """Tags and parameters in which the runs of an arm differ, although they count as one arm, with their values."""
-    axes = [*filter(_decides_result, known_axes(arm.members)), "git_sha"]
+    axes = [*(axis for axis in known_axes(arm.members) if _decides_result(axis, arm.members)), "git_sha"]
     distinct = {axis: sorted({value_of(run, axis) for run in arm.members}) for axis in axes}
     return {axis: several for axis, several in distinct.items() if len(several) > 1}
 
@@ -201,8 +202,13 @@ def names_the_start(name: str) -> bool:
     return f".{name}".endswith(tuple(f".{key}" for key in BEGUN_FROM))
 
 
-def _decides_result(name: str) -> bool:
-    return name.partition(".")[0] not in OBSERVING
+def _decides_result(name: str, runs: Sequence[TrackedRun]) -> bool:
+    """Whether a parameter can affect the result; one of a callback can, unless the callback only watches."""
+    group, *below = name.split(".")
+    if group != "callbacks":
+        return group not in OBSERVING
+    target = ".".join([group, *below[:2], "_target_"])
+    return any(not run.params[target].startswith(WATCHERS) for run in runs if target in run.params)
 
 
 def _is_start_of_a_seed(name: str, runs: Sequence[TrackedRun]) -> bool:

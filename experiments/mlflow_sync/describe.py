@@ -38,7 +38,8 @@ LONGEST_NAME = 120
 LONGEST_VALUE = 250
 """Most characters of a metric or parameter name, or of a parameter's value. The whole YAML is an artifact."""
 OBSERVING = ("callbacks", "checkpoints", "logger", "progress", "output_dir")
-"""Config groups that do not affect the result: runs that differ only in these count as equal."""
+"""Config groups that do not affect the result: runs that differ only in these, and not in a callback that acts on
+training, count as equal."""
 NOT_IN_NAMES = ("experiment", "name", "seed", "sweep", "hydra", *OBSERVING)
 """Overrides left out of a run's name: they appear there in another form, or do not affect the result."""
 

@@ -38,12 +38,20 @@ def test_runs_with_different_settings_are_separate_arms() -> None:
 
 def test_observing_settings_do_not_separate_arms() -> None:
     weight = {"reward.weight": "0.1"}
-    watched = {"callbacks.every.clock.limit_s": "9", "output_dir": "there"}
+    health = {"callbacks.every.health._target_": "callbacks.health.Health", "callbacks.every.health.seconds": "9"}
+    watched = {**health, "output_dir": "there"}
     shown = {"progress": "json", "progress._target_": "JSONLines"}
     runs = [run("a", 0, **weight), run("a", 1, **weight, **watched), run("a", 2, **weight, **shown)]
     (arm,) = arms_by(runs, distinguishing_axes(runs))
     assert [*arm.runs] == ["0", "1", "2"]
     assert mixed_settings(arm) == {}
+
+
+def test_callback_that_acts_on_training_separates_arms() -> None:
+    averaged = {"callbacks.grpo.own._target_": "own.Averaged", "callbacks.grpo.own.decay": "0.9"}
+    other = averaged | {"callbacks.grpo.own.decay": "0.99"}
+    runs = [run("a", seed, **params) for params in ({}, averaged, other) for seed in (0, 1)]
+    assert len(labels(runs)) == 3
 
 
 def test_start_per_seed_of_a_study_does_not_separate_arms() -> None:
