@@ -23,7 +23,6 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
 from omegaconf import DictConfig
 
-from experiments.cli.arguments import USAGE_ERROR
 from experiments.config.composition import JOB_MODE, compose_lines, expand_home, parse, single_runs
 from experiments.config.contradictions import device_count
 from experiments.config.folders import ConfigDirError, take_config_dir
@@ -39,7 +38,7 @@ from experiments.system.launch import (
     launcher_reports_cause,
     process_group,
 )
-from experiments.system.terminal import be_quiet, first_line, protect_output
+from experiments.system.terminal import USAGE_ERROR, be_quiet, first_line, protect_output
 
 DISK_ERRORS = {errno.EROFS, errno.ENOSPC, errno.EDQUOT}
 """Errors of the machine, in whichever code they occur."""

@@ -22,7 +22,7 @@ from pathlib import Path
 from hydra import initialize_config_module
 from rich.console import Console
 
-from experiments.cli.arguments import USAGE_ERROR, split_list
+from experiments.cli.arguments import split_list
 from experiments.cli.commands import COMMANDS
 from experiments.config.composition import options
 from experiments.config.folders import ConfigDirError, take_config_dir
@@ -38,7 +38,7 @@ from experiments.run_folder.mirror import NOT_SENT, sync_command
 from experiments.schema import register
 from experiments.system.files import lock
 from experiments.system.launch import FAILED, INTERRUPTED
-from experiments.system.terminal import be_quiet, protect_output
+from experiments.system.terminal import USAGE_ERROR, be_quiet, protect_output
 
 
 def main(arguments: Sequence[str]) -> int:

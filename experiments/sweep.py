@@ -29,7 +29,6 @@ from hydra.experimental.callback import Callback
 from omegaconf import DictConfig
 from rich.console import Console
 
-from experiments.cli.arguments import USAGE_ERROR
 from experiments.config.composition import compose_lines
 from experiments.jobs.job import LOG, PRIMARY, SUCCEEDED, Job, final_metrics, write_job
 from experiments.jobs.progress import LiveJobs, label, tally, varying
@@ -47,6 +46,7 @@ from experiments.run_folder.reader import (
 )
 from experiments.system.files import lock, write_json
 from experiments.system.launch import FAILED, INTERRUPTED, is_launched
+from experiments.system.terminal import USAGE_ERROR
 
 CALLBACK = "++hydra.callbacks.sweep._target_=experiments.sweep.SweepWatch"
 """Override of a multirun by which Hydra calls ``SweepWatch``. A single run does not import this module."""

@@ -22,12 +22,12 @@ from benchmarks.arms import ROOT, TRAINERS
 from benchmarks.gpu_check.parts import EXPERIMENT, NEEDS, PARTS, Check, outcome_of
 from benchmarks.gpu_check.results import Outcome, outcomes_section
 from benchmarks.page import with_results
-from experiments.cli.arguments import USAGE_ERROR, KeyValueParser
+from experiments.cli.arguments import KeyValueParser
 from experiments.config.known_models import OUTPUTS
 from experiments.run_folder.record import PACKAGES, environment, git_sha, processor
 from experiments.system.files import write_text
 from experiments.system.launch import FAILED, INTERRUPTED
-from experiments.system.terminal import be_quiet, protect_output
+from experiments.system.terminal import USAGE_ERROR, be_quiet, protect_output
 
 FOLDER, PAGE = "gpu_check", ROOT / "docs" / "gpu.md"
 OF_A_GPU = ("deepspeed", "liger-kernel", "nvidia-ml-py", "vllm")

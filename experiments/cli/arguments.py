@@ -11,8 +11,8 @@ from textwrap import fill
 from typing import NoReturn
 
 from experiments.config.hints import did_you_mean
+from experiments.system.terminal import USAGE_ERROR
 
-USAGE_ERROR = 2
 KEY = re.compile(r"[a-z][\w.]*=")
 """Matches what may be a key. A name may have any characters."""
 WIDTH = 100

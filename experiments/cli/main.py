@@ -11,10 +11,9 @@ import sys
 from collections.abc import Sequence
 from importlib.metadata import version
 
-from experiments.cli.arguments import USAGE_ERROR
 from experiments.cli.commands import COMMANDS, PROGRAM
 from experiments.config.hints import did_you_mean
-from experiments.system.terminal import protect_output
+from experiments.system.terminal import USAGE_ERROR, protect_output
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

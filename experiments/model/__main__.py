@@ -12,13 +12,12 @@ import os
 import sys
 from collections.abc import Sequence
 
-from experiments.cli.arguments import USAGE_ERROR
 from experiments.cli.commands import COMMANDS
 from experiments.config.hints import did_you_mean
 from experiments.config.known_models import HUB_NAME, known_models, model_folder
 from experiments.model.fetch import FetchError, fetch
 from experiments.system.launch import FAILED, INTERRUPTED
-from experiments.system.terminal import be_quiet, one_line, protect_output
+from experiments.system.terminal import USAGE_ERROR, be_quiet, one_line, protect_output
 
 
 def main(arguments: Sequence[str]) -> int:

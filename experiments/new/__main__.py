@@ -17,12 +17,11 @@ from importlib.machinery import PathFinder
 from keyword import iskeyword
 from pathlib import Path
 
-from experiments.cli.arguments import USAGE_ERROR
 from experiments.cli.commands import COMMANDS, KINDS
 from experiments.config.folders import OURS, summaries
 from experiments.config.hints import IN_A_CLONE, command_line, did_you_mean, python_command
 from experiments.system.launch import FAILED
-from experiments.system.terminal import one_line, protect_output
+from experiments.system.terminal import USAGE_ERROR, one_line, protect_output
 
 TEMPLATES = Path(__file__).with_name("templates")
 NAME = re.compile(r"[a-z][a-z0-9_]*")

@@ -13,13 +13,13 @@ from typing import Any
 from hydra import compose, initialize_config_module
 from omegaconf import OmegaConf
 
-from experiments.cli.arguments import USAGE_ERROR, split_own_keys
+from experiments.cli.arguments import split_own_keys
 from experiments.cli.commands import COMMANDS
 from experiments.config.composition import expand_home
 from experiments.config.folders import take_config_dir
 from experiments.config.override_checks import override_error
 from experiments.schema import register
-from experiments.system.terminal import be_quiet, protect_output
+from experiments.system.terminal import USAGE_ERROR, be_quiet, protect_output
 
 WHOLE = ("gpus", "prompt_tokens", "completion_tokens")
 

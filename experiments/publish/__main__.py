@@ -18,7 +18,6 @@ from pathlib import Path
 from shlex import quote
 from typing import Any
 
-from experiments.cli.arguments import USAGE_ERROR
 from experiments.cli.commands import COMMANDS
 from experiments.config.hints import IN_A_CLONE, command_line, did_you_mean
 from experiments.config.known_models import HUB_NAME
@@ -28,7 +27,7 @@ from experiments.stages.stage_manifest import find_damage
 from experiments.system.files import write_json, write_text
 from experiments.system.launch import FAILED
 from experiments.system.secrets import hide_secrets, without_paths
-from experiments.system.terminal import be_quiet, first_line, one_line, protect_output
+from experiments.system.terminal import USAGE_ERROR, be_quiet, first_line, one_line, protect_output
 
 PARTS = (POLICY, CRITIC, "clipo")
 LOCAL_KEYS = ("_name_or_path", "name_or_path")

@@ -24,13 +24,13 @@ from contrastive_reasoning.tasks.answer import verify_answer
 from contrastive_reasoning.tasks.base import Problem, Step, Task, Verdict
 from contrastive_reasoning.tasks.countdown import CountdownTask
 from experiments.assemble import build
-from experiments.cli.arguments import USAGE_ERROR, split_own_keys
+from experiments.cli.arguments import split_own_keys
 from experiments.cli.commands import COMMANDS
 from experiments.config.composition import compose_lines
 from experiments.config.folders import take_config_dir
 from experiments.config.override_checks import override_error
 from experiments.schema import Root, register
-from experiments.system.terminal import be_quiet, protect_output
+from experiments.system.terminal import USAGE_ERROR, be_quiet, protect_output
 
 BASE = ("name=sample", "stages=[evaluate]")
 """Overrides in place of an experiment. Its stages are not run."""

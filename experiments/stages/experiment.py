@@ -21,7 +21,6 @@ from experiments.assemble import with_values
 from experiments.config.composition import given_overrides
 from experiments.config.folders import summaries
 from experiments.config.hints import command_line
-from experiments.mlflow_sync.describe import run_name
 from experiments.run_folder.mirror import LOG_FILE, missing_from_mlflow, start_sync, stop_sync
 from experiments.run_folder.reader import RESULT, SWEEP_VARIABLE
 from experiments.run_folder.record import git_sha, new_run_folder, processor, write_failure, write_stages, write_summary
@@ -89,13 +88,22 @@ def run_experiment(config: DictConfig) -> Path:
                 if reused:
                     print(f"{stage}: reusing {plan.folder}")
                 else:
-                    run_stage(plan, resolved, planned, run=run_name(folder))
+                    run_stage(plan, resolved, planned, run=_display_name(config, folder))
                 evaluation_table.show(plan.folder)
         write_summary(folder, seconds=time.monotonic() - started)
     print(f"{config.name}: done, results in {folder}")
     if (line := closing_line(config, overrides)) is not None:
         print(line)
     return folder
+
+
+def _display_name(config: DictConfig, folder: Path) -> str:
+    """Returns the run's name for loggers beside MLflow, if there are any."""
+    if not config.logger.also:
+        return ""
+    from experiments.mlflow_sync.describe import run_name  # its package is loaded by another process
+
+    return run_name(folder)
 
 
 def closing_line(config: DictConfig, overrides: Sequence[str]) -> str | None:

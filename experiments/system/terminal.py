@@ -12,6 +12,8 @@ from typing import Any, TextIO
 
 from experiments.system.secrets import SHORTEST, hide_secrets
 
+USAGE_ERROR = 2
+"""Exit code of a command with an invalid argument."""
 NOISE = (
     r".*treespec, LeafSpec.*",
     r".*module\(s\) in eval mode at the start of training.*",  # frozen parts are in eval mode on purpose

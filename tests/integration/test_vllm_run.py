@@ -13,10 +13,10 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from experiments.cli.arguments import USAGE_ERROR
 from experiments.config.folders import EMBEDDED_FOLDER
 from experiments.stages.checkpoints import CHECKPOINTS, kept_checkpoints
 from experiments.system.launch import FAILED
+from experiments.system.terminal import USAGE_ERROR
 from tests.contract.fake_vllm import FakeVLLM, FakeWorker, TokenIn
 from tests.contract.recording import serving
 from tests.ports import free_port
