@@ -11,11 +11,12 @@ from time import perf_counter
 from typing import Any
 
 import lightning as L
-from hydra import compose, initialize_config_module
+from hydra import compose
 from omegaconf import DictConfig
 
 from benchmarks.measures import Result, compare
 from experiments.assemble import build
+from experiments.schema import composing
 
 WORKLOAD = "arithmetic stories, one GRPO step of the laptop scale"
 WITHOUT = "the same objective without the contrastive reward"
@@ -42,7 +43,7 @@ class StepTimes(L.Callback):
 
 def clipo_overhead(*, repeats: int) -> Result:
     """Runs both experiments alternately, ``repeats`` times, and returns their ratio."""
-    with initialize_config_module("conf", version_base="1.3"):
+    with composing():
         clipo = compose("config", ["experiment=clipo_laptop", "budget.clipo.warmup_steps=0", STILL])
         plain = compose("config", ["experiment=grpo_laptop", STILL])
     pairs = [(_step_seconds(clipo), _step_seconds(plain)) for _ in range(repeats)]

@@ -26,7 +26,6 @@ from benchmarks.page import results_section, tables, with_results
 from benchmarks.side_by_side import SideBySide, UnequalWork, scaling
 from benchmarks.workloads import FOLDER, MODELS, PRETRAINED, QWEN2, SMALL, WORKLOADS, on
 from experiments.config.known_models import OUTPUTS, model_folder
-from experiments.schema import register
 from experiments.system.files import write_json, write_text
 
 OUTPUT = Path("outputs") / "bench.json"
@@ -111,7 +110,6 @@ def report(found: Findings, output: Path) -> None:
 
 def main() -> None:
     chosen, console, found = options(), Console(), Findings()
-    register()
     failure = None
     with console.status("starting") as status:
         try:

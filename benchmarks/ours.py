@@ -12,7 +12,7 @@ from typing import Any
 
 import lightning as L
 import torch
-from hydra import compose, initialize_config_module
+from hydra import compose
 
 from benchmarks.arms import TRAINERS
 from benchmarks.measures import AT_PEAK
@@ -26,7 +26,7 @@ from contrastive_reasoning.rollout.batch import RolloutBatch
 from contrastive_reasoning.tasks.base import Problem
 from datamodules.reasoning_prompts import ProblemBatch
 from experiments.assemble import build
-from experiments.schema import register
+from experiments.schema import composing
 from experiments.system.devices import keep_freed_memory
 from experiments.system.terminal import be_quiet
 from lightning_modules.microbatches import microbatches, score
@@ -147,7 +147,6 @@ def decoding(policy: Any, generation: Any, rollouts: RolloutBatch) -> dict[str, 
 def main() -> None:
     """Runs the laptop baseline with the policy and the sizes of this work. More overrides may follow as arguments."""
     conversation, work = Conversation(), read_work()
-    register()
     be_quiet()
     overrides = {
         "experiment": "llama_baseline",
@@ -162,7 +161,7 @@ def main() -> None:
         "budget.grpo.learning_rate": work["learning_rate"],
         "rollout.engine.max_batch_tokens": work["batch_tokens"],
     }
-    with initialize_config_module("conf", version_base="1.3"):
+    with composing():
         config = compose("config", [*(f"{key}={value}" for key, value in overrides.items()), *sys.argv[2:]])
     if config.keep_freed_memory:
         keep_freed_memory()

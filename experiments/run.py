@@ -28,7 +28,7 @@ from experiments.config.contradictions import device_count
 from experiments.config.folders import ConfigDirError, take_config_dir
 from experiments.config.hints import command_line
 from experiments.config.override_checks import nothing_to_sweep, override_error, starts_multirun
-from experiments.schema import register
+from experiments.schema import composing, register
 from experiments.system.launch import (
     FAILED,
     INTERRUPTED,
@@ -179,7 +179,7 @@ def _disk_error(error: OSError, output_dir: str) -> str | None:
 
 def _folder_error(overrides: Sequence[str]) -> str | None:
     """Returns a sentence if the output folder is not writable, else None."""
-    with hydra.initialize_config_module("conf", version_base="1.3"):
+    with composing():
         folder = Path(compose_lines(*next(single_runs(parse(overrides)))).output_dir)
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -7,15 +7,18 @@ on the composed configuration, so it covers the command line, experiments and th
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, Literal
 
+from hydra import initialize_config_module
 from hydra.core.config_store import ConfigStore
 from omegaconf import MISSING, OmegaConf
 
 from conf import GLOBAL, VARIANTS
 
-STAGES = ("warm_start", "critic", "grpo", "evaluate")
 LEAST, ABOVE = "least", "above"
 """Keys of the bounds of a number in the metadata of its field."""
 
@@ -185,7 +188,7 @@ class Root:
     scale: str = MISSING
     family: str = MISSING
     stages: list[str] = MISSING
-    """A subset of ``STAGES``, in that order."""
+    """A subset of ``config.stages.STAGES``, in that order."""
     output_dir: str = MISSING
     """Parent of stage and run folders."""
     keep_freed_memory: bool = MISSING
@@ -225,6 +228,7 @@ class Root:
     progress: Any = MISSING
 
 
+@cache
 def register() -> None:
     """Registers with Hydra the schema, the options that are rows of a table, and the resolvers."""
     store = ConfigStore.instance()
@@ -237,3 +241,11 @@ def register() -> None:
     OmegaConf.register_new_resolver("equal", lambda one, other: one == other, replace=True)
     # Hydra makes the folder of a sweep before any of our code runs
     OmegaConf.register_new_resolver("expanduser", os.path.expanduser, replace=True)
+
+
+@contextmanager
+def composing() -> Iterator[None]:
+    """The context in which Hydra composes the configurations of ``conf/``."""
+    register()
+    with initialize_config_module("conf", version_base="1.3"):
+        yield

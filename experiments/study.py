@@ -19,7 +19,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from hydra import initialize_config_module
 from rich.console import Console
 
 from experiments.cli.arguments import split_list
@@ -35,14 +34,13 @@ from experiments.jobs.study_plan import Study, StudyError, find_study, record_la
 from experiments.mlflow_sync import TrackerError, connect
 from experiments.mlflow_sync.sync import sync
 from experiments.run_folder.mirror import NOT_SENT, sync_command
-from experiments.schema import register
+from experiments.schema import composing
 from experiments.system.files import lock
 from experiments.system.launch import FAILED, INTERRUPTED
 from experiments.system.terminal import USAGE_ERROR, be_quiet, protect_output
 
 
 def main(arguments: Sequence[str]) -> int:
-    register()
     # Needed in the background too: some shells ignore SIGINT there, and our jobs would inherit that.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
@@ -72,7 +70,7 @@ def chosen_study(chosen: argparse.Namespace) -> tuple[Study, list[str]]:
         if arm not in study.arms:
             raise StudyError(f"only={arm}: no such arm; {did_you_mean(arm, study.arms)}")
     if chosen.launcher is not None:
-        with initialize_config_module("conf", version_base="1.3"):
+        with composing():
             known = options("hydra/launcher")
         if chosen.launcher not in known:
             raise StudyError(f"launcher={chosen.launcher}: no such launcher; {did_you_mean(chosen.launcher, known)}")

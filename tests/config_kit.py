@@ -7,13 +7,13 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from hydra import compose, initialize_config_module
+from hydra import compose
 from omegaconf import DictConfig, OmegaConf
 
 from conf import VARIANTS
 from experiments.config import composition
 from experiments.config.folders import experiment_names
-from experiments.schema import register
+from experiments.schema import composing
 
 CONF = Path(__file__).resolve().parent.parent / "conf"
 EXPERIMENTS = sorted(experiment_names())
@@ -21,7 +21,6 @@ SCALES = sorted((path.stem for path in (CONF / "scale").glob("*.yaml")), key=lam
 """The default is first."""
 NAMING_OTHERS = ("task", "policy", "budget", "warm_start", "objective", "reward", "rollout")
 """Groups whose files name options of other groups, so that they cannot be composed alone."""
-register()
 
 
 @cache
@@ -30,7 +29,7 @@ def composed(*overrides: str, config: str = "config") -> DictConfig:
 
     It equals Hydra's, by config/test_composition.py, and is faster if overrides set values.
     """
-    with initialize_config_module("conf", version_base="1.3"):
+    with composing():
         return composition.compose_lines(*overrides) if config == "config" else compose(config, list(overrides))
 
 

@@ -26,9 +26,9 @@ from contrastive_reasoning.tasks.countdown.problem import problem_key
 from experiments.assemble import build
 from experiments.config.composition import open_critics
 from experiments.config.contradictions import contradiction
+from experiments.config.stages import STAGES
 from experiments.config.types import argument_flaws
 from experiments.stages.plan import StagePlan, plan_stage
-from experiments.stages.train import PARTS
 from tests.config_kit import CONF, EXPERIMENTS, SCALES, composed, options, overridden, part_of, raw, values
 from tests.tiny_models import tiny_llama, tiny_qwen2
 
@@ -212,7 +212,7 @@ def build_once(config: DictConfig, written: Written, key: str) -> None:
 def build_parts(config: DictConfig, written: Written) -> None:
     """Builds the parts of all stages, each kind once."""
     callbacks = [f"callbacks.{name}" for name in config.callbacks]
-    for key in (*chain.from_iterable(PARTS[stage] for stage in config.stages), *callbacks, "trainer"):
+    for key in (*chain.from_iterable(STAGES[stage].parts for stage in config.stages), *callbacks, "trainer"):
         build_once(config, written, key)
 
 

@@ -1,18 +1,17 @@
 """CLIPO's reward in TRL's GRPOTrainer, on arithmetic stories."""
 
 from datasets import Dataset
-from hydra import compose, initialize_config_module
+from hydra import compose
 from trl.trainer.grpo_config import GRPOConfig
 from trl.trainer.grpo_trainer import GRPOTrainer
 
 from contrastive_reasoning.rewards import RewardInTRL
 from experiments.assemble import build
-from experiments.schema import register
+from experiments.schema import composing
 
 
 def main(output_dir: str = "outputs/trl", max_steps: int = 20, resume: bool = False) -> GRPOTrainer:
-    register()
-    with initialize_config_module("conf", version_base="1.3"):
+    with composing():
         config = compose("config", ["experiment=clipo_laptop", "budget.clipo.warmup_steps=1"])
     policy, reward, task = (build(config, key) for key in ("policy", "reward", "task"))
     function = RewardInTRL(reward, policy=policy, problems=task.problems("train"), group_size=8)

@@ -109,9 +109,7 @@ def preregistration(tracker: Tracker, studies: Sequence[Study], *, alone: bool) 
         return NOTHING_FIXED
     from experiments.analysis.study_report import notes_on_left_out  # slow: they compose today's configurations
     from experiments.jobs.finished import counted_runs, today
-    from experiments.schema import register
 
-    register()
     run_ids, notes = list[str](), list[str]()
     for study in studies:
         counted = counted_runs(tracker, study, today(tracker, study))

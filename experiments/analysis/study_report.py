@@ -32,7 +32,6 @@ from experiments.analysis.study_table import (
 from experiments.jobs.finished import Counted, counted_runs, lacking_starts, today
 from experiments.jobs.study_plan import Study, notes_on_primary
 from experiments.mlflow_sync import TrackedRun, Tracker
-from experiments.schema import register
 from experiments.system.files import write_text
 from experiments.table import Table
 
@@ -50,7 +49,6 @@ LEAST_SHARE = 0.01
 
 def report_today(tracker: Tracker, study: Study, *, output: Path) -> list[str]:
     """Writes the report of the runs that count by today's configurations."""
-    register()
     return report(tracker, study, counted_runs(tracker, study, today(tracker, study)), output=output)
 
 

@@ -13,8 +13,8 @@ from omegaconf.errors import InterpolationResolutionError
 from experiments.config.composition import critic_checkpoints, leaves
 from experiments.config.folders import EMBEDDED, EMBEDDED_FOLDER, experiment_names
 from experiments.config.hints import did_you_mean
+from experiments.config.stages import STAGES
 from experiments.config.types import flaws
-from experiments.schema import STAGES
 from experiments.system.files import name_flaw, quote_name
 from experiments.system.launch import is_launched, world_size
 from experiments.system.secrets import secret_finder
@@ -65,7 +65,7 @@ def _contradictions(config: DictConfig) -> Iterator[str]:
     for stage in stages:
         if stage not in STAGES:
             yield f"stages: no stage {stage!r}; {did_you_mean(str(stage), STAGES)}"
-    if not stages or stages != sorted(set(stages), key=STAGES.index):
+    if not stages or stages != sorted(set(stages), key=[*STAGES].index):
         yield f"stages must be some of [{', '.join(STAGES)}], in this order, each once; got {stages}"
     yield from flaws(config)
     yield from _unfit_critics(config)

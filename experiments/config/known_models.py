@@ -14,6 +14,7 @@ from pathlib import Path
 from omegaconf import DictConfig, OmegaConf
 
 from experiments.config.hints import IN_A_CLONE, command_line
+from experiments.config.stages import reads_policy
 
 MODELS = "models"
 """Folder of the fetched models, within the folder of all outputs."""
@@ -24,8 +25,6 @@ SEPARATOR = "--"
 """Replaces the slash of a hub name in the name of a folder."""
 HUB_NAME = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*")
 """OWNER/NAME."""
-READ_THE_POLICY = {"warm_start", "grpo", "evaluate"}
-"""Stages that load the policy."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,7 +58,7 @@ def model_folder(name: str, output_dir: str | Path) -> Path:
 def missing_model(config: DictConfig) -> str | None:
     """Returns an error for a policy that ``make model`` has yet to fetch; None if nothing is missing."""
     pretrained = config.policy.get("pretrained")
-    if not isinstance(pretrained, str) or not READ_THE_POLICY & set(config.stages):
+    if not isinstance(pretrained, str) or not reads_policy(config):
         return None
     name = _fetched_name(Path(pretrained))
     if name is None or (Path(pretrained) / "config.json").is_file():

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 
 import yaml
-from hydra import compose, initialize_config_module
+from hydra import compose
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override, Quote, QuotedString
 from hydra.errors import HydraException, MissingConfigException, OverrideParseException
@@ -31,6 +31,7 @@ from experiments.config.contradictions import READ_THERE, SECRET, contradiction
 from experiments.config.folders import CONF, own_folder
 from experiments.config.hints import command_line, did_you_mean, install_command, nearest
 from experiments.config.known_models import missing_model
+from experiments.schema import composing
 from experiments.system.secrets import secret_finder
 from experiments.system.terminal import one_line
 
@@ -82,7 +83,7 @@ def nothing_to_sweep(lines: Sequence[str]) -> str | None:
     overrides = parse(lines)
     if any(override.is_sweep_override() or is_hydras(override) for override in overrides):
         return None
-    with initialize_config_module("conf", version_base="1.3"):
+    with composing():
         if compose("config", list(lines), return_hydra_config=True).hydra.sweeper.get("params"):
             return None
         presets = "|".join(options("sweep"))
@@ -117,7 +118,7 @@ def _command_error(lines: Sequence[str], multirun: bool, loads: bool) -> str | N
                 f"{key}: an override reads {escape} as two characters, a backslash and a letter; "
                 "give the character itself, in a shell by $'…', or set the value in a YAML file"
             )
-    with initialize_config_module("conf", version_base="1.3"):
+    with composing():
         return (
             _first(_plugin_error(override, overrides) for override in overrides)
             or _first(_run_error(parse(run), loads) for run in single_runs(overrides))

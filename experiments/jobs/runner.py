@@ -24,7 +24,6 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from hydra import initialize_config_module
 from hydra._internal.callbacks import Callbacks
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
@@ -37,6 +36,7 @@ from experiments.jobs.job import JOB, LOG, STOP, SUCCEEDED, Job, final_metrics, 
 from experiments.jobs.progress import LiveJobs
 from experiments.run_folder.group_state import End, GroupState, write_state
 from experiments.run_folder.reader import JOB_RUN, JOB_VARIABLE, SWEEP_COMMAND, SWEEP_VARIABLE
+from experiments.schema import composing
 from experiments.system.devices import GPU_GROUPS, SEPARATOR, THREADS, cores, cores_each, gpu_groups, gpus_of_job
 from experiments.system.files import last_line
 from experiments.system.launch import INTERRUPTED
@@ -99,7 +99,7 @@ def _launch(jobs: Sequence[Job], group: Path, launcher: str, at_once: int) -> No
     overrides += [f"hydra.launcher.n_jobs={at_once}"] if launcher == "joblib" else []
     for job in jobs:
         write_job(group, job)
-    with initialize_config_module("conf", version_base="1.3"):
+    with composing():
         loader = GlobalHydra.instance().config_loader()
         config = loader.load_configuration("config", overrides, run_mode=RunMode.MULTIRUN)
         context = HydraContext(config_loader=loader, callbacks=Callbacks(config))

@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from hydra import initialize_config_module
 from omegaconf import DictConfig, OmegaConf
 
 from experiments.config.composition import compose_lines as composed_lines
 from experiments.config.override_checks import override_errors
 from experiments.jobs.study_plan import BEGUN_FROM, CURVES, EACH, METRICS, RIGHT_PLAN, SETTING, START, Study, StudyError
+from experiments.schema import composing
 
 COMPARED = ("grpo", "evaluate")
 
@@ -65,7 +65,7 @@ def _job(study: Study, arm: str, seed: int, overrides: Sequence[str]) -> ArmJob:
 
 def compose_job(job: ArmJob) -> DictConfig:
     """Composes the configuration of a job, for reading only."""
-    with initialize_config_module("conf", version_base="1.3"):
+    with composing():
         return composed_lines(*job.overrides)
 
 

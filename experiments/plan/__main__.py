@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
-from hydra import compose, initialize_config_module
+from hydra import compose
 from omegaconf import OmegaConf
 
 from experiments.cli.arguments import split_own_keys
@@ -18,7 +18,7 @@ from experiments.cli.commands import COMMANDS
 from experiments.config.composition import expand_home
 from experiments.config.folders import take_config_dir
 from experiments.config.override_checks import override_error
-from experiments.schema import register
+from experiments.schema import composing
 from experiments.system.terminal import USAGE_ERROR, be_quiet, protect_output
 
 WHOLE = ("gpus", "prompt_tokens", "completion_tokens")
@@ -71,12 +71,11 @@ def main(arguments: Sequence[str]) -> int:
     if not arguments or {"-h", "--help"} & set(arguments):
         COMMANDS["plan"].print_help()
         return 0 if arguments else USAGE_ERROR
-    register()
     try:
         options, overrides = parse_arguments(take_config_dir(arguments))
         if (error := override_error(overrides, multirun=False)) is not None:
             raise ValueError(error)
-        with initialize_config_module("conf", version_base="1.3"):
+        with composing():
             config = expand_home(compose("config", overrides, return_hydra_config=True))
         from experiments.plan.page import show  # slow imports come after the checks
 

@@ -19,7 +19,7 @@ from rich.table import Table
 
 from contrastive_reasoning.policies.pass_cost import learning_flops, reading_flops, work_of
 from contrastive_reasoning.policies.shape import find_shape
-from experiments.config.known_models import READ_THE_POLICY
+from experiments.config.stages import reads_policy
 from experiments.plan.memory import MILD_TO_STRONG, Sharding, by_name, encoder_learner, sharding_of
 from experiments.plan.stages import CONTEXT, GIB, SLACK, Experiment, Moment, assumptions, experiment_of
 from experiments.system.devices import host_memory
@@ -80,7 +80,7 @@ def _page(config: Any, trainer: str, node: Mapping[str, Any], options: Options) 
 def _models(plan: Experiment) -> tuple[str, str | None]:
     """Returns the model that the stages load, and the source of its shape; None if they load only a small critic."""
     config, encoder = plan.config, plan.config.critic.get("encoder")
-    if READ_THE_POLICY & set(config.stages):
+    if reads_policy(config):
         name, learner, source = config.policy.pretrained or "a fresh policy", plan.learner, plan.source
     elif encoder is None:
         return "no policy, and a critic that is a small network", None

@@ -17,7 +17,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from functools import partial
 
-from hydra import initialize_config_module
 from hydra.core.override_parser.types import Quote, QuotedString
 
 from contrastive_reasoning.tasks.answer import verify_answer
@@ -29,7 +28,7 @@ from experiments.cli.commands import COMMANDS
 from experiments.config.composition import compose_lines
 from experiments.config.folders import take_config_dir
 from experiments.config.override_checks import override_error
-from experiments.schema import Root, register
+from experiments.schema import Root, composing
 from experiments.system.terminal import USAGE_ERROR, be_quiet, protect_output
 
 BASE = ("name=sample", "stages=[evaluate]")
@@ -126,12 +125,11 @@ def main(arguments: Sequence[str]) -> int:
     if {"-h", "--help"} & set(arguments):
         COMMANDS["sample"].print_help()
         return 0
-    register()
     try:
         options, overrides = parse_arguments(take_config_dir(arguments))
         if (error := override_error([*BASE, *overrides], multirun=False, loads=True)) is not None:
             raise ValueError(error)
-        with initialize_config_module("conf", version_base="1.3"):
+        with composing():
             config = compose_lines(*BASE, *overrides)
         to_show = given_problem(build(config, "task"), prompt=options.prompt, answer=options.answer, seed=config.seed)
         from experiments.sample.completions import draw_and_show  # slow: it imports the parts

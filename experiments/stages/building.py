@@ -24,20 +24,12 @@ from experiments.assemble import AssemblyError, build
 from experiments.config.composition import critic_checkpoints, reward_parts, trains_warm_start
 from experiments.config.contradictions import device_count
 from experiments.config.folders import is_ours
-from experiments.config.known_models import READ_THE_POLICY
+from experiments.config.stages import STAGES, reads_policy
 from experiments.config.types import argument_flaws
 from experiments.stages.plan import needed
 from experiments.stages.policy_checks import check_prompts_fit, check_weights
 from experiments.system.terminal import first_line
 
-LIGHT_PARTS = {
-    "warm_start": ("warm_start.datamodule",),
-    "critic": ("datamodule", "loss"),
-    "grpo": ("objective", "correction", "advantage", "prompts", "rollout"),
-    "evaluate": ("suite", "harness"),
-}
-"""Stage → parts that it builds without loading a model."""
-OPTIMIZERS = {"warm_start": "warm_start.module.optimizer", "critic": "pretraining.optimizer", "grpo": "optimizer"}
 WITHOUT_ACTIONS = ("annotated", "direct")
 """Styles of Countdown whose completions have no indented line of a search, so none of their lines is an action."""
 
@@ -62,14 +54,14 @@ def check_parts(config: DictConfig) -> None:
     """
     build(config, "task")  # first, so that its errors are not those of a part that holds it
     for stage in (stage for stage in config.stages if builds(stage, config)):
-        for key in (*LIGHT_PARTS[stage], "callbacks.every", f"callbacks.{stage}"):
+        for key in (*STAGES[stage].light, "callbacks.every", f"callbacks.{stage}"):
             build(config, key)
-        if stage in OPTIMIZERS:
-            optimizer = build(config, OPTIMIZERS[stage])
+        if (key := STAGES[stage].optimizer) is not None:
+            optimizer = build(config, key)
             try:  # torch checks the settings only with a parameter
                 optimizer([torch.nn.Parameter(torch.zeros(1))])
             except (ValueError, TypeError, IndexError) as error:
-                raise AssemblyError(f"{OPTIMIZERS[stage]}: {first_line(error)}") from error
+                raise AssemblyError(f"{key}: {first_line(error)}") from error
     if "grpo" in config.stages:
         check_credit_fits(config)
         if not any(True for _ in critic_checkpoints(config.reward)):
@@ -77,7 +69,7 @@ def check_parts(config: DictConfig) -> None:
         check_online(config)
     if "grpo" in config.stages or "evaluate" in config.stages:
         check_prompts_fit(config)
-    if READ_THE_POLICY & set(config.stages):
+    if reads_policy(config):
         check_weights(config)
 
 

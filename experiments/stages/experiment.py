@@ -5,12 +5,12 @@ from __future__ import annotations
 import gc
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
+from importlib import import_module
 from pathlib import Path
 
 import torch
-from lightning.pytorch.loggers import Logger
 from omegaconf import DictConfig
 
 from contrastive_reasoning.distributed import barrier, from_first, ranks, this_rank
@@ -21,10 +21,11 @@ from experiments.assemble import with_values
 from experiments.config.composition import given_overrides
 from experiments.config.folders import summaries
 from experiments.config.hints import command_line
+from experiments.config.stages import STAGES
 from experiments.run_folder.mirror import LOG_FILE, missing_from_mlflow, start_sync, stop_sync
 from experiments.run_folder.reader import RESULT, SWEEP_VARIABLE
 from experiments.run_folder.record import git_sha, new_run_folder, processor, write_failure, write_stages, write_summary
-from experiments.stages import evaluate, evaluation_table, train
+from experiments.stages import evaluation_table, train
 from experiments.stages.building import check_arguments, check_parts
 from experiments.stages.checkpoints import CheckpointError
 from experiments.stages.code_hash import planned_sources
@@ -39,13 +40,6 @@ from experiments.system.launch import is_launched, report_cause
 
 __all__ = ["Interrupted", "run_experiment"]
 
-RUN: Mapping[str, Callable[[DictConfig, Path, Mapping[str, Path], Sequence[Logger]], Mapping[str, object]]] = {
-    "warm_start": train.warm_start,
-    "critic": train.critic,
-    "grpo": train.grpo,
-    "evaluate": evaluate.evaluate,
-}
-"""Stage → function of (configuration, own folder, folders of earlier stages, loggers), whose value joins the result."""
 FAILED_PATIENCE, LOCK_POLL_SECONDS = 5.0, 2.0  # the first: seconds for MLflow after a rank failed
 
 
@@ -179,7 +173,8 @@ def run_stage(plan: StagePlan, config: DictConfig, planned: Mapping[str, StagePl
     stop = StopRequest()
     try:
         with stop.listening(), stage_loggers(wired, plan, run=run) as loggers:
-            result = RUN[plan.name](wired, plan.folder, folders, loggers)
+            module, _, function = STAGES[plan.name].run.rpartition(".")
+            result = getattr(import_module(module), function)(wired, plan.folder, folders, loggers)
     except KeyboardInterrupt as end:  # outside a fit; a fit leaves its own checkpoint
         if stop.signal_name is None:
             raise train.StageFailed(f"{plan.name}: ended by {describe(end)}, which no signal caused") from end

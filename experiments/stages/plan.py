@@ -16,18 +16,12 @@ from omegaconf import DictConfig, OmegaConf
 from experiments.assemble import AssemblyError, with_values
 from experiments.config.composition import critic_checkpoints, leaves, open_critics, trains_warm_start
 from experiments.config.folders import EMBEDDED, is_ours
+from experiments.config.stages import STAGES
 from experiments.run_folder.reader import CRITIC, POLICY
 from experiments.stages.code_hash import changed_modules, code_hashes, environments, module_file
 from experiments.system.checksums import content_hash, fingerprint
 from experiments.system.devices import device_type
 
-KEYS = {
-    "warm_start": "seed policy warm_start",
-    "critic": "seed task critic loss datamodule pretraining",
-    "grpo": "seed policy prompts rollout online objective correction advantage reward optimizer module",
-    "evaluate": "seed policy suite harness",
-}
-"""Stage → the configuration keys that determine its result, besides ``budget.<stage>`` and ``NUMERICS``."""
 NUMERICS = ("accelerator", "devices", "num_nodes", "strategy", "precision")
 """Trainer settings that affect the result with any value."""
 NEUTRAL_VALUES = {
@@ -59,13 +53,6 @@ READ_BY = {
     "contrastive_reasoning.tasks.verifiers.environment": "verifiers",
 }
 """Module of ours → the library whose version affects the result where the module is used."""
-DRIVERS = {
-    "warm_start": "experiments.stages.train.warm_start",
-    "critic": "experiments.stages.train.critic",
-    "grpo": "experiments.stages.train.grpo",
-    "evaluate": "experiments.stages.evaluate.evaluate",
-}
-"""The function that runs each stage."""
 NAMING = ("pretrained", "checkpoint", "train_file", "longproc_dir", "prompt_file", "path", "include_path")
 """Keys that may hold the path of a file or folder. Within a node whose target is not ours, any string may be a file."""
 
@@ -136,7 +123,7 @@ def plan_stage(stage: str, config: DictConfig, earlier: Mapping[str, StagePlan])
 
 
 def _code(relevant: Mapping[str, Any], stage: str) -> dict[str, str]:
-    hashes = code_hashes(relevant, [DRIVERS[stage]])
+    hashes = code_hashes(relevant, [STAGES[stage].run])
     libraries = [*LIBRARIES, *(library for module, library in READ_BY.items() if module in hashes)]
     return hashes | {name: version(name) for name in libraries if find_spec(name)} | _installed_environments(relevant)
 
@@ -187,7 +174,7 @@ def changed_since(plan: StagePlan) -> list[str]:
 
 def relevant_config(stage: str, config: DictConfig) -> dict[str, Any]:
     """Returns the part of the configuration that affects the stage's result, with interpolations resolved."""
-    parts = {key: plain(config[key]) for key in KEYS[stage].split()}
+    parts = {key: plain(config[key]) for key in ("seed", *STAGES[stage].result)}
     return (
         parts
         | {"trainer": _trainer_settings(config.trainer), "budget": plain(config.budget[stage])}

@@ -22,12 +22,11 @@ from contrastive_reasoning.tasks.base import Problem, Split, Task
 from experiments.assemble import AssemblyError, build
 from experiments.config.composition import trains_warm_start
 from experiments.config.known_models import HUB_NAME, ORIGIN, fetch_command, model_folder
+from experiments.config.stages import STAGES
 from experiments.run_folder.reader import read_json
 from experiments.system.checksums import damage
 from experiments.system.terminal import first_line, one_line
 
-ENGINES = {"grpo": "rollout.engine", "evaluate": "suite.engine"}
-"""Stage → key of the engine that draws its rollouts."""
 TRIED_PROMPTS = 32
 """Prompts per split whose length is checked here; the engine checks every prompt that it reads."""
 POLICY, WEIGHTS = "policy", ".safetensors"
@@ -178,7 +177,7 @@ def check_server(config: DictConfig, stages: Iterable[str]) -> None:
         AssemblyError: on every rank, if an engine rejects its arguments, or a server serves another model, computes
             other log-probs, asks for another key, cannot be reached or cannot report its model.
     """
-    engines = {stage: build(config, ENGINES[stage]) for stage in stages if stage in ENGINES}
+    engines = {stage: build(config, key) for stage in stages if (key := STAGES[stage].engine) is not None}
     served = {stage: engine for stage, engine in engines.items() if hasattr(engine, "served")}
     if not served:
         return

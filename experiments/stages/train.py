@@ -25,6 +25,7 @@ from contrastive_reasoning.workers.functions import describe
 from experiments.assemble import AssemblyError, build
 from experiments.config.composition import trains_warm_start
 from experiments.config.contradictions import precision_flaw
+from experiments.config.stages import STAGES
 from experiments.run_folder.reader import CRITIC, POLICY
 from experiments.stages.checkpoints import CHECKPOINTS, CheckpointError, forget, newest, newest_sound
 from experiments.stages.plan import plain
@@ -32,14 +33,6 @@ from experiments.stages.stage_checkpoint import Interrupted, StageCheckpoint, St
 from experiments.system.devices import unusable_device
 from experiments.system.terminal import first_line
 
-PARTS = {
-    "warm_start": ("warm_start.module", "warm_start.datamodule"),
-    "critic": ("pretraining", "datamodule"),
-    "grpo": ("module", "prompts", "rollout", "online"),
-    "evaluate": ("suite", "policy"),
-}
-"""Stage → configuration keys of its parts: the module, its data, and callbacks that take part in training. For
-``evaluate``: the suite and the policy."""
 SHORTENING = {"max_time": None, "limit_train_batches": 1.0, "overfit_batches": 0.0, "accumulate_grad_batches": 1}
 """Trainer setting that may leave a stage with fewer steps than its budget → the value with which it does not."""
 
@@ -55,7 +48,7 @@ def warm_start(
     if not trains_warm_start(config):
         print(f"warm_start: the policy is taken as it is: {config.policy.pretrained or 'a fresh one'}")
         return {"policy": config.policy.pretrained}
-    module, data = (build(config, key) for key in PARTS["warm_start"])
+    module, data = (build(config, key) for key in STAGES["warm_start"].parts)
     fit(config, "warm_start", folder, module, data, loggers=loggers, acting=[])
     save_whole(module.policy, lambda: module.policy.save(folder / POLICY))
     return {"policy": POLICY}
@@ -65,7 +58,7 @@ def critic(
     config: DictConfig, folder: Path, folders: Mapping[str, Path], loggers: Sequence[Logger]
 ) -> Mapping[str, Any]:
     """Pretrains the critic and measures it against the oracle."""
-    module, data = (build(config, key) for key in PARTS["critic"])
+    module, data = (build(config, key) for key in STAGES["critic"].parts)
     fit(config, "critic", folder, module, data, loggers=loggers, acting=[])
     description: Any = OmegaConf.to_container(config.critic, resolve=True)
     save_whole(module.critic, lambda: save_critic(module.critic, folder / CRITIC, description))
@@ -74,7 +67,7 @@ def critic(
 
 def grpo(config: DictConfig, folder: Path, folders: Mapping[str, Path], loggers: Sequence[Logger]) -> Mapping[str, Any]:
     """Trains the policy with rollouts, rewards and the objective."""
-    module, data, *acting = (build(config, key) for key in PARTS["grpo"])
+    module, data, *acting = (build(config, key) for key in STAGES["grpo"].parts)
     fit(config, "grpo", folder, module, data, loggers=loggers, acting=acting)
     save_whole(module.policy, lambda: module.policy.save(folder / POLICY))
     return {"policy": POLICY}
@@ -156,7 +149,7 @@ def check_finished(config: DictConfig, stage: str, trainer: Trainer, module: Any
     learning = learning if learning > 0 else made
     skipped = module.skipped.count if hasattr(module, "skipped") else 0
     if 0 < learning <= skipped:
-        allowed = f"{PARTS[stage][0]}.max_skipped_steps={module.skipped.most}"
+        allowed = f"{STAGES[stage].parts[0]}.max_skipped_steps={module.skipped.most}"
         raise StageFailed(
             f"{stage}: learned nothing in {made} of {planned} steps; {skipped} were skipped, because a number was not "
             f"finite ({allowed} allows that): look at its learning rate and the weights that it starts from"
@@ -178,7 +171,7 @@ def _likely_cause(config: DictConfig, stage: str) -> str:
     ]
     if named:
         return f"the likely cause is {' or '.join(named)}"
-    return f"the likely cause is {PARTS[stage][1]}, whose batches ended, or a Timer in callbacks.{stage}"
+    return f"the likely cause is {STAGES[stage].parts[1]}, whose batches ended, or a Timer in callbacks.{stage}"
 
 
 def build_trainer(

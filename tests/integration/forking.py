@@ -72,14 +72,15 @@ def import_parts(overrides: list[str]) -> None:
     from experiments.system.terminal import be_quiet
 
     be_quiet()
-    from hydra import compose, initialize_config_module
+    from hydra import compose
 
     from experiments.config.composition import parts
     from experiments.config.folders import is_ours
+    from experiments.schema import composing
 
     for ours in ("experiments.run", "experiments.stages.experiment"):  # the first registers the schema
         import_module(ours)
-    with initialize_config_module("conf", version_base="1.3"):
+    with composing():
         config = compose("config", overrides)
     for target in filter(is_ours, [str(part._target_) for _, part in parts(config)]):
         import_module(target.rpartition(".")[0])

@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
-from hydra import compose, initialize_config_module
+from hydra import compose
 
 from contrastive_reasoning.tasks.base import Problem
 from contrastive_reasoning.tasks.problem_set import AnswerTask
 from experiments.assemble import build
-from experiments.schema import register
+from experiments.schema import composing
 
 ROOT = Path(__file__).resolve().parents[2]
 CONF, FILES = ROOT / "conf", ROOT.parent / "shared" / "data" / "clipo"
@@ -43,17 +43,16 @@ INSTRUCTION = re.compile(
 )
 
 pytestmark = pytest.mark.skipif(not FILES.is_dir(), reason="the CLIPO files are not in ../shared/data/clipo")
-register()
 
 
 def sets_of(track: str) -> Mapping[str, AnswerTask]:
-    with initialize_config_module("conf", version_base="1.3"):
+    with composing():
         config = compose("config", ["experiment=llama_baseline", f"suite={track}", f"suite.sets.path={FILES / 'test'}"])
     return build(config, "suite").sets
 
 
 def task_of(name: str, path: Path) -> AnswerTask:
-    with initialize_config_module("conf", version_base="1.3"):
+    with composing():
         config = compose("config", ["experiment=grpo_gsm8k", f"task={name}", "scale=paper", f"task.path='{path}'"])
     task = build(config, "task")
     return getattr(task, "chosen", task)

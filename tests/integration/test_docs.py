@@ -21,9 +21,7 @@ from experiments.config.override_checks import override_error, override_errors
 from experiments.jobs.study_plan import find_study
 from experiments.model.__main__ import refusal
 from experiments.new.__main__ import refusal as new_refusal
-from experiments.schema import register
 
-register()
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 PACKAGES = ("experiments", "callbacks", "lightning_modules", "contrastive_reasoning")

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from experiments.schema import STAGES
+from experiments.config.stages import STAGES
 
 SMALL = [
     "experiment=llama_critic",
@@ -108,9 +108,9 @@ def test_quiet_prints_only_start_and_end_of_stages_and_reuses_them(
     progress_lines: list[dict[str, Any]], outputs: Path
 ) -> None:
     output = run(outputs, *SMALL, "progress=quiet", "objective.kl_weight=0.25").splitlines()
-    for stage in STAGES[:2]:
+    for stage in [*STAGES][:2]:
         assert any(line.startswith(f"{stage}: reusing ") for line in output), "how it is shown is no part of a stage"
-    for stage in STAGES[2:]:
+    for stage in [*STAGES][2:]:
         assert any(line.startswith(f"{stage}: running in ") for line in output)
         assert any(line.startswith(f"{stage}: done after 0:") for line in output)
     for word in (" gone", " left", "steps/s", "problems/s", "{"):

@@ -11,17 +11,16 @@ from pathlib import Path
 
 import pytest
 import torch
-from hydra import compose, initialize_config_module
+from hydra import compose
 from safetensors.torch import load_file
 from torch.testing import assert_close
 from transformers import AutoModelForCausalLM
 
 from contrastive_reasoning.policies.load import LoRA
 from experiments.run_folder.reader import read_metrics
-from experiments.schema import register
+from experiments.schema import composing
 from tests.ports import free_port
 
-register()
 ROOT = Path(__file__).resolve().parents[2]
 SMALL = [
     "experiment=llama_critic",
@@ -194,7 +193,7 @@ def test_batch_script_requests_resources_of_its_command() -> None:
     requested = dict(re.findall(r"^#SBATCH --([a-z-]+)=(\d+)$", script, flags=re.MULTILINE))
     overrides = re.findall(r"^ +((?:experiment|scale|trainer[\w.]*)=\S+?)(?: [\\&])?$", script, flags=re.MULTILINE)
     assert requested["ntasks-per-node"] == "1", "torchrun starts the ranks of a node"
-    with initialize_config_module("conf", version_base="1.3"):
+    with composing():
         config = compose("config", [value.replace('"$SLURM_NNODES"', requested["nodes"]) for value in overrides])
     assert config.trainer.num_nodes == int(requested["nodes"])
     assert config.trainer.devices == int(requested["gpus-per-node"])

@@ -20,7 +20,7 @@ from omegaconf import DictConfig
 from transformers import AutoModelForCausalLM
 
 from experiments.config.contradictions import contradiction
-from experiments.schema import STAGES
+from experiments.config.stages import STAGES
 from experiments.stages.experiment import Interrupted, run_experiment
 from lightning_modules.grpo import GRPO
 from tests import config_kit
@@ -52,7 +52,7 @@ def first(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_every_stage_runs_and_writes_its_result(first: Path) -> None:
     stages = entries(first)
-    assert tuple(stages) == STAGES
+    assert [*stages] == [*STAGES]
     for name, entry in stages.items():
         assert not entry["reused"]
         assert json.loads((Path(entry["folder"]) / "result.json").read_text())["stage"] == name

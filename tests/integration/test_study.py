@@ -15,7 +15,6 @@ from experiments.jobs.finished import last_stage
 from experiments.jobs.study_jobs import start_jobs
 from experiments.jobs.study_plan import find_study
 from experiments.mlflow_sync import Tracker
-from experiments.schema import register
 
 STUDY = """
 question: Does the machinery run?
@@ -93,7 +92,6 @@ def test_stopped_study_resumes_and_reports_finished_jobs(tmp_path: Path) -> None
 
 
 def test_failed_warm_start_of_one_seed_does_not_stop_others(tmp_path: Path) -> None:
-    register()
     outputs, file = tmp_path / "outputs", tmp_path / "tiny.yaml"
     file.write_text(STUDY.format(outputs=outputs, seed="each", steps=2))
     blocked = last_stage(start_jobs(find_study(str(file)))[1]).folder

@@ -15,11 +15,11 @@ from typing import Any, NamedTuple
 
 import pytest
 import yaml
-from hydra import compose, initialize_config_module
+from hydra import compose
 from mlflow.tracking import MlflowClient
 
 from contrastive_reasoning.policies.load import resolve
-from experiments.schema import register
+from experiments.schema import composing
 from experiments.stages.experiment import run_experiment
 from experiments.system.devices import cores_each
 
@@ -27,7 +27,6 @@ EMBEDDED = "embedded:llama_countdown_unaimed"
 EVALUATED = ["experiment=llama_baseline", "debug=fast", "stages=[evaluate]"]
 GRPO = ["experiment=clipo_laptop", "debug=fast", "budget.grpo.steps=12", "logger.mirror=false"]
 LONGEST = 600.0
-register()
 
 
 class Ended(NamedTuple):
@@ -74,7 +73,7 @@ def test_failed_job_does_not_stop_others_and_finished_job_is_skipped(
     shutil.copytree(resolve(EMBEDDED), copy)
     empty.mkdir()
     shared = [*EVALUATED, f"output_dir={output}", "logger.mirror=false"]
-    with initialize_config_module("conf", version_base="1.3"):
+    with composing():
         before = run_experiment(compose("config", shared))
     to_mlflow = ["logger.mirror=true", "logger.patience=120"]
     swept = run("-m", *shared, *to_mlflow, f"policy.pretrained={empty},{EMBEDDED},{copy}")

@@ -8,19 +8,16 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hydra import compose, initialize_config_module
+from hydra import compose
 from omegaconf import DictConfig
 
 from contrastive_reasoning.policies.tiny import train_tokenizer
 from experiments.run_folder.logger import RunFolderLogger
 from experiments.run_folder.reader import last_values
-from experiments.schema import register
+from experiments.schema import composing
 from experiments.stages.evaluate import evaluate
 from experiments.stages.evaluation_table import show
 from tests.tiny_models import tiny_llama
-
-register()
-
 
 MODEL = "Qwen2.5-3B-Instruct"
 """Track 1 prints the figures of this model. A folder of that name counts as the model."""
@@ -39,7 +36,7 @@ def small(tmp_path: Path) -> list[str]:
 
 
 def composed(*overrides: str) -> DictConfig:
-    with initialize_config_module("conf", version_base="1.3"):
+    with composing():
         return compose("config", ["experiment=llama_baseline", *overrides])
 
 

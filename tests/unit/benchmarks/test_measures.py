@@ -17,7 +17,6 @@ from benchmarks.page import BEGIN, END, results_section, with_results
 from benchmarks.side_by_side import requests
 from benchmarks.workloads import MODELS, PRETRAINED, SMALL
 from experiments.config.known_models import model_folder
-from experiments.schema import register
 
 
 def chosen(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> Namespace:
@@ -76,7 +75,6 @@ def test_compare_divides_paired_seconds_and_inverts_overhead() -> None:
 
 @pytest.mark.whole
 def test_clipo_overhead_runs_two_experiments(monkeypatch: pytest.MonkeyPatch) -> None:
-    register()
     monkeypatch.setattr("benchmarks.clipo.WARM_UP", 0)
     monkeypatch.setattr("benchmarks.clipo.STEPS", 1)
     runs: list[tuple[str, float]] = []

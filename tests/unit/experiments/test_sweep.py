@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hydra import compose, initialize_config_module
+from hydra import compose
 from joblib import cpu_count
 from omegaconf import OmegaConf
 from rich.console import Console
@@ -18,22 +18,21 @@ from rich.console import Console
 from experiments import sweep as sweeping
 from experiments.jobs.job import Job, State, write_job
 from experiments.jobs.progress import LiveJobs, label, varying
-from experiments.schema import register
+from experiments.schema import composing
 from experiments.stages.plan import plan_stages
 from experiments.sweep import SweepWatch, at_once, expected_jobs, mark_done, runs_here, summarise, wrong_direction
 from experiments.system.files import lock, write_json
 
-register()
 SAMPLED = "test/verifier/accuracy_sampled"
 
 
 def composed(*overrides: str) -> Any:
-    with initialize_config_module("conf", version_base="1.3"):
+    with composing():
         return compose("config", [*overrides], return_hydra_config=True)
 
 
 def test_expected_jobs_combine_preset_and_command_line_overrides() -> None:
-    with initialize_config_module("conf", version_base="1.3"):
+    with composing():
         config = compose("config", ["experiment=clipo_laptop", "sweep=fixed_head"], return_hydra_config=True)
         config.hydra.overrides.task = ["seed=0,1", "stages=[warm_start,grpo]"]
         jobs = expected_jobs(config)
@@ -50,7 +49,7 @@ def test_expected_jobs_combine_preset_and_command_line_overrides() -> None:
 
 def test_objective_sweep_composes_distinct_methods() -> None:
     """The preset has GRPO, GSPO, DAPO and GMPO, each with and without CLIPO; overrides add Dr. GRPO and CISPO."""
-    with initialize_config_module("conf", version_base="1.3"):
+    with composing():
         config = compose("config", ["experiment=clipo_laptop", "sweep=objective"], return_hydra_config=True)
         config.hydra.overrides.task = ["experiment=clipo_laptop", "seed=0,1,2"]
         usual = expected_jobs(config)

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import pytest
-from hydra import compose, initialize_config_module
+from hydra import compose
 from omegaconf import OmegaConf
 
 from contrastive_reasoning.published import published_names, published_table
@@ -18,11 +18,10 @@ from experiments.analysis.runs import Refused, arms_by
 from experiments.analysis.set_table import SetTable, set_table
 from experiments.mlflow_sync import TrackedRun
 from experiments.mlflow_sync.describe import parameters
-from experiments.schema import register
+from experiments.schema import composing
 from experiments.table import escaped_latex
 from tests.unit.experiments.comparison_kit import GREEDY, SAMPLED, finished
 
-register()
 QUANTITY = GREEDY.removeprefix("test/")
 MODEL = "Qwen/Qwen2.5-3B-Instruct"
 TRACK = {"suite.quantity": QUANTITY, "suite.published": "clipo_table1"}
@@ -110,7 +109,7 @@ def test_published_arm_matches_settings_of_the_arm(
 def test_experiments_of_critics_paper_match_its_published_rows(
     experiment: str, expected: tuple[str, float] | None
 ) -> None:
-    with initialize_config_module("conf", version_base="1.3"):
+    with composing():
         config = compose("config", [*f"experiment={experiment}".split(), "scale=paper"], return_hydra_config=True)
     tags = {group: str(option) for group, option in config.hydra.runtime.choices.items() if option and "/" not in group}
     policy = parameters({"policy": OmegaConf.to_container(config.policy, resolve=True)})

@@ -11,13 +11,12 @@ from dataclasses import fields
 from pathlib import Path
 
 import pytest
-from hydra import compose, initialize_config_module
+from hydra import compose
 
 from experiments.cli.commands import COMMANDS
 from experiments.plan.__main__ import Options as PlanOptions
-from experiments.schema import register
+from experiments.schema import composing
 
-register()
 ROOT = Path(__file__).resolve().parents[4]
 CLONE_TARGETS = {
     *("help", "setup", "test", "test-whole", "test-all", "test-real"),
@@ -126,7 +125,7 @@ def test_sync_command_sends_all_or_named_experiments() -> None:
     ],
 )
 def test_eval_command_uses_name_of_experiment_only_if_given(arguments: list[str], name: str) -> None:
-    with initialize_config_module("conf", version_base="1.3"):
+    with composing():
         config = compose("config", COMMANDS["eval"].convert(arguments))
     assert (config.name, list(config.stages)) == (name, ["evaluate"])
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hydra import compose, initialize_config_module
+from hydra import compose
 from omegaconf import OmegaConf
 
 from experiments.assemble import build
@@ -19,9 +19,8 @@ from experiments.config.composition import (
 from experiments.config.contradictions import contradiction
 from experiments.config.folders import VARIABLE
 from experiments.config.types import argument_flaws
-from experiments.schema import register
+from experiments.schema import composing
 
-register()
 CRITIC = "experiment=llama_critic_level"
 FAR = ("experiment=llama_baseline", "suite=countdown_far")
 LARGER = "suite.settings.larger.task"
@@ -60,14 +59,14 @@ def test_single_runs_vary_one_sweep_at_a_time(overrides: list[str], runs: list[l
     ],
 )
 def test_compose_lines_equals_hydra_compose(lines: list[str]) -> None:
-    with initialize_config_module("conf", version_base="1.3"):
+    with composing():
         ours, expected = compose_lines(*lines), compose("config", lines)
     assert OmegaConf.to_yaml(ours) == OmegaConf.to_yaml(expected)
     assert OmegaConf.is_struct(ours)
 
 
 def test_compose_lines_does_not_change_cached_configuration() -> None:
-    with initialize_config_module("conf", version_base="1.3"):
+    with composing():
         changed = compose_lines(CRITIC, "reward.weight=0.75")
         assert (changed.reward.weight, compose_lines(CRITIC).reward.weight) == (
             0.75,
@@ -85,7 +84,7 @@ def test_home_folder_is_expanded_where_the_configuration_is_read(
     monkeypatch.setenv(VARIABLE, str(tmp_path))
     monkeypatch.setenv("HOME", "/home/somebody")
     forget_compositions()
-    with initialize_config_module("conf", version_base="1.3"):
+    with composing():
         config = compose_lines(*lines, "policy=smollm2")
         hydras = compose("config", list(lines), return_hydra_config=True)
     forget_compositions()
@@ -96,7 +95,7 @@ def test_home_folder_is_expanded_where_the_configuration_is_read(
 
 
 def test_merge_changes_only_the_named_keys() -> None:
-    with initialize_config_module("conf", version_base="1.3"):
+    with composing():
         config = compose_lines(*FAR, "task.seed=5", "task.counts=[4]")
     changes = {"number_range": (50, 99), "target_range": (51, 150), "train_problems": 0, "validation_problems": 0}
     assert build(config, LARGER) == replace(build(config, "task"), test="generated", **changes)
@@ -116,7 +115,7 @@ def test_merge_changes_only_the_named_keys() -> None:
     ],
 )
 def test_merge_with_unknown_key_or_invalid_value_is_rejected(line: str, sentence: str) -> None:
-    with initialize_config_module("conf", version_base="1.3"):
+    with composing():
         config = compose_lines(*FAR, line)
     found = contradiction(config) or str(next(argument_flaws(config), None))
     assert found.startswith(LARGER)

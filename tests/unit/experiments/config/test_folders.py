@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from hydra import compose, initialize_config_module
+from hydra import compose
 
 from experiments.analysis.report.gather import command
 from experiments.config.folders import (
@@ -21,9 +21,8 @@ from experiments.config.folders import (
 )
 from experiments.config.override_checks import override_error
 from experiments.plan.__main__ import main as plan
-from experiments.schema import register
+from experiments.schema import composing
 
-register()
 ROOT = Path(__file__).resolve().parents[4]
 EXPERIMENT = """
 # @package _global_
@@ -82,7 +81,7 @@ def test_take_config_dir_without_option_changes_nothing(folder: Path) -> None:
 
 def test_composition_summaries_plan_and_command_use_config_dir(folder: Path) -> None:
     take_config_dir(["--config-dir", str(folder)])
-    with initialize_config_module("conf", version_base="1.3"):
+    with composing():
         config = compose("config", ["experiment=mine"])
     assert (config.name, config.reward._target_) == ("mine", "contrastive_reasoning.rewards.FunctionReward")
     assert summaries("experiment")["mine"] == "My experiment."

@@ -13,9 +13,7 @@ from experiments.config.composition import parse
 from experiments.config.folders import CONF, VARIABLE
 from experiments.config.hints import install_command
 from experiments.config.override_checks import nothing_to_sweep, override_error, override_errors
-from experiments.schema import register
 
-register()
 CRITIC = "experiment=llama_critic_level"
 JOBLIB, SUBMITIT = (f"hydra_plugins.{name}" for name in ("hydra_joblib_launcher", "hydra_submitit_launcher"))
 ORACLE_MESSAGE = "reward=orcle: no such reward; did you mean 'oracle'?"

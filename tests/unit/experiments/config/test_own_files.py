@@ -5,11 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hydra import compose, initialize_config_module
+from hydra import compose
 from omegaconf import DictConfig, OmegaConf
 
 from experiments.config.folders import CONF, VARIABLE
 from experiments.config.override_checks import override_error
+from experiments.schema import composing
 from tests.config_kit import SCALES, composed
 
 TASKS = sorted(path.stem for path in (CONF / "task").glob("*.yaml"))
@@ -59,7 +60,7 @@ def write_yaml(folder: Path, name: str, text: str) -> None:
 
 def compose_fresh(*overrides: str) -> DictConfig:
     """Composes without a cache, because each test has its own folder."""
-    with initialize_config_module("conf", version_base="1.3"):
+    with composing():
         return compose("config", list(overrides))
 
 

@@ -26,14 +26,12 @@ from experiments.jobs.finished import (
 from experiments.jobs.study_jobs import compose_job, jobs_of, start_jobs
 from experiments.jobs.study_plan import Study, StudyError, read_study
 from experiments.run_folder.reader import POLICY
-from experiments.schema import register
 from experiments.stages.experiment import plans
 from experiments.stages.resume import begin, stages_taken
 from experiments.stages.stage_manifest import write_manifest, write_result
 from tests.unit.experiments.stages.test_plan import edit_code
 
 FLAT = {0: 0.2, 10: 0.2}
-register()
 
 
 @pytest.fixture

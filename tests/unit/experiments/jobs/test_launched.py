@@ -16,7 +16,6 @@ from experiments.compare import main as compare
 from experiments.jobs.finished import Today
 from experiments.jobs.job import Job
 from experiments.jobs.study_plan import StudyError, find_study, notes_on_primary, record_launch, with_launched
-from experiments.schema import register
 from experiments.study import chosen_seeds, run_study
 
 OTHER = "test/verifier/accuracy_sampled"
@@ -45,7 +44,6 @@ def test_run_study_records_study_before_first_job(
     runs: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
     """The jobs are only counted, not run."""
-    register()
     content = runs.content(seeds=1, start=None)
     content["common"] = ["debug=fast", f"output_dir={tmp_path / 'outputs'}"]
     for arm in content["arms"].values():

@@ -13,13 +13,11 @@ from experiments.config.folders import VARIABLE, study_names, take_config_dir
 from experiments.jobs.study_jobs import check, start_jobs
 from experiments.jobs.study_plan import StudyError, find_study, split
 from experiments.report import main as report
-from experiments.schema import register
 from experiments.study import main as run
 
 ROOT = Path(__file__).resolve().parents[4]
 CONF = ROOT / "docs" / "examples" / "conf"
 NAME = "brevity_cost"
-register()
 
 
 @pytest.fixture(autouse=True)

@@ -22,7 +22,6 @@ from experiments.jobs.progress import LiveJobs
 from experiments.jobs.runner import LONGEST_CAUSE, _outcome, _wait, end_of, run_jobs
 from experiments.run_folder.group_state import read_state
 from experiments.run_folder.reader import JOB_RUN
-from experiments.schema import register
 from experiments.system import devices as shared
 from experiments.system.devices import GPU_GROUPS, THREADS, VISIBLE
 
@@ -92,7 +91,6 @@ def test_failed_job_does_not_stop_other_jobs(
     if launcher == "submitit_local":
         plugin = pytest.importorskip("hydra_plugins.hydra_submitit_launcher.submitit_launcher")
         monkeypatch.setattr(plugin.LocalLauncher, "_EXECUTOR", "debug")
-    register()
     code = "import os, sys; print('no such model'); sys.exit(NUMBER % 2)"
     jobs = run(tmp_path, code, jobs=3, at_once=at_once, launcher=launcher)
     assert [(job.state, job.cause) for job in jobs] == [("done", None), ("failed", "no such model"), ("done", None)]

@@ -18,7 +18,6 @@ from experiments.config.folders import CONF, study_names
 from experiments.jobs.finished import mark_of, start_policies
 from experiments.jobs.study_jobs import ArmJob, check, compose_job, jobs_of, start_jobs
 from experiments.jobs.study_plan import RIGHT_PLAN, Primary, Start, Study, StudyError, find_study, read_study
-from experiments.schema import register
 from experiments.stages.building import check_credit_fits
 from experiments.stages.plan import plan_stages
 from experiments.study import chosen_study, close
@@ -36,7 +35,6 @@ arms:
 order: [[plain, better], [third]]
 parallel: 2
 """)
-register()
 
 
 def changed(path: str, value: Any) -> Any:

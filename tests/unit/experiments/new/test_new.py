@@ -9,17 +9,15 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
-from hydra import initialize_config_module
 
 from experiments.cli.commands import KINDS
 from experiments.config.composition import compose_lines, forget_compositions
 from experiments.config.folders import VARIABLE, take_config_dir
 from experiments.new.__main__ import main
-from experiments.schema import register
+from experiments.schema import composing
 from experiments.stages.building import check_arguments, check_parts
 
 ROOT = Path(__file__).resolve().parents[4]
-register()
 
 
 @pytest.fixture(autouse=True)
@@ -59,7 +57,7 @@ def test_new_files_pass_their_test_and_build_with_an_experiment(
         done = run("ruff", *check, *settings, package)
         assert done.returncode == 0, done.stdout
     take_config_dir(["--config-dir", f"{package}/conf"])
-    with initialize_config_module("conf", version_base="1.3"):
+    with composing():
         config = compose_lines(*overrides(kind, name), "debug=fast")
     assert f"{package}.{name}." in str(config[kind])
     check_arguments(config)

@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hydra import compose, initialize_config_module
+from hydra import compose
 from omegaconf import OmegaConf
 
 from experiments.plan.__main__ import Options
 from experiments.plan.memory import MILD_TO_STRONG, sharding_of
 from experiments.plan.page import H100, hours_of, mildest, work_of_step
 from experiments.plan.stages import GIB, Experiment, experiment_of
-from experiments.schema import register
+from experiments.schema import composing
 from tests.config_kit import EXPERIMENTS, composed
 
 ROOT = Path(__file__).resolve().parents[4]
@@ -26,12 +26,11 @@ TRAINERS = [
     for names, trainer, numbers in ROW.findall((ROOT / "docs" / "plan.md").read_text(encoding="utf-8"))
     for name, memory in zip(re.findall(r"`(\w+)`", names), cycle(numbers.split(",")), strict=False)
 ]
-register()
 
 
 def config_of(*overrides: str) -> tuple[Any, dict[str, Any], str]:
     """Returns the configuration, the trainer's node and its name."""
-    with initialize_config_module("conf", version_base="1.3"):
+    with composing():
         config = compose("config", list(overrides), return_hydra_config=True)
     node: Any = OmegaConf.to_container(config.trainer, resolve=True)
     return config, node, config.hydra.runtime.choices.trainer

@@ -12,13 +12,12 @@ from pathlib import Path
 import pytest
 
 from experiments.plan.__main__ import Options, main, parse_arguments
-from experiments.schema import Root, register
+from experiments.schema import Root
 
 ROOT = Path(__file__).resolve().parents[4]
 Plan = Callable[..., str]
 PAPER = ("experiment=grpo_gsm8k", "scale=paper")
 HOURS, MEMORY = r"take at least ([\d.]+) h", r"needs ([\d,.]+) of"
-register()
 
 
 @pytest.fixture

@@ -8,21 +8,20 @@ from importlib.metadata import distribution
 from pathlib import Path
 
 import torch
-from hydra import compose, initialize_config_module
+from hydra import compose
 from hydra.core.hydra_config import HydraConfig
 from packaging.requirements import Requirement
 
 from experiments.run_folder.reader import Origin, read_json
 from experiments.run_folder.record import environment, installed_packages, new_run_folder, write_failure
-from experiments.schema import register
+from experiments.schema import composing
 
 OVERRIDES = ["experiment=llama_critic", "reward.weight=0.25", "seed=3", "policy.corpus.plays=50"]
 
 
 def test_new_run_folder_records_command_line_and_packages(tmp_path: Path) -> None:
-    register()
     overrides = [*OVERRIDES, f"output_dir={tmp_path}"]
-    with initialize_config_module("conf", version_base="1.3"):
+    with composing():
         HydraConfig.instance().set_config(compose("config", overrides, return_hydra_config=True))
         try:
             config = compose("config", overrides)

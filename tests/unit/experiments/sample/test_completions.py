@@ -12,7 +12,7 @@ from typing import Any, cast
 
 import pytest
 import torch
-from hydra import compose, initialize_config_module
+from hydra import compose
 from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 from torch.testing import assert_close
@@ -35,7 +35,7 @@ from experiments.sample.completions import (
     show,
     trained_critic,
 )
-from experiments.schema import register
+from experiments.schema import composing
 from tests.rollout_batches import rollout_batch
 
 PROBLEM = CountdownProblem((3, 5, 8), 23, style="direct")
@@ -157,8 +157,7 @@ def test_readings_have_verdict_steps_and_values_of_legal_steps() -> None:
 SIMILARITY = {"_target_": "contrastive_reasoning.losses.dot", "_partial_": True}
 SIZES = {"dimension": 4, "digit_dimension": 4, "hidden_dimension": 8, "hidden_layers": 1}
 CRITIC_CONFIG = {"_target_": "contrastive_reasoning.critics.NumericV2", **SIZES, "seed": 0, "similarity": SIMILARITY}
-register()
-with initialize_config_module("conf", version_base="1.3"):
+with composing():
     CONFIG = compose("config", ["name=sample", "stages=[evaluate]", "loss.temperature=0.5"])
 
 

@@ -17,10 +17,7 @@ from contrastive_reasoning.critics.checkpoint import save_critic
 from contrastive_reasoning.losses import dot
 from contrastive_reasoning.tasks.countdown import CountdownProblem, CountdownTask, reachable
 from experiments.sample.__main__ import GivenProblem, given_problem, main, parse_arguments
-from experiments.schema import register
 from tests.tiny_tasks import countdown
-
-register()
 
 SIZES = {"dimension": 4, "digit_dimension": 4, "hidden_dimension": 8, "hidden_layers": 1}
 SIMILARITY = {"_target_": "contrastive_reasoning.losses.dot", "_partial_": True}

@@ -21,7 +21,7 @@ from contrastive_reasoning.nonfinite import SkippedSteps
 from contrastive_reasoning.policies import load
 from contrastive_reasoning.policies.load import resolve
 from experiments.run_folder.reader import RESULT
-from experiments.stages import experiment
+from experiments.stages import evaluate
 from experiments.stages.experiment import Interrupted, run_experiment
 from experiments.stages.train import StageFailed, check_finished, make_trainer
 from lightning_modules.critic import CriticPretraining
@@ -214,8 +214,7 @@ def test_only_a_signal_interrupts_a_fit(
 def test_only_a_signal_interrupts_a_stage_outside_a_fit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by_signal: bool, error: type[Exception]
 ) -> None:
-    monkeypatch.setitem(
-        experiment.RUN, "evaluate", lambda *_: Ends(hook="setup", by_signal=by_signal).end(by_signal=by_signal)
-    )
+    ended = Ends(hook="setup", by_signal=by_signal)
+    monkeypatch.setattr(evaluate, "evaluate", lambda *_: ended.end(by_signal=by_signal))
     with pytest.raises(error, match=r"^evaluate: "):
         run(tmp_path, "experiment=llama_baseline", "debug=fast", "stages=[evaluate]", "logger.mirror=false")

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import psutil
 import pytest
-from hydra import compose, initialize_config_module
+from hydra import compose
 
-from experiments.schema import register
+from experiments.schema import composing
 from experiments.system.devices import THREADS
 from experiments.system.launch import WAIT, launch
 
@@ -200,8 +200,7 @@ def test_process_groups_of_deepspeed_have_same_timeout(capfd: pytest.CaptureFixt
 
 def test_rank_timeout_exceeds_every_watchdog_limit() -> None:
     """The watchdog must write the stacks of a hanging rank before the waiting ranks time out."""
-    register()
-    with initialize_config_module("conf", version_base="1.3"):
+    with composing():
         config = compose("config", ["experiment=llama_critic"])
     watchdogs = [callbacks.watchdog for callbacks in config.callbacks.values() if "watchdog" in callbacks]
     limits = [limit for watchdog in watchdogs for limit in watchdog.limits.values()]
