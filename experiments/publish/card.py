@@ -5,6 +5,7 @@ Its metadata are written by huggingface_hub. Secrets and local paths are removed
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from experiments.config.known_models import ORIGIN as FETCHED
 from experiments.run_folder.reader import (
     MANIFEST,
     ORIGIN,
+    RESULT,
     STAGES,
     Origin,
     last_values,
@@ -33,20 +35,30 @@ OURS = "apache-2.0"
 """Licence of this package and of the policies that come with it."""
 METHOD = ("objective", "advantage", "reward", "adapter", "scale")
 CRITICS = ("critic", "loss", "datamodule", "scale")
-MEASURED = {  # part → (stage, metric) → meaning
-    "policy": {
-        ("evaluate", "test/verifier/accuracy"): "greedy success on test problems",
-        ("evaluate", "test/verifier/accuracy_sampled"): "sampled success on test problems",
-        ("evaluate", "start/verifier/accuracy"): "greedy success before training",
-    },
-    "critic": {
-        ("critic", "val/critic/categorical_accuracy"): "categorical accuracy on validation batches",
-        ("critic", "val/oracle/auprc"): "AUPRC against exact reachability",
-    },
-    "clipo": {
-        ("grpo", "train/clipo/positive_cosine"): "cosine of positive pairs at the last step",
-        ("grpo", "train/clipo/loss"): "contrastive loss at the last step",
-    },
+MEASURED = {  # part → stage, pattern of a metric → meaning
+    "policy": (
+        "evaluate",
+        {
+            "test/(.+/)?verifier/accuracy": "greedy success",
+            "test/(.+/)?verifier/accuracy_sampled": "sampled success",
+            "test/average/.+": "success, averaged over sets",
+            "start/(.+/)?verifier/accuracy": "greedy success before training",
+        },
+    ),
+    "critic": (
+        "critic",
+        {
+            "val/critic/categorical_accuracy": "categorical accuracy on validation batches",
+            "val/oracle/auprc": "AUPRC against exact reachability",
+        },
+    ),
+    "clipo": (
+        "grpo",
+        {
+            "train/clipo/positive_cosine": "cosine of positive pairs at the last step",
+            "train/clipo/loss": "contrastive loss at the last step",
+        },
+    ),
 }
 USE = {
     "policy": "`make eval model=FOLDER`, or `policy.pretrained=FOLDER policy.chat_template=null` in any experiment.",
@@ -68,7 +80,7 @@ Trained by contrastive-reasoning, stage `{stage}`. Base: {base}.
 
 ## Data
 
-Task `{task}`, {data}.
+Trained on the task `{task}`: {data}.{tested}
 
 ## Figures
 
@@ -116,26 +128,39 @@ def base_of(pretrained: str | None, files: Mapping[str, Any]) -> Base:
     return Base(text=f"the hub's {pretrained}", hub=pretrained)
 
 
-def hub_datasets(task: Mapping[str, Any]) -> Iterator[str]:
-    """Yields the hub names of data sets in a task's configuration, none if it reads files or generates problems."""
+def hub_datasets(task: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yields (split, hub name) of a task's data sets; nothing if it reads files or generates problems.
+
+    The split is the task's: ``train``, ``validation`` or ``test``.
+    """
     if task.get("path") is not None or task.get("source") == "generated":
         return
-    for value in filter(lambda value: isinstance(value, Mapping), task.values()):
+    for split, value in task.items():
+        if not isinstance(value, Mapping):
+            continue
         if "split" not in value:
             yield from hub_datasets(value)
         elif HUB_NAME.fullmatch(str(value["path"])) and not Path(value["path"]).exists():
-            yield value["path"]
+            yield split, value["path"]
 
 
-def measured(run: Path, part: str) -> dict[str, list[float]]:
-    """Returns metric → its value in a run, then both ends of its interval over problems if it has one."""
-    values = {stage: last_values(folder) for stage, folder, _ in stage_folders(run)}
-    names = {name: values.get(stage, {}) for stage, name in MEASURED[part]}
-    ends = ("", "_low", "_high")
+def evaluated(run: Path) -> tuple[str, str | None]:
+    """Returns the name of the problems on which a run was tested, empty if unknown, and that of their hub data set."""
+    found = {stage: read_json(folder / RESULT) for stage, folder, _ in stage_folders(run)}
+    main = read_config(run).get("suite", {}).get("settings", {}).get("main", {})
+    dataset = dict(hub_datasets(main.get("task", {}))).get(main.get("split", ""))
+    return found.get("evaluate", {}).get("problems") or "", dataset
+
+
+def measured(run: Path, part: str) -> dict[str, tuple[str, list[float]]]:
+    """Returns metric → meaning, and its value in a run with both ends of its interval over problems if it has one."""
+    of, meanings = MEASURED[part]
+    values = next((last_values(folder) for stage, folder, _ in stage_folders(run) if stage == of), {})
     return {
-        name: [there[name + end] for end in ends if name + end in there]
-        for name, there in names.items()
-        if name in there
+        name: (meaning, [values[name + end] for end in ("", "_low", "_high") if name + end in values])
+        for pattern, meaning in meanings.items()
+        for name in values
+        if re.fullmatch(pattern, name)
     }
 
 
@@ -162,8 +187,8 @@ def figures(run: Path, part: str) -> str:
     runs = same_runs(run)
     found = [measured(one, part) for one in runs]
     rows: list[tuple[str, str, str, int]] = []
-    for (_, name), meaning in MEASURED[part].items():
-        values = [one[name] for one in found if name in one]
+    for name, meaning in {name: meaning for one in found for name, (meaning, _) in one.items()}.items():
+        values = [one[name][1] for one in found if name in one]
         if len(values) > 1:
             rows.append((meaning, name, over_seeds([value for value, *_ in values]).text(".3f"), len(values)))
         elif values:
@@ -187,19 +212,19 @@ def card(run: Path, part: str, stage: Path) -> ModelCard:
         config["critic"].get("encoder", {}).get("pretrained") if part == "critic" else config["policy"]["pretrained"]
     )
     base = base_of(start, read_json(stage / MANIFEST).get("files", {}))
-    task, sets = str(choices["task"]), [*dict.fromkeys(hub_datasets(config["task"]))]
-    options, own = CRITICS if part == "critic" else METHOD, measured(run, part)
+    sets = [*dict.fromkeys(name for split, name in hub_datasets(config["task"]) if split != "test")]
+    options, (problems, dataset) = CRITICS if part == "critic" else METHOD, evaluated(run)
     results = [
         EvalResult(
             task_type="text-generation",
-            dataset_type=(sets or [task])[0],
-            dataset_name=task,
-            metric_type="accuracy" if "accuracy" in name else name.rpartition("/")[2],
-            metric_name=MEASURED[part][of, name],
+            dataset_type=dataset,
+            dataset_name=problems,
+            metric_type="accuracy",
+            metric_name=meaning,
             metric_value=round(values[0], 6),  # of these weights
         )
-        for (of, name), values in ((key, own[key[1]]) for key in MEASURED[part] if key[1] in own)
-        if not name.startswith("start/")  # of the policy before training
+        for name, (meaning, values) in measured(run, part).items()
+        if dataset and problems and name.startswith("test/verifier/")  # the main set, whose problems these are
     ]
     text = TEXT.format(
         name=config["name"],
@@ -208,8 +233,9 @@ def card(run: Path, part: str, stage: Path) -> ModelCard:
         stage=stage.parent.name,
         base=base.text,
         method="\n".join(f"- {option}: `{choices[option]}`" for option in options if option in choices),
-        task=task,
+        task=choices["task"],
         data=f"data sets {', '.join(sets)}" if sets else "generated or local problems",
+        tested=f" Tested on: {problems}." if problems and part == "policy" else "",
         figures=figures(run, part),
         use=USE[part],
         commit=config.get("git_sha") or "unknown",
@@ -222,7 +248,7 @@ def card(run: Path, part: str, stage: Path) -> ModelCard:
         base_model=base.hub,
         datasets=sets or None,
         eval_results=results or None,
-        metrics=[*dict.fromkeys(result.metric_type for result in results)] or None,
+        metrics=["accuracy"] if results else None,
         model_name=f"{config['name']}-{part}",
         library_name="transformers" if part == "policy" else None,
         pipeline_tag="text-generation" if part == "policy" else None,

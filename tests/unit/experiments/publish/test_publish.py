@@ -29,11 +29,19 @@ from tests.config_kit import composed
 
 ROOT = Path(__file__).resolve().parents[4]
 REPO, TOKEN = "someone/some-policy", "hf_abcdefghijklmnop"
+TASK = {
+    "path": None,
+    "train": {"path": "owner/train_set", "split": "train"},
+    "validation": {"path": "owner/validation_set", "split": "train"},
+    "test": {"path": "owner/test_set", "split": "test"},
+}
+GENERATED = {"path": None, "source": "generated", "real": TASK}
 CONFIG = {
     "name": "mine",
     "policy": {"pretrained": "OWNER/base"},
     "critic": {},
-    "task": {"path": None, "train": {"path": "openai/gsm8k", "split": "train"}},
+    "task": TASK,
+    "suite": {"settings": {"main": {"task": TASK, "split": "test"}}},
     "git_sha": "0123456789ab",
 }
 
@@ -43,8 +51,8 @@ def write(path: Path, content: Any) -> None:
     path.write_text(json.dumps(content))  # JSON is YAML
 
 
-def make_run(root: Path, seed: int, accuracy: float, **config: Any) -> Path:
-    """Writes a run with a policy, an evaluation and a checkpoint with a head of CLIPO."""
+def make_run(root: Path, seed: int, accuracy: float, *, problems: str | None = "gsm8k", **config: Any) -> Path:
+    """Writes a run with a policy and an evaluation on ``problems``."""
     grpo, evaluate = (root / "outputs" / "stages" / stage / str(seed) for stage in ("grpo", "evaluate"))
     run = root / "outputs" / "runs" / "mine" / f"2026-01-0{seed + 1}"
     write(grpo / "policy" / "config.json", {"model_type": "llama", "_name_or_path": str(root / "secret_place")})
@@ -58,12 +66,15 @@ def make_run(root: Path, seed: int, accuracy: float, **config: Any) -> Path:
     origin = {"about": "Does it work? make exp name=mine", "overrides": overrides, "python": "3.11", "packages": {}}
     write(run / "origin.json", origin)
     write(run / "stages.json", {"grpo": {"folder": str(grpo)}, "evaluate": {"folder": str(evaluate)}})
-    evaluate.mkdir(parents=True)
+    write(evaluate / "result.json", {"problems": problems})
     name = "test/verifier/accuracy"
-    measured = {name: accuracy, f"{name}_low": accuracy - 0.1, f"{name}_high": accuracy + 0.1}
-    lines = [json.dumps({"step": 0, "name": key, "value": value, "time": 0.0}) for key, value in measured.items()]
-    (evaluate / "metrics.jsonl").write_text("\n".join(lines) + "\n")
+    write_metrics(evaluate, {name: accuracy, f"{name}_low": accuracy - 0.1, f"{name}_high": accuracy + 0.1})
     return run
+
+
+def write_metrics(stage: Path, values: dict[str, float]) -> None:
+    lines = [json.dumps({"step": 0, "name": key, "value": value, "time": 0.0}) for key, value in values.items()]
+    (stage / "metrics.jsonl").write_text("\n".join(lines) + "\n")
 
 
 def log_probs(pretrained: str, *, changed: Path | None = None) -> Any:
@@ -109,16 +120,40 @@ def test_card_of_one_run_names_it_and_has_valid_metadata(tmp_path: Path) -> None
     run = make_run(tmp_path, 0, 0.5)
     assert publish(run) == 0
     card = ModelCard.load(published(run) / "README.md")
-    assert (card.data.base_model, card.data.datasets, card.data.metrics) == (
-        "OWNER/base",
-        ["openai/gsm8k"],
-        ["accuracy"],
-    )
+    assert (card.data.base_model, card.data.metrics) == ("OWNER/base", ["accuracy"])
+    assert card.data.datasets == ["owner/train_set", "owner/validation_set"]
     (result,) = card.data.eval_results or []
-    assert (result.dataset_type, result.metric_value) == ("openai/gsm8k", 0.5)
+    assert (result.dataset_type, result.dataset_name, result.metric_value) == ("owner/test_set", "gsm8k", 0.5)
     assert "0.500 [0.400, 0.600] | 1 |" in card.text
     for told in ("One run, of seed 0", "Does it work?", "objective: `grpo`", "0123456789ab", "experiment=clipo seed=0"):
         assert told in card.text
+
+
+@pytest.mark.parametrize(
+    ("task", "problems"),
+    [(GENERATED, "arithmetic stories"), ({**TASK, "path": "data"}, "gsm8k"), (TASK, None)],
+    ids=["generated", "local", "unknown"],
+)
+def test_result_on_problems_that_are_not_on_the_hub_is_only_in_the_text(
+    task: Any, problems: str | None, tmp_path: Path
+) -> None:
+    run = make_run(tmp_path, 0, 0.5, problems=problems, suite={"settings": {"main": {"task": task, "split": "test"}}})
+    assert publish(run) == 0
+    card = ModelCard.load(published(run) / "README.md")
+    assert (card.data.eval_results, card.data.metrics) == (None, None)
+    assert "0.500 [0.400, 0.600]" in card.text
+    assert (problems or "Figures") in card.text
+
+
+def test_figures_of_several_sets_are_in_the_card(tmp_path: Path) -> None:
+    run = make_run(tmp_path, 0, 0.5, suite={"sets": {}}, problems=None)
+    values = {"test/gsm8k/verifier/accuracy": 0.25, "test/average/m_avg": 0.375, "start/mmlu/verifier/accuracy": 0.125}
+    write_metrics(run.parents[2] / "stages" / "evaluate" / "0", {**values, "test/verifier/seconds": 9.0})
+    assert publish(run) == 0
+    card = ModelCard.load(published(run) / "README.md")
+    assert all(f"`{name}` | {value:.3f}" in card.text for name, value in values.items())
+    assert "seconds" not in card.text
+    assert card.data.eval_results is None
 
 
 def test_card_of_several_seeds_has_mean_and_interval(tmp_path: Path) -> None:
@@ -165,6 +200,16 @@ def test_head_of_clipo_is_published_from_the_newest_checkpoint(tmp_path: Path) -
     assert all(torch.equal(back[name], head[name]) for name in head)
 
 
+def test_training_figures_of_a_head_are_no_evaluation_results(tmp_path: Path) -> None:
+    run = make_run(tmp_path, 0, 0.5)
+    save_head(run)
+    write_metrics(run.parents[2] / "stages" / "grpo" / "0", {"train/clipo/loss": 0.625})
+    assert publish(run, "part=clipo") == 0
+    card = ModelCard.load(published(run, "clipo") / "README.md")
+    assert "0.625" in card.text
+    assert card.data.eval_results is None
+
+
 def test_critic_is_read_back_with_equal_weights(tmp_path: Path) -> None:
     run = make_run(tmp_path, 0, 0.5)
     critic = build(composed("experiment=llama_critic"), "critic")
@@ -201,16 +246,21 @@ def test_base_model_and_licence(
 @pytest.mark.parametrize(
     ("overrides", "sets"),
     [
-        (["experiment=grpo_gsm8k", "scale=paper"], {"openai/gsm8k"}),
-        (["experiment=grpo_gsm8k", "scale=paper", "task.path=data"], set()),
-        (["experiment=grpo_laptop"], set()),
+        (["experiment=grpo_gsm8k", "scale=paper"], {"train": "openai/gsm8k", "test": "openai/gsm8k"}),
+        (
+            ["experiment=grpo_math", "scale=gpu"],
+            {"train": "DigitalLearningGmbH/MATH-lighteval", "test": "HuggingFaceH4/MATH-500"},
+        ),
+        (["experiment=grpo_gsm8k"], {}),
+        (["experiment=grpo_gsm8k", "scale=paper", "task.path=data"], {}),
+        (["experiment=grpo_laptop"], {}),
     ],
 )
-def test_data_sets_are_those_of_the_hub(overrides: list[str], sets: set[str]) -> None:
+def test_data_sets_are_those_of_the_hub(overrides: list[str], sets: dict[str, str]) -> None:
     from omegaconf import OmegaConf
 
     task: Any = OmegaConf.to_container(composed(*overrides).task, resolve=True)
-    assert {*hub_datasets(task)} == sets
+    assert dict(hub_datasets(task)) == sets
 
 
 @pytest.mark.parametrize(
