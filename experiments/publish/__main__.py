@@ -21,7 +21,7 @@ from typing import Any
 from experiments.cli.commands import COMMANDS
 from experiments.config.hints import IN_A_CLONE, command_line, did_you_mean
 from experiments.config.known_models import HUB_NAME
-from experiments.run_folder.reader import CRITIC, POLICY, STAGES, read_config, stage_folders
+from experiments.run_folder.reader import CRITIC, POLICY, RESULT, STAGES, read_config, stage_folders
 from experiments.stages.checkpoints import newest
 from experiments.stages.stage_manifest import find_damage
 from experiments.system.files import write_json, write_text
@@ -29,7 +29,8 @@ from experiments.system.launch import FAILED
 from experiments.system.secrets import hide_secrets, without_paths
 from experiments.system.terminal import USAGE_ERROR, be_quiet, first_line, one_line, protect_output
 
-PARTS = (POLICY, CRITIC, "clipo")
+PARTS = {POLICY: ("grpo", "warm_start"), CRITIC: ("critic",), "clipo": ("grpo",)}
+"""What is published, and the stages that train it, the last one first."""
 LOCAL_KEYS = ("_name_or_path", "name_or_path")
 """Keys in the JSON files of transformers that may have a local path."""
 
@@ -81,7 +82,7 @@ def checked(model: str | None, repo: str | None, part: str) -> Path:
 def write_folder(run: Path, part: str, root: Path) -> Path:
     """Writes weights, configuration, tokenizer and card into a folder of ``root``, which replaces an earlier one.
 
-    Raises ValueError if the run has not trained this part, or its files are damaged.
+    Raises ValueError if the run has not trained this part to the end, or its files are damaged.
     """
     from experiments.publish.card import card  # slow: it imports the statistics
 
@@ -111,18 +112,19 @@ def write_folder(run: Path, part: str, root: Path) -> Path:
 
 
 def trained(run: Path, part: str) -> Path:
-    """Returns the folder of the last stage of a run that trained this part."""
-    held = CRITIC if part == CRITIC else POLICY
-    stages = [(stage, folder) for stage, folder, _ in stage_folders(run) if (folder / held).is_dir()]
-    if part == "clipo":
-        stages = [one for one in stages if one[0] == "grpo"]
-    if not stages:
+    """Returns the folder of the stage of a run that trains this part last. Raises ValueError unless it is finished."""
+    folders = {stage: folder for stage, folder, _ in stage_folders(run)}
+    planned = {*folders, *({"grpo"} & {*read_config(run).get("stages", ())})}  # the only stage that is never left out
+    stage = next((stage for stage in PARTS[part] if stage in planned), None)
+    if stage is None:
         raise ValueError(
             f"model={run}: this run has trained no {part}; choose another run, or over='part=…' of {', '.join(PARTS)}"
         )
-    if (flaw := find_damage(stages[-1][1])) is not None:
+    if stage not in folders or not (folders[stage] / RESULT).is_file():
+        raise ValueError(f"model={run}: {stage} is not finished; run it again")
+    if (flaw := find_damage(folders[stage])) is not None:
         raise ValueError(f"model={run}: {flaw}")
-    return stages[-1][1]
+    return folders[stage]
 
 
 def head_of(stage: Path) -> dict[str, Any]:

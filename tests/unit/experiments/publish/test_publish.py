@@ -43,6 +43,7 @@ CONFIG = {
     "task": TASK,
     "suite": {"settings": {"main": {"task": TASK, "split": "test"}}},
     "git_sha": "0123456789ab",
+    "stages": ["warm_start", "grpo", "evaluate"],
 }
 
 
@@ -281,6 +282,34 @@ def test_invalid_argument_writes_nothing(
     (sentence,) = capsys.readouterr().err.splitlines()
     assert named in sentence
     assert not (run.parents[2] / "published").exists()
+
+
+@pytest.mark.parametrize("begun", [True, False], ids=["stopped", "not begun"])
+@pytest.mark.parametrize("part", ["policy", "clipo"])
+def test_unfinished_policy_is_not_published(
+    begun: bool, part: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = make_run(tmp_path, 0, 0.5)
+    grpo = run.parents[2] / "stages" / "grpo" / "0"
+    warm_start = shutil.copytree(grpo, grpo.parents[1] / "warm_start" / "0")
+    (grpo / "result.json").unlink()
+    stages = {"warm_start": {"folder": str(warm_start)}, "grpo": {"folder": str(grpo)}}
+    write(run / "stages.json", stages if begun else {"warm_start": stages["warm_start"]})
+    assert publish(run, f"part={part}") == 2
+    (sentence,) = capsys.readouterr().err.splitlines()
+    assert {f"model={run}:", "grpo"} <= {*sentence.split()}
+    assert not (run.parents[2] / "published").exists()
+
+
+def test_finished_critic_of_unfinished_run_is_published(tmp_path: Path) -> None:
+    run = make_run(tmp_path, 0, 0.5)
+    stage = tmp_path / "outputs" / "stages" / "critic" / "0"
+    save_critic(torch.nn.Linear(2, 2), stage / "critic", {})
+    write(stage / "result.json", {})
+    write(run / "stages.json", {"critic": {"folder": str(stage)}})
+    assert publish(run, "part=critic") == 0
+    (stage / "result.json").unlink()
+    assert publish(run, "part=critic") == 2
 
 
 class Hub:
