@@ -21,12 +21,12 @@ from typing import Any
 from experiments.cli.commands import COMMANDS
 from experiments.config.hints import IN_A_CLONE, command_line, did_you_mean
 from experiments.config.known_models import HUB_NAME
-from experiments.run_folder.reader import CRITIC, POLICY, RESULT, STAGES, read_config, stage_folders
+from experiments.run_folder.reader import CRITIC, POLICY, RESULT, STAGES, read_config, read_json, stage_folders
 from experiments.stages.checkpoints import newest
 from experiments.stages.stage_manifest import find_damage
 from experiments.system.files import write_json, write_text
 from experiments.system.launch import FAILED
-from experiments.system.secrets import hide_secrets, without_paths
+from experiments.system.secrets import hide_secrets, shorten_paths
 from experiments.system.terminal import USAGE_ERROR, be_quiet, first_line, one_line, protect_output
 
 PARTS = {POLICY: ("grpo", "warm_start"), CRITIC: ("critic",), "clipo": ("grpo",)}
@@ -96,15 +96,14 @@ def write_folder(run: Path, part: str, root: Path) -> Path:
         from safetensors.torch import save_file
 
         save_file(head, partial / "clipo.safetensors")
-        write_json(partial / "clipo.json", read_config(stage)["reward"])
+        write_json(partial / "clipo.json", shorten_paths(read_config(stage)["reward"]))
     else:
         shutil.copytree(stage / part, partial, dirs_exist_ok=True)
     for path in partial.glob("*config.json"):
         content = json.loads(path.read_text(encoding="utf-8"))
         write_json(path, {key: value for key, value in content.items() if key not in LOCAL_KEYS})
-    for path in (partial / "critic.json", partial / "clipo.json"):
-        if path.is_file():
-            write_text(path, without_paths(path.read_text(encoding="utf-8")))
+    if part == CRITIC:
+        write_json(partial / "critic.json", shorten_paths(read_json(partial / "critic.json")))
     write_text(partial / "README.md", str(card(run, part, stage)))
     shutil.rmtree(folder, ignore_errors=True)
     partial.rename(folder)

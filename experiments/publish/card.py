@@ -29,7 +29,7 @@ from experiments.run_folder.reader import (
     read_json,
     stage_folders,
 )
-from experiments.system.secrets import hide_secrets, without_paths
+from experiments.system.secrets import hide_secrets, shorten_override, without_paths
 
 OURS = "apache-2.0"
 """Licence of this package and of the policies that come with it."""
@@ -241,7 +241,7 @@ def card(run: Path, part: str, stage: Path) -> ModelCard:
         commit=config.get("git_sha") or "unknown",
         python=origin.python,
         packages=", ".join(f"{package} {version}" for package, version in origin.packages.items()),
-        command=f"python -m experiments.run {shlex.join(origin.overrides)}",
+        command=f"python -m experiments.run {shlex.join(map(shorten_override, origin.overrides))}",
         licence=base.licence or "not known here",
     )
     data = ModelCardData(

@@ -10,6 +10,7 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 from urllib.parse import quote, unquote
 
 SHORTEST = 8
@@ -22,7 +23,13 @@ SECRET_NAME = re.compile(
 )
 LOGIN = re.compile(r"(?<=://)([^/\s@]+)@(?=[^/\s@])")
 ENVIRONMENT_RESOLVER = re.compile(r"oc\.env\s*:\s*([A-Za-z_]\w*)")
-LOCAL_PATH = re.compile(r"(?<![\w./:~-])(?:(?:sqlite|file):/*)?(?:~|/[A-Za-z_.])[\w.+@%-]*(?:/[\w.+@%-]+)*/?")
+LOCAL_PATH = re.compile(
+    r"(?!(?<=[<\[|◁])/[\w:]+[>\]|▷])"  # not a tag, such as </think> or [/THINK]
+    r"(?<![\w./:~…-])(?:(?:sqlite|file):/*)?(?:~|/[A-Za-z_.])[\w.+@%-]*(?:/[\w.+@%-]+)*/?"
+)
+WHOLE_PATH = re.compile(r"""(['"]?)(?:(?:sqlite|file):.*/|~[\w.-]*/(?:.*/)?|/(?:.*/)?)([^/]+?)/*\1""", re.DOTALL)
+ELEMENT = re.compile(r"""(['"]).*?\1|[^\s\[\]{},][^\[\]{},]*""")
+"""An element of a list in an override."""
 
 
 def without_login(address: str) -> str:
@@ -33,6 +40,27 @@ def without_login(address: str) -> str:
 def without_paths(text: str) -> str:
     """Returns the text with local paths cut to their last part: ``/home/ann/models/x`` becomes ``…/x``."""
     return LOCAL_PATH.sub(lambda path: f"…/{path[0].rstrip('/').rpartition('/')[2]}", text)
+
+
+def shorten_paths(value: Any) -> Any:
+    """Returns a value of JSON in which each string that is as a whole a local path is cut to the path's last part.
+
+    Such a string begins with ``/``, ``~`` or ``file:``, and may have any characters.
+    """
+    if isinstance(value, Mapping):
+        return {key: shorten_paths(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [shorten_paths(item) for item in value]
+    path = WHOLE_PATH.fullmatch(value) if isinstance(value, str) else None
+    return path.expand(r"\1…/\2\1") if path else value
+
+
+def shorten_override(override: str) -> str:
+    """Returns an override ``key=value`` with the paths that are its value, or elements of its list, cut likewise."""
+    key, equals, value = override.partition("=")
+    if value.startswith("["):
+        return key + equals + ELEMENT.sub(lambda element: shorten_paths(element[0]), value)
+    return key + equals + shorten_paths(value)
 
 
 def hide_secrets(text: str, environment: Mapping[str, str] = os.environ) -> str:

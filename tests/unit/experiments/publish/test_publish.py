@@ -59,11 +59,12 @@ def make_run(root: Path, seed: int, accuracy: float, *, problems: str | None = "
     write(grpo / "policy" / "config.json", {"model_type": "llama", "_name_or_path": str(root / "secret_place")})
     for name in ("model.safetensors", "tokenizer.json"):
         (grpo / "policy" / name).write_bytes(f"the {name} of seed {seed}".encode())
-    write(grpo / "config.yaml", {"seed": seed, "reward": {"_target_": "x.CLIPO", "file": str(root / "head.pt")}})
+    reward = {"_target_": "x.CLIPO", "file": str(root / "my models" / "head.pt"), "ends": ["</think>", "[/THINK]"]}
+    write(grpo / "config.yaml", {"seed": seed, "reward": reward})
     write(grpo / "result.json", {})
     write(run / "config.yaml", {**CONFIG, "seed": seed, **config})
     write(run / "choices.json", {"task": "gsm8k", "objective": "grpo", "reward": "clipo"})
-    overrides = ["experiment=clipo", f"seed={seed}", f"output_dir={root / 'outputs'}", f"logger.key={TOKEN}"]
+    overrides = ["experiment=clipo", f"seed={seed}", f"output_dir={root / 'a=1,b' / 'outputs'}", f"logger.key={TOKEN}"]
     origin = {"about": "Does it work? make exp name=mine", "overrides": overrides, "python": "3.11", "packages": {}}
     write(run / "origin.json", origin)
     write(run / "stages.json", {"grpo": {"folder": str(grpo)}, "evaluate": {"folder": str(evaluate)}})
@@ -181,6 +182,10 @@ def test_no_secret_and_no_local_path_is_published(part: str, tmp_path: Path) -> 
         text = path.read_text(encoding="utf-8")
         assert str(tmp_path) not in text
         assert TOKEN not in text
+        assert not {"my models", "a=1,b"} & {*text.split("/")}
+    if part == "clipo":
+        configuration = json.loads((published(run, part) / "clipo.json").read_text(encoding="utf-8"))
+        assert configuration == {"_target_": "x.CLIPO", "file": "…/head.pt", "ends": ["</think>", "[/THINK]"]}
 
 
 def save_head(run: Path) -> dict[str, torch.Tensor]:

@@ -6,7 +6,14 @@ from pathlib import Path
 import pytest
 
 from experiments.system.files import write_json, write_text, write_yaml
-from experiments.system.secrets import hide_secrets, secret_finder, without_login
+from experiments.system.secrets import (
+    hide_secrets,
+    secret_finder,
+    shorten_override,
+    shorten_paths,
+    without_login,
+    without_paths,
+)
 
 SENTINEL = "sentinel-0123456789"
 SECRETS = """
@@ -80,3 +87,46 @@ def test_written_files_contain_no_secret(tmp_path: Path, monkeypatch: pytest.Mon
     write_yaml(tmp_path / "a.yaml", {"key": SENTINEL})
     assert not [path for path in tmp_path.iterdir() if SENTINEL in path.read_text()]
     assert json.loads((tmp_path / "a.json").read_text()) == {"key": "***", "***": [1]}
+
+
+TAGS = ["</think>", "[/THINK]", "<|/think|>", "◁/think▷", "</seed:think>", "</answer>"]
+
+
+def test_tags_are_no_paths() -> None:
+    assert without_paths(" ".join(TAGS)) == " ".join(TAGS)
+    assert shorten_paths({"thought_ends": TAGS}) == {"thought_ends": TAGS}
+    assert shorten_override(f"thought_ends=[{','.join(TAGS[:1])}]") == "thought_ends=[</think>]"
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("saved to /home/ann/x.y/z, done", "saved to …/z, done"),
+        ("a=~/models/x b=[/home/ann/x,/home/ann/y]", "a=…/x b=[…/x,…/y]"),
+        ("already …/x", "already …/x"),
+        ("https://host/x and 1/2", "https://host/x and 1/2"),
+    ],
+)
+def test_paths_in_text_are_cut(text: str, shown: str) -> None:
+    assert without_paths(text) == shown
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        *("/data/run=1/secret", "/home/ann/my models/x", "/home/ann/a,b/c", "/0/ann", "/x/[y]/z/", "~/x", "~ann/x"),
+        *("file:/x/y", "file:///x y/z", "sqlite:////x/y.db", "/one"),
+    ],
+)
+def test_string_that_is_a_path_is_cut_wholly(path: str) -> None:
+    cut = f"…/{path.rstrip('/').rpartition('/')[2]}"
+    assert shorten_paths({"a": [{"b": path}, 1, None]}) == {"a": [{"b": cut}, 1, None]}
+    assert shorten_override(f"key={path}") == f"key={cut}"
+    assert shorten_override(f"key='{path}'") == f"key='{cut}'"
+    assert shorten_override(f"key=['{path}',b, '{path}']") == f"key=['{cut}',b, '{cut}']"
+
+
+@pytest.mark.parametrize("value", ["a/b", "/", "~", "5", "https://host/x", "say /x", ""])
+def test_string_that_is_no_path_is_unchanged(value: str) -> None:
+    assert shorten_paths([value]) == [value]
+    assert shorten_override(f"key={value}") == f"key={value}"
