@@ -13,8 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from huggingface_hub import EvalResult, ModelCard, ModelCardData
+from omegaconf import OmegaConf
 
 from experiments.analysis.statistics import over_seeds
+from experiments.config.composition import critic_checkpoints
 from experiments.config.folders import EMBEDDED, without_command
 from experiments.config.known_models import HUB_NAME, known_models
 from experiments.config.known_models import ORIGIN as FETCHED
@@ -62,7 +64,7 @@ MEASURED = {  # part → stage, pattern of a metric → meaning
 }
 USE = {
     "policy": "`make eval model=FOLDER`, or `policy.pretrained=FOLDER policy.chat_template=null` in any experiment.",
-    "critic": "`reward.checkpoint=FOLDER`, in an experiment whose critic has the configuration in `critic.json`.",
+    "critic": "`{critic}.checkpoint=FOLDER`, in an experiment whose critic has the configuration in `critic.json`.",
     "clipo": "`safetensors.torch.load_file` reads the head; `clipo.json` has the configuration of its reward.",
 }
 
@@ -165,7 +167,13 @@ def measured(run: Path, part: str) -> dict[str, tuple[str, list[float]]]:
 
 
 def same_runs(run: Path) -> list[Path]:
-    """Returns the runs beside this one, itself included, with its commit and overrides, one for each seed."""
+    """Returns the runs beside this one, itself included, with its commit and overrides, one for each seed.
+
+    Of uncommitted or unknown code it is this run alone.
+    """
+    commit = str(read_config(run).get("git_sha") or "-dirty")
+    if commit.endswith("-dirty"):
+        return [run]
     found: dict[Any, Path] = {}
     for other in sorted(path.parent for path in run.parent.glob(f"*/{STAGES}")):
         if _identity(other) == _identity(run):
@@ -213,6 +221,8 @@ def card(run: Path, part: str, stage: Path) -> ModelCard:
     )
     base = base_of(start, read_json(stage / MANIFEST).get("files", {}))
     sets = [*dict.fromkeys(name for split, name in hub_datasets(config["task"]) if split != "test")]
+    # a reward without a critic is replaced by reward=critic
+    critic = next((path for path, _ in critic_checkpoints(OmegaConf.create(config["reward"]))), "reward=critic reward")
     options, (problems, dataset) = CRITICS if part == "critic" else METHOD, evaluated(run)
     results = [
         EvalResult(
@@ -237,7 +247,7 @@ def card(run: Path, part: str, stage: Path) -> ModelCard:
         data=f"data sets {', '.join(sets)}" if sets else "generated or local problems",
         tested=f" Tested on: {problems}." if problems and part == "policy" else "",
         figures=figures(run, part),
-        use=USE[part],
+        use=USE[part].format(critic=critic),
         commit=config.get("git_sha") or "unknown",
         python=origin.python,
         packages=", ".join(f"{package} {version}" for package, version in origin.packages.items()),

@@ -24,6 +24,7 @@ from experiments.analysis.statistics import over_seeds
 from experiments.assemble import build
 from experiments.publish.__main__ import main
 from experiments.publish.card import base_of, hub_datasets
+from experiments.publish.card import card as card_of
 from experiments.stages.checkpoints import seal
 from tests.config_kit import composed
 
@@ -40,6 +41,7 @@ CONFIG = {
     "name": "mine",
     "policy": {"pretrained": "OWNER/base"},
     "critic": {},
+    "reward": {},
     "task": TASK,
     "suite": {"settings": {"main": {"task": TASK, "split": "test"}}},
     "git_sha": "0123456789ab",
@@ -188,6 +190,13 @@ def test_no_secret_and_no_local_path_is_published(part: str, tmp_path: Path) -> 
         assert configuration == {"_target_": "x.CLIPO", "file": "…/head.pt", "ends": ["</think>", "[/THINK]"]}
 
 
+@pytest.mark.parametrize("git_sha", ["", "0123456789ab-dirty"])
+def test_runs_of_unknown_code_are_not_averaged(git_sha: str, tmp_path: Path) -> None:
+    run, *_ = [make_run(tmp_path, seed, 0.5, git_sha=git_sha) for seed in range(3)]
+    assert publish(run) == 0
+    assert "One run, of seed 0" in ModelCard.load(published(run) / "README.md").text
+
+
 def save_head(run: Path) -> dict[str, torch.Tensor]:
     head = {"0.weight": torch.randn(4, 3), "0.bias": torch.randn(4)}
     folder = run.parents[2] / "stages" / "grpo" / "0" / "checkpoints"
@@ -227,6 +236,22 @@ def test_critic_is_read_back_with_equal_weights(tmp_path: Path) -> None:
     again = build(composed("experiment=llama_critic", "seed=1"), "critic")
     load_critic_weights(again, published(run, "critic"))
     assert all(torch.equal(own, there) for own, there in zip(again.parameters(), critic.parameters(), strict=True))
+
+
+@pytest.mark.parametrize(
+    ("overrides", "used"),
+    [
+        (["experiment=llama_critic"], "reward.source.checkpoint=FOLDER"),
+        (["experiment=llama_critic_published"], "reward.checkpoint=FOLDER"),
+        (["experiment=clipo_laptop"], "reward=critic reward.checkpoint=FOLDER"),
+    ],
+)
+def test_card_of_a_critic_has_the_override_that_reads_it(overrides: list[str], used: str, tmp_path: Path) -> None:
+    from omegaconf import OmegaConf
+
+    reward = OmegaConf.to_container(composed(*overrides).reward, resolve=True)
+    run = make_run(tmp_path, 0, 0.5, reward=reward)
+    assert f"`{used}`" in card_of(run, "critic", run).text
 
 
 @pytest.mark.parametrize(
