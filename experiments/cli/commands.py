@@ -208,6 +208,7 @@ publish = Command(
 publish.add_argument("--model", metavar="RUN", help="the folder of a run")
 publish.add_argument("--repo", metavar="OWNER/NAME", help="on the hub; without it the folder is only written")
 publish.add_argument("--part", default="policy", help="policy, critic or clipo (CLIPO's head); default: policy")
+publish.add_argument("--private", choices=("true", "false"), metavar="true|false", help="of a new repository")
 publish.add_argument("--output_dir", default="outputs", type=home_path, help="its folder published/ takes the files")
 
 sample = Command(

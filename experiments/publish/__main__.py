@@ -1,6 +1,6 @@
 """Publish what a run has trained on the Hugging Face hub:  make publish model=outputs/runs/NAME/DATE repo=OWNER/NAME
 
-python -m experiments.publish model=RUN [repo=OWNER/NAME] [part=policy] [output_dir=outputs]
+python -m experiments.publish model=RUN [repo=OWNER/NAME] [part=policy] [private=true|false] [output_dir=outputs]
 
     outputs/published/NAME-DATE-policy/    README.md, config.json, model.safetensors, tokenizer.json, …
 
@@ -54,12 +54,15 @@ def main(arguments: Sequence[str]) -> int:
     if options.repo is None:
         return 0
     try:
-        print(f"published: {push(folder, options.repo)}")
+        print(f"published: {push(folder, options.repo, part=options.part, private=options.private)}")
+    except ValueError as error:
+        print(error, file=sys.stderr)
+        return USAGE_ERROR
     except NotPublished as error:
-        part = (
-            [] if options.part == POLICY else [f"over='part={options.part}'" if IN_A_CLONE else f"part={options.part}"]
-        )
-        again = command_line("publish", "", " ".join([f"model={quote(options.model)} repo={options.repo}", *part]))
+        given = {"part": options.part, "private": options.private}
+        more = " ".join(f"{key}={value}" for key, value in given.items() if value not in (None, POLICY))
+        more = f"over='{more}'" if more and IN_A_CLONE else more
+        again = command_line("publish", "", f"model={quote(options.model)} repo={options.repo} {more}".strip())
         sentence = f"{options.repo}: {error}; {folder} is complete, push it later by {again}"
         print(hide_secrets(sentence), file=sys.stderr)
         return FAILED
@@ -139,8 +142,12 @@ def head_of(stage: Path) -> dict[str, Any]:
     return {name: tensor.contiguous() for name, tensor in head.items()}
 
 
-def push(folder: Path, repo: str) -> str:
-    """Creates the repository if necessary and uploads the folder; returns its address. Raises NotPublished."""
+def push(folder: Path, repo: str, *, part: str, private: str | None) -> str:
+    """Creates the repository if necessary and uploads the folder; returns its address.
+
+    ``private`` is true, false, or None for the hub's default, and of no effect on a repository that exists. Raises
+    ValueError if the repository has another part, whose card would be replaced, and NotPublished.
+    """
     from httpx2 import HTTPError
     from huggingface_hub import HfApi, ModelCard, get_token
 
@@ -149,10 +156,17 @@ def push(folder: Path, repo: str) -> str:
     try:
         ModelCard.load(folder / "README.md").validate()  # by the hub
         api = HfApi()
-        address = api.create_repo(repo, exist_ok=True)
-        api.upload_folder(repo_id=repo, folder_path=folder, commit_message="Upload by contrastive-reasoning")
+        address = api.create_repo(repo, exist_ok=True, private={"true": True, "false": False}.get(private or ""))
+        present = api.model_info(repo).card_data
+        others = (PARTS.keys() - {part}).intersection((present.tags if present else None) or ())
+        if not others:
+            api.upload_folder(repo_id=repo, folder_path=folder, commit_message="Upload by contrastive-reasoning")
     except (HTTPError, OSError, ValueError) as error:
         raise NotPublished(f"the hub cannot be reached or refused it ({first_line(error)})") from error
+    if others:
+        raise ValueError(
+            f"repo={repo}: it has the {others.pop()} of a run; choose a repository of its own for this {part}"
+        )
     return str(address)
 
 

@@ -347,6 +347,7 @@ class Hub:
 
     def __init__(self) -> None:
         self.files: dict[str, bytes] = {}
+        self.tags: list[str] | None = None  # of the card that is there
         self.created: list[dict[str, Any]] = []
         self.refuses: int | None = None
         self.tokens: set[str] = set()
@@ -367,7 +368,8 @@ class Hub:
                     self.files[line["value"]["path"]] = base64.b64decode(line["value"]["content"])
             oid = "c0ffee" + 34 * "0"
             return {"success": True, "commitOid": oid, "commitUrl": f"{endpoint}/{REPO}/commit/{oid}"}
-        return {"sha": "c0ffee" + 34 * "0", "id": REPO, "siblings": []}
+        card_data = {} if self.tags is None else {"cardData": {"tags": self.tags}}
+        return {"sha": "c0ffee" + 34 * "0", "id": REPO, "siblings": [], **card_data}
 
     def handler(self) -> type[BaseHTTPRequestHandler]:
         hub = self
@@ -427,6 +429,28 @@ def test_folder_is_pushed_to_the_hub(
     assert [(one["name"], one["organization"]) for one in hub[0].created] == [tuple(reversed(REPO.split("/")))]
     assert f"Bearer {TOKEN}" in hub[0].tokens
     assert f"{endpoint}/{REPO}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("options", "visibility"), [(["private=true"], "private"), (["private=false"], "public"), ([], None)]
+)
+def test_new_repository_is_private_as_chosen(
+    options: list[str], visibility: str | None, tmp_path: Path, hub: tuple[Hub, str], endpoint: str
+) -> None:
+    assert publish(make_run(tmp_path, 0, 0.5), f"repo={REPO}", *options) == 0
+    assert [one.get("visibility") for one in hub[0].created] == [visibility]
+
+
+@pytest.mark.parametrize(("tags", "code"), [(["contrastive-reasoning", "critic"], 2), (["policy"], 0), ([], 0)])
+def test_repository_of_another_part_is_unchanged(
+    tags: list[str], code: int, tmp_path: Path, hub: tuple[Hub, str], endpoint: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    hub[0].tags = tags
+    assert publish(make_run(tmp_path, 0, 0.5), f"repo={REPO}") == code
+    assert bool(hub[0].files) == (code == 0)
+    if code:
+        (sentence,) = capsys.readouterr().err.splitlines()
+        assert {f"repo={REPO}:", "critic"} <= {*sentence.split()}
 
 
 @pytest.mark.parametrize("failure", ["no token", "unreachable", "refused", "invalid"])
