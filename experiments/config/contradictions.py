@@ -17,7 +17,7 @@ from experiments.config.stages import STAGES
 from experiments.config.types import flaws
 from experiments.system.files import name_flaw, quote_name
 from experiments.system.launch import is_launched, world_size
-from experiments.system.secrets import secret_finder
+from experiments.system.secrets import secret_finder, shorten_paths
 
 SECRET = "holds the environment's"
 READ_THERE = "a configuration is written into every run folder; what needs it reads it from the environment itself"
@@ -149,7 +149,7 @@ def differing(there: Any, here: Any, above: str = "") -> Iterator[tuple[str, Any
     for key in (key for key in here if key in there and key not in CHANGES_NO_VALUE):
         if isinstance(there[key], dict) and isinstance(here[key], dict):
             yield from differing(there[key], here[key], f"{above}{key}.")
-        elif there[key] != here[key]:
+        elif there[key] != here[key] and there[key] != shorten_paths(here[key]):  # as `make publish` writes it
             yield f"{above}{key}", there[key], here[key]
 
 

@@ -11,7 +11,7 @@ from lightning.fabric.plugins.precision.precision import _PRECISION_INPUT
 from omegaconf import OmegaConf
 
 from experiments.config.composition import critic_checkpoints
-from experiments.config.contradictions import contradiction
+from experiments.config.contradictions import contradiction, differing
 from tests.config_kit import composed
 
 DOT, COSINE = (f"critic.similarity._target_=contrastive_reasoning.losses.{name}" for name in ("dot", "cosine"))
@@ -152,6 +152,13 @@ def test_critic_checkpoint_with_other_settings_is_rejected(
     assert (message is None) == (sentence is None)
     if message is not None and sentence is not None:
         assert message.startswith(f"reward.checkpoint={trained}: {sentence}")
+
+
+@pytest.mark.parametrize(("name", "fits"), [("encoder", True), ("another", False)])
+def test_published_critic_fits_a_local_model_of_the_same_name(name: str, fits: bool) -> None:
+    """Publishing cuts the path of its encoder to the last part."""
+    published, here = ({"encoder": {"pretrained": path}} for path in ("…/encoder", f"/models/{name}"))
+    assert (not [*differing(published, here)]) == fits
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{", '{"class": 1}'])
