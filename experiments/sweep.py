@@ -10,10 +10,7 @@ jobs a sweep would report success even if jobs failed.
 
 from __future__ import annotations
 
-import os
-import signal
 import sys
-import threading
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -79,10 +76,7 @@ def watch(run: Callable[[], Any]) -> None:
 
 
 class SweepWatch(Callback):
-    """Hydra callback for the start of a multirun and of each job."""
-
-    def __init__(self) -> None:
-        self._process = os.getpid()
+    """Hydra callback for the start of a multirun."""
 
     def on_multirun_start(self, config: DictConfig, **_: Any) -> None:
         """Finds finished jobs, divides cores and GPUs among jobs, opens the table and handles Ctrl-C."""
@@ -107,11 +101,6 @@ class SweepWatch(Callback):
         for job in jobs:
             if job.state == "done already":
                 write_job(sweep, job)
-
-    def on_job_start(self, config: DictConfig, **_: Any) -> None:
-        """Ignores Ctrl-C in job processes; the sweep's own process stops all jobs by a file."""
-        if os.getpid() != self._process and threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGINT, lambda *_: None)  # not SIG_IGN, which the job's process would inherit
 
 
 def _end(live: LiveJobs, code: str | int | None) -> int:

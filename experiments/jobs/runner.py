@@ -16,6 +16,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -47,6 +48,8 @@ GRACE_SECONDS = 120.0
 LONGEST_CAUSE = 300
 SIGNALS = {signal.SIGINT: "Ctrl-C", signal.SIGTERM: "SIGTERM"}
 KILL = "now"
+SUPERVISOR = "CONTRASTIVE_REASONING_SUPERVISOR"
+"""Variable with the process that began a group of jobs and stops them. A launcher may run jobs in others."""
 """Content of the file ``stop`` that kills the jobs without the grace period."""
 GO_ON = "run the same command to continue: finished jobs are kept, stopped ones resume from their checkpoints"
 
@@ -58,6 +61,10 @@ def supervise(hydra: Any) -> float | None:
     """
     from experiments.run_folder.record import sweep_of
 
+    here = threading.current_thread() is threading.main_thread()
+    if here and os.environ.get(SUPERVISOR) != str(os.getpid()):
+        # a launcher's own process gets Ctrl-C, too, but a file stops the jobs; a job would inherit SIG_IGN
+        signal.signal(signal.SIGINT, lambda *_: None)
     group, number = Path(hydra.sweep.dir), int(hydra.job.num)
     known = read_job(group / str(number)) or read_job(group / hydra.sweep.subdir)
     job = known or Job(number=number, overrides=tuple(hydra.overrides.task))
@@ -126,6 +133,7 @@ def begin(live: LiveJobs, *, trainers: Sequence[Any], at_once: int) -> None:
         for name in THREADS:
             os.environ.setdefault(name, str(share))
     os.environ[GPU_GROUPS] = SEPARATOR.join(gpu_groups(trainers, at_once))
+    os.environ[SUPERVISOR] = str(os.getpid())
     live.start()
     _take_signals(group / STOP)
 

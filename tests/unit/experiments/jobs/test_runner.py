@@ -10,6 +10,8 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import nullcontext
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -17,6 +19,7 @@ import pytest
 from omegaconf import OmegaConf
 from rich.console import Console
 
+from experiments.jobs import runner
 from experiments.jobs.job import JOB, LOG, STOP, Job, read_job
 from experiments.jobs.progress import LiveJobs
 from experiments.jobs.runner import LONGEST_CAUSE, _outcome, _wait, end_of, run_jobs
@@ -32,7 +35,7 @@ CPU = OmegaConf.create({"accelerator": "cpu", "devices": 1})
 @pytest.fixture(autouse=True)
 def _restore(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Restores the variables and the signal handlers that a group of jobs sets."""
-    for name in (*THREADS, GPU_GROUPS):
+    for name in (*THREADS, GPU_GROUPS, runner.SUPERVISOR):
         monkeypatch.setenv(name, "")
         monkeypatch.delenv(name)
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
@@ -132,6 +135,24 @@ def test_ctrl_c_stops_running_jobs_and_starts_no_others(tmp_path: Path) -> None:
     assert len(logs(tmp_path)) == 2
     assert end_of(tmp_path, jobs) == "stopped"
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler, "Ctrl-C is the caller's again"
+
+
+@pytest.mark.parametrize("of_launcher", [True, False])
+def test_ctrl_c_leaves_a_process_of_the_launcher_to_the_supervisor(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, of_launcher: bool
+) -> None:
+    """A terminal sends Ctrl-C to all processes. One that ends kills its job, which has a checkpoint to write."""
+
+    def run_job(job: Job, group: Path, **_: object) -> Job:
+        os.kill(os.getpid(), signal.SIGINT)
+        return replace(job, state="stopped")
+
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    monkeypatch.setattr(runner, "run_job", run_job)
+    monkeypatch.setenv(runner.SUPERVISOR, str(os.getppid() if of_launcher else os.getpid()))
+    settings = {"sweep": {"dir": str(tmp_path), "subdir": "0"}, "job": {"num": 0}, "overrides": {"task": []}}
+    with nullcontext() if of_launcher else pytest.raises(KeyboardInterrupt):
+        assert runner.supervise(OmegaConf.create(settings)) is None
 
 
 def test_second_ctrl_c_stops_without_waiting(tmp_path: Path) -> None:
