@@ -37,6 +37,7 @@ BY_NAME = ("import_module", "__import__", "run_module", "get_method", "get_class
 """Functions that import what their first argument names."""
 LOADERS = {*BY_NAME, "spec_from_file_location", "SourceFileLoader", "run_path", "iter_modules", "walk_packages"}
 """Those, and functions that import or list files."""
+IMPORTS = (ast.Import, ast.ImportFrom)
 BUILDERS = {"instantiate", "resolve_name"}
 """Functions that import by a name within their argument. In this project the configuration has all of these names."""
 
@@ -61,12 +62,13 @@ def code_hashes(config: Any, drivers: Iterable[str] = ()) -> dict[str, str]:
         drivers: dotted paths of the functions that build and run the stage.
     """
     used, above = set[str](), set[str]()
+    modules_of = cache(defining)  # most modules import the same ones
     named = (*named_code(config), *environments(config), *drivers)
-    left = {module for path in named for module in defining(path)}
+    left = {module for path in named for module in modules_of(path)}
     while left:
         module = left.pop()
         used.add(module)
-        left |= {found for path in parse_module(module).imports for found in defining(path)} - used
+        left |= {found for path in parse_module(module).imports for found in modules_of(path)} - used
         if parse_module(module).computes_imports:
             left |= _modules_in(_file_of(module).parent, _package_of(module)) - used
         if not is_ours(module):
@@ -290,8 +292,9 @@ def _imports(tree: ast.AST, package: str, *, ours: bool) -> tuple[set[str], bool
             found.add(loaded)
             left += [part for part in ast.iter_child_nodes(node) if part is not node.func]  # pyright: ignore[reportAttributeAccessIssue]
             continue
-        found |= {path for _, path in _bindings(node, package)}
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and DOTTED.fullmatch(node.value):
+        if isinstance(node, IMPORTS):
+            found |= {path for _, path in _bindings(node, package)}
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and DOTTED.fullmatch(node.value):
             named = [node.value] if ours else [node.value, node.value.rpartition(".")[0]]
             found |= {
                 name
@@ -301,7 +304,7 @@ def _imports(tree: ast.AST, package: str, *, ours: bool) -> tuple[set[str], bool
         renamed = isinstance(node, ast.alias) and node.asname and node.name.rpartition(".")[2] in loaders
         executes = isinstance(node, ast.Name) and node.id in ("exec", "eval")
         computes = computes or bool(renamed) or executes or _last_name(node) in loaders
-        left += ast.iter_child_nodes(node)
+        left += [part for part in ast.iter_child_nodes(node) if part._fields]  # without contexts and operators
     return found, computes
 
 
