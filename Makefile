@@ -89,7 +89,7 @@ study: $(STAMP)  ## run the arms and seeds of a study that are left:  name=count
 test: $(STAMP)  ## run the tests
 	@$(BIN)/python -m pytest -c pyproject.toml -n 2 --dist loadfile tests
 
-test-whole: $(STAMP)  ## run the tests of whole runs, real ranks and all combinations, which make test leaves out
+test-whole: $(STAMP)  ## run the tests of whole runs, real ranks and pairs of options, which make test leaves out
 	@$(BIN)/python -m pytest -c pyproject.toml -n 2 --dist loadfile -m "whole and not slow and not real" tests
 
 test-all: $(STAMP)  ## run all tests, those of minutes too

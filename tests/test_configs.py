@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
 from functools import wraps
@@ -24,16 +24,16 @@ from contrastive_reasoning.rewards.critic import FRESH
 from contrastive_reasoning.tasks.base import Problem
 from contrastive_reasoning.tasks.countdown.problem import problem_key
 from experiments.assemble import build
-from experiments.config.composition import open_critics
+from experiments.config.composition import leaves, open_critics
 from experiments.config.contradictions import contradiction
 from experiments.config.stages import STAGES
 from experiments.config.types import argument_flaws
 from experiments.stages.plan import StagePlan, plan_stage
-from tests.config_kit import CONF, EXPERIMENTS, SCALES, composed, options, overridden, part_of, raw, values
+from tests.config_kit import CONF, EXPERIMENTS, SCALES, composed, content, options, overridden, part_of, raw, values
 from tests.tiny_models import tiny_llama, tiny_qwen2
 
-FIRST, *OTHERS = SCALES
-"""Siblings at the default, laptop, are built in every check; those at other scales are slow tests."""
+FIRST = SCALES[0]
+"""The default, laptop. Pairs of siblings and settings are built there; all siblings, at all scales, are slow tests."""
 AXES = {
     "task": ("task", "budget", "policy", "warm_start", "suite"),
     "budget": ("task", "budget"),
@@ -105,17 +105,22 @@ def choices(experiment: str) -> Iterator[tuple[str, list[str]]]:
 
 
 def with_siblings(
-    experiment: str, scale: str, models: dict[str, Path], *, groups: Container[str] | None = None
+    experiment: str, scale: str, models: dict[str, Path], *, wanted: Callable[[str, str], bool] = lambda *_: True
 ) -> Iterator[tuple[str, DictConfig]]:
-    """Yields the experiment with each sibling of each group that it names; valid until the next iteration.
-
-    Only of these ``groups``, if they are given.
-    """
+    """Yields the experiment with each wanted sibling of each group that it names; valid until the next iteration."""
     config = offline(composed(f"experiment={experiment}", f"scale={scale}"), models)
     for group, others in choices(experiment):
-        for sibling in others if groups is None or group in groups else ():
-            with exchanged_for(config, group, sibling, scale, models):
-                yield f"{group}={sibling}", config
+        for sibling in others:
+            if wanted(group, sibling):
+                with exchanged_for(config, group, sibling, scale, models):
+                    yield f"{group}={sibling}", config
+
+
+def settings_beside(experiment: str, group: str) -> set[str]:
+    """Returns the options, the values and the stages that an experiment sets, without the option of this group."""
+    chosen = {f"{other}={option}" for other, option in overridden(experiment).items() if other != group}
+    set_here = {f"{key}={value}" for key, value in leaves(OmegaConf.create(values(experiment)))}
+    return chosen | set_here | {f"stages={content(experiment).get('stages')}"}
 
 
 @contextmanager
@@ -251,6 +256,7 @@ def test_exchanged_node_equals_composed_sibling(experiment: str, scale: str, tin
 def test_experiment_builds(experiment: str, scale: str, tiny_models: dict[str, Path]) -> None:
     config = offline(composed(f"experiment={experiment}", f"scale={scale}"), tiny_models)
     assert config.name == experiment
+    assert [*argument_flaws(config)] == []
     assert contradiction(config) is None
     if lacks_library(config):
         pytest.skip("needs the extra: pip install '.[verifiers]'")
@@ -280,18 +286,6 @@ def refused_for_a_value(experiment: str, exchange: str, config: DictConfig) -> b
     return flaw is not None
 
 
-@pytest.mark.parametrize("experiment", [name for name in EXPERIMENTS if values(name)])
-def test_experiment_values_fit_siblings_or_are_rejected(experiment: str, tiny_models: dict[str, Path]) -> None:
-    """With siblings of the groups whose values the experiment sets; with all others below."""
-    own = values(experiment)
-    refused = [
-        exchange
-        for exchange, config in with_siblings(experiment, FIRST, tiny_models, groups=own)
-        if refused_for_a_value(experiment, exchange, config)
-    ]
-    assert bool(refused) == ("reward" in own or "depth_shares" in own.get("datamodule", {}))
-
-
 def refused_for_its_critic(config: DictConfig) -> bool:
     """Whether the reward needs a critic of lines of searches, and the critic cannot encode them.
 
@@ -303,11 +297,34 @@ def refused_for_its_critic(config: DictConfig) -> bool:
     return untrained or (ramped and not hasattr(get_object(config.critic._target_), "encode_actions"))
 
 
+PAIRED: dict[str, set[str]] = {}
+"""Sibling → the settings beside which it was built."""
+
+
 @pytest.mark.whole
-@pytest.mark.parametrize("scale", [FIRST, *(pytest.param(scale, marks=pytest.mark.slow) for scale in OTHERS)])
+@pytest.mark.parametrize("experiment", EXPERIMENTS)
+def test_each_pair_of_sibling_and_setting_builds(experiment: str, tiny_models: dict[str, Path]) -> None:
+    """Each sibling beside each setting of any experiment at least once; beside all of each experiment's below."""
+
+    def is_new(group: str, sibling: str) -> bool:
+        built, settings = PAIRED.setdefault(f"{group}={sibling}", set()), settings_beside(experiment, group)
+        new = not settings <= built
+        built |= settings
+        return new
+
+    build_exchanged(experiment, with_siblings(experiment, FIRST, tiny_models, wanted=is_new))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scale", SCALES)
 @pytest.mark.parametrize("experiment", EXPERIMENTS)
 def test_experiment_builds_with_every_sibling(experiment: str, scale: str, tiny_models: dict[str, Path]) -> None:
-    for label, config in with_siblings(experiment, scale, tiny_models):
+    build_exchanged(experiment, with_siblings(experiment, scale, tiny_models))
+
+
+def build_exchanged(experiment: str, exchanged: Iterator[tuple[str, DictConfig]]) -> None:
+    """Builds each configuration, or checks that it is refused for the reason that its exchange gives."""
+    for label, config in exchanged:
         written = Written(config)
         if written.mark() in SEEN:
             continue

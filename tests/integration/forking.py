@@ -40,14 +40,19 @@ class Forks:
 
 
 @contextmanager
-def forks(overrides: list[str], log: Path, *, server: str = __name__) -> Iterator[Forks]:
-    """Start runs of this experiment and similar ones within the context. Each has one thread: sums keep their order."""
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+def forks(overrides: list[str], log: Path, *, server: str = __name__, source: Path | None = None) -> Iterator[Forks]:
+    """Start runs of this experiment and similar ones within the context, without the network.
+
+    Each has one thread, so that sums keep their order. The code is in ``source``, by default this repository.
+    """
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
     command = [sys.executable, "-X", "faulthandler", "-m", server, *overrides]
     pipe = subprocess.PIPE
     with (
         log.open("w") as output,
-        subprocess.Popen(command, env=environment, stdin=pipe, stdout=pipe, stderr=output, text=True) as process,
+        subprocess.Popen(
+            command, cwd=source, env=environment, stdin=pipe, stdout=pipe, stderr=output, text=True
+        ) as process,
     ):  # leaving the context closes its input
         yield Forks(process=process, log=log)
 

@@ -21,7 +21,6 @@ from tests.integration.test_killed_ranks import PATIENCE, struck
 from tests.integration.test_kills import stage
 from tests.integration.test_ranks_run import assert_same_numbers, numbers
 
-pytestmark = pytest.mark.whole
 COMMON = [
     "debug=fast",
     "logger.mirror=false",
@@ -56,7 +55,7 @@ def start(outputs: Path, *overrides: str) -> subprocess.Popen[str]:
     return subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
 
 
-@pytest.fixture(scope="module", params=list(JOBS))
+@pytest.fixture(scope="module")
 def alone(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
     """A job, and the folder of its GRPO stage run by one process."""
     outputs = tmp_path_factory.mktemp(request.param)
@@ -64,7 +63,14 @@ def alone(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     return request.param, stage(outputs, "grpo")
 
 
-@pytest.mark.parametrize("trainer", SHARDS)
+@pytest.mark.parametrize(
+    ("alone", "trainer"),
+    [
+        *(pytest.param(*each, marks=pytest.mark.whole) for each in (("main", "zero3"), ("clipo", "zero2"))),
+        *(pytest.param(*each, marks=pytest.mark.slow) for each in (("main", "zero2"), ("clipo", "zero3"))),
+    ],
+    indirect=["alone"],
+)
 def test_two_sharded_ranks_with_one_killed_match_one_process(
     trainer: str, alone: tuple[str, Path], tmp_path: Path
 ) -> None:

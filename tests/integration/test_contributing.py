@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -13,6 +14,7 @@ import pytest
 
 from experiments.config.folders import OURS
 from experiments.run_folder.reader import read_json, read_metrics
+from tests.integration.forking import Forks, forks
 
 ROOT = Path(__file__).resolve().parents[2]
 CASES = ROOT / "tests" / "cases" / "walks"
@@ -71,13 +73,6 @@ def add(file: Path, text: str) -> None:
     file.write_text(text, encoding="utf-8")
 
 
-def run(folder: Path, *arguments: str) -> str:
-    """The output of ``python -m`` in the copy; fails with it if the command does."""
-    done = subprocess.run([sys.executable, "-m", *arguments], cwd=folder, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
-
-
 def test_page_has_these_sections() -> None:
     text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
     titles = re.findall(r"^## (.+)$", text, re.M)
@@ -85,30 +80,37 @@ def test_page_has_these_sections() -> None:
 
 
 @pytest.mark.whole
-@pytest.mark.parametrize(
-    ("selected", "files"),
-    [
-        ("not slow", [*GENERAL, *(walk.test for walk in WALKS.values())]),
-        ("unclipped", ["tests/contract/test_objectives.py"]),
-        ("builds_with_every_sibling and llama_baseline-laptop", ["tests/test_configs.py"]),
-        ("sweep_composes and kl", ["tests/test_configs.py"]),
-    ],
-)
-def test_existing_tests_discover_and_accept_the_new_files(selected: str, files: list[str], copy: Path) -> None:
+def test_existing_tests_discover_and_accept_the_new_files(copy: Path) -> None:
     """Those of all files, the contract of objectives, every sibling of one experiment, and every sweep."""
-    output = run(
-        copy, "pytest", "-c", "pyproject.toml", "-q", "-p", "no:cacheprovider", "-m", "", "-k", selected, *files
-    )
-    assert re.search(r"^[1-9]\d* passed", output, re.M), output
+    tests = [
+        *GENERAL,
+        *(walk.test for walk in WALKS.values()),
+        "tests/contract/test_objectives.py",
+        "tests/test_configs.py::test_experiment_builds_with_every_sibling[llama_baseline-laptop]",
+        "tests/test_configs.py::test_every_value_of_sweep_composes[kl]",
+    ]
+    command = [sys.executable, "-m", "pytest", "-c", "pyproject.toml", "-v", "-p", "no:cacheprovider", "-m", "", *tests]
+    done = subprocess.run(command, cwd=copy, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    passed = re.findall(r"^(tests/\S+) PASSED", done.stdout, re.M)
+    assert any("unclipped" in name for name in passed if name.startswith("tests/contract/test_objectives.py"))
+    assert [test for test in tests if not any(name.startswith(test) for name in passed)] == []
+
+
+@pytest.fixture(scope="module")
+def train(copy: Path) -> Iterator[Forks]:
+    with forks(["experiment=llama_critic"], copy / "log", source=copy) as started:
+        yield started
 
 
 @pytest.mark.whole
 @pytest.mark.parametrize("title", WALKS)
-def test_new_part_trains_and_logs_its_metric(title: str, copy: Path) -> None:
+def test_new_part_trains_and_logs_its_metric(title: str, train: Forks, copy: Path) -> None:
     walk = WALKS[title]
     name = walk.override.partition("=")[2]
     small = ("debug=fast", "logger.mirror=false", f"stages={walk.stages}", f"name={name}")
-    run(copy, "experiments.run", f"experiment={walk.experiment}", walk.override, *small)
+    ended = train(f"experiment={walk.experiment}", walk.override, *small, folder=str(copy))
+    assert ended == 0, train.log.read_text(encoding="utf-8")
     (folder,) = (copy / "outputs" / "runs" / name).iterdir()
     stage = copy / read_json(folder / "stages.json")["grpo"]["folder"]
     assert walk.metric in {measured.name for measured in read_metrics(stage)}

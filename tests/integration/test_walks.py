@@ -151,10 +151,8 @@ def test_tests_of_the_example_files_pass() -> None:
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Forks]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("HF_HUB_OFFLINE", "1")
-        with forks(["experiment=llama_critic"], tmp_path_factory.mktemp("said") / "log") as started:
-            yield started
+    with forks(["experiment=llama_critic"], tmp_path_factory.mktemp("said") / "log") as started:
+        yield started
 
 
 @pytest.mark.whole

@@ -21,7 +21,7 @@ from experiments.config.override_checks import override_error
 from experiments.config.types import argument_flaws, flaws
 from experiments.stages.building import check_arguments, check_parts
 from experiments.stages.train import device_of
-from tests.config_kit import CONF, EXPERIMENTS, composed, nodes
+from tests.config_kit import CONF, composed, nodes
 
 
 def first_flaw(body: str) -> str | None:
@@ -30,11 +30,6 @@ def first_flaw(body: str) -> str | None:
     OmegaConf.set_struct(config, False)
     merged: Any = OmegaConf.merge(config, OmegaConf.create(body))
     return next(chain(flaws(merged), argument_flaws(merged)), None)
-
-
-@pytest.mark.parametrize("experiment", EXPERIMENTS)
-def test_every_experiment_has_only_arguments_that_its_parts_take(experiment: str) -> None:
-    assert [*argument_flaws(composed(f"experiment={experiment}"))] == []
 
 
 def test_every_target_in_conf_shows_its_arguments() -> None:

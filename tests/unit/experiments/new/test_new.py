@@ -16,6 +16,7 @@ from experiments.config.folders import VARIABLE, take_config_dir
 from experiments.new.__main__ import main
 from experiments.schema import composing
 from experiments.stages.building import check_arguments, check_parts
+from tests.integration.forking import Forks, forks
 
 ROOT = Path(__file__).resolve().parents[4]
 
@@ -64,13 +65,18 @@ def test_new_files_pass_their_test_and_build_with_an_experiment(
     check_parts(config)
 
 
+@pytest.fixture(scope="module")
+def train(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Forks]:
+    with forks(["experiment=llama_critic"], tmp_path_factory.mktemp("said") / "log", source=ROOT) as started:
+        yield started
+
+
 @pytest.mark.whole
 @pytest.mark.parametrize("kind", KINDS)
-def test_debug_run_with_new_files_ends(kind: str, own_folder: Path) -> None:
+def test_debug_run_with_new_files_ends(kind: str, own_folder: Path, train: Forks) -> None:
     assert main([kind, "short_lines"]) == 0
     given = ["--config-dir", "mine/conf", *overrides(kind, "short_lines"), "debug=fast", "logger.mirror=false"]
-    done = run("experiments.run", *given)
-    assert done.returncode == 0, done.stderr
+    assert train(*given, folder=str(own_folder)) == 0, train.log.read_text()
 
 
 @pytest.mark.parametrize(
