@@ -40,16 +40,15 @@ from experiments.run_folder.reader import JOB_RUN, JOB_VARIABLE, SWEEP_COMMAND, 
 from experiments.schema import composing
 from experiments.system.devices import GPU_GROUPS, SEPARATOR, THREADS, cores, cores_each, gpu_groups, gpus_of_job
 from experiments.system.files import last_line
-from experiments.system.launch import INTERRUPTED
+from experiments.system.launch import INTERRUPTED, SIGNALS
 
 LOOK_SECONDS = 0.3
 GRACE_SECONDS = 120.0
 """Time for a stopped job to end its step, write a checkpoint and send the rest to MLflow."""
 LONGEST_CAUSE = 300
-SIGNALS = {signal.SIGINT: "Ctrl-C", signal.SIGTERM: "SIGTERM"}
-KILL = "now"
 SUPERVISOR = "CONTRASTIVE_REASONING_SUPERVISOR"
 """Variable with the process that began a group of jobs and stops them. A launcher may run jobs in others."""
+KILL = "now"
 """Content of the file ``stop`` that kills the jobs without the grace period."""
 GO_ON = "run the same command to continue: finished jobs are kept, stopped ones resume from their checkpoints"
 

@@ -171,7 +171,8 @@ def installed_packages() -> str:
 
     A local build is in a comment, because no index has it: ``torch==2.13.0  # 2.13.0+cpu``.
     """
-    found = {one.metadata["Name"]: one.version for one in distributions() if one.metadata["Name"]}
+    every = (one.metadata for one in distributions())  # each access parses the file again
+    found = {one["Name"]: one["Version"] for one in every if one["Name"]}
     found.pop(PROJECT, None)
     lines = []
     for name in sorted(found, key=str.lower):

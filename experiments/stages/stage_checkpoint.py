@@ -38,9 +38,8 @@ from experiments.stages.checkpoints import (
     remove,
     seal,
 )
+from experiments.system.launch import SIGNALS
 from experiments.system.terminal import first_line
-
-SIGNALS = {signal.SIGINT: "Ctrl-C", signal.SIGTERM: "SIGTERM"}
 
 
 class Interrupted(Exception):

@@ -27,6 +27,8 @@ from experiments.system.secrets import hide_secrets
 from experiments.system.terminal import first_line
 
 FAILED, INTERRUPTED = 1, 128 + signal.SIGINT
+SIGNALS = {signal.SIGINT: "Ctrl-C", signal.SIGTERM: "SIGTERM"}
+"""Signals that stop a run, and their names in messages."""
 GOOD_CODES = (0, INTERRUPTED)
 """Exit codes of ranks that did not fail."""
 GRACE_SECONDS = 10
@@ -159,7 +161,7 @@ def _forward_signals(ranks: Sequence[subprocess.Popen[bytes]]) -> Iterator[None]
             if rank.poll() is None:
                 rank.send_signal(number)
 
-    before = {number: signal.signal(number, forward) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: signal.signal(number, forward) for number in SIGNALS}
     try:
         yield
     finally:
