@@ -88,7 +88,7 @@ class AfterRollouts(L.Callback):
         self.before.rollouts = batch.rollouts
         pl_module.rollout_step = 0  # it seeds the rollouts, so every repeat samples the same completions
         policy = pl_module.policy
-        flops = learning_flops(decoder_size(policy.model), pl_module.work)
+        flops = learning_flops(decoder_size(policy.model), pl_module.result.work)
         figures = {
             "generation": self.drawn - start,
             "update": end - self.drawn,

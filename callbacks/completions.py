@@ -117,10 +117,10 @@ class TrainingCompletions(L.Callback):
                 raise ValueError(f"callbacks.training_completions.{name} must be at least 1, got {getattr(self, name)}")
 
     def on_train_batch_end(self, trainer: L.Trainer, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
-        step = int(pl_module.rollout_step)
-        if not due(step, self.every) or not watching(trainer) or pl_module.credit is None:
+        step, rollouts = int(pl_module.rollout_step), batch.rollouts
+        credit, advantages = pl_module.result.credit, pl_module.result.advantages
+        if not due(step, self.every) or not watching(trainer) or credit is None:
             return
-        rollouts, credit, advantages = batch.rollouts, pl_module.credit, pl_module.advantages
         verdicts = verdicts_on(credit, self.task, rollouts)
         table, traces = [], []
         for row in mix_rows([verdict.correct for verdict in verdicts], self.rows):

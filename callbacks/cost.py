@@ -179,10 +179,11 @@ class Throughput(L.Callback):
             return {}
         values: dict[str, float] = {}
         flops: dict[str, float] = {}
-        drawn, update = getattr(batch, "generated", NO_WORK), getattr(pl_module, "work", None)
+        drawn = getattr(batch, "generated", NO_WORK)
         if drawn != NO_WORK:
             flops["rollout"] = reading_flops(self._size, drawn)
-        if isinstance(update, Work):
+        if hasattr(pl_module, "result"):
+            update: Work = pl_module.result.work
             flops["update"] = learning_flops(self._size, update)
             flops["step"] = sum(flops.values())
             values["padding_share"] = update.padding_share

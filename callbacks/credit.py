@@ -56,16 +56,13 @@ class StepCredit(L.Callback):
                 raise ValueError(f"callbacks.step_credit.{name} must be at least 1, got {getattr(self, name)}")
 
     def on_train_batch_end(self, trainer: L.Trainer, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
-        step, credit, rollouts = int(pl_module.rollout_step), pl_module.credit, batch.rollouts
-        if not due(step, self.every) or not watching(trainer) or pl_module.advantages is None or credit.steps is None:
+        step, rollouts = int(pl_module.rollout_step), batch.rollouts
+        credit, advantages = pl_module.result.credit, pl_module.result.advantages
+        if not due(step, self.every) or not watching(trainer) or advantages is None or credit.steps is None:
             return
         verdicts = verdicts_on(credit, self.task, rollouts)
-        traces = {
-            title(rollouts.problem_of(row).id, verdicts[row]): traced_steps(
-                self.task, rollouts, credit, pl_module.advantages, row
-            )
-            for row in self.rows(rollouts, verdicts)
-        }
+        names = {row: title(rollouts.problem_of(row).id, verdicts[row]) for row in self.rows(rollouts, verdicts)}
+        traces = {name: traced_steps(self.task, rollouts, credit, advantages, row) for row, name in names.items()}
         if traces:
             log_with(trainer, "log_figure", "train/step_credit", draw(traces, step=step, most=self.steps), step)
 

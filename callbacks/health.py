@@ -53,7 +53,7 @@ class Alarms(L.Callback):
     The first time an alarm is raised, a warning names it with the step. A step that did not log a metric adds nothing
     to its window. The windows are in the checkpoint. Only watches.
 
-    Reads ``reported`` and ``rollout_step`` of the module; without ``reported`` there are no alarms.
+    Reads ``result`` and ``rollout_step`` of GRPO; other modules have no alarms.
 
     Args:
         window: W, the number of rollout batches that logged the metric.
@@ -78,7 +78,7 @@ class Alarms(L.Callback):
     def on_train_batch_end(self, trainer: L.Trainer, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
         """Adds what the step has logged, and compares the windows."""
         # not trainer.callback_metrics, which keeps the last value of a metric that this step did not log
-        self.take(getattr(pl_module, "reported", {}))
+        self.take(pl_module.result.metrics if hasattr(pl_module, "result") else {})
         for name, raised in self.compare().items():
             pl_module.log(f"train/alarm/{name}", float(raised), batch_size=1)
             if raised and name not in self.raised:
@@ -144,7 +144,7 @@ class Health(L.Callback):
         """Checks what the step has logged."""
         # callback_metrics keep the last value of a metric that this step did not log
         logged: Mapping[str, Any] = trainer.callback_metrics if step_is_logged(trainer) else {}
-        measured: Mapping[str, Any] = getattr(pl_module, "reported", logged)
+        measured: Mapping[str, Any] = pl_module.result.metrics if hasattr(pl_module, "result") else logged
         values: dict[str, float] = {}
         for name, (low, high) in self.limits.items():
             if name not in measured:

@@ -131,11 +131,11 @@ class CompletionProjection(L.Callback):
         step = int(pl_module.rollout_step)
         if not due(step, self.every) or not watching(trainer):
             return
-        if pl_module.credit is None or not hasattr(pl_module.reward, "embed"):
+        if (credit := pl_module.result.credit) is None or not hasattr(pl_module.reward, "embed"):
             return
         embeddings = pl_module.reward.embed(batch.rollouts).float().cpu()[: self.points]
         if len(embeddings) >= LEAST:
-            verdicts = verdicts_on(pl_module.credit, self.task, batch.rollouts)[: len(embeddings)]
+            verdicts = verdicts_on(credit, self.task, batch.rollouts)[: len(embeddings)]
             correct = torch.tensor([verdict.correct for verdict in verdicts])
             title = f"{len(embeddings)} completions in the contrastive space, step {step:,}"
             settings: dict[str, Any] = {"title": title, "perplexity": self.perplexity, "seed": self.seed}

@@ -12,6 +12,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeVar, cast
 
@@ -28,7 +29,7 @@ from contrastive_reasoning.evaluation.suite import prefix_names
 from contrastive_reasoning.nonfinite import NotFinite, SkippedSteps, keeping_batch, require_finite
 from contrastive_reasoning.objectives import Correction, Objective, needs_full_kl
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy, log_probs_and_full_kl
-from contrastive_reasoning.policies.pass_cost import NO_WORK
+from contrastive_reasoning.policies.pass_cost import NO_WORK, Work
 from contrastive_reasoning.policies.sharding import shard_layers
 from contrastive_reasoning.rewards import Credit, Reward
 from contrastive_reasoning.rewards.base import TrainedReward
@@ -61,6 +62,20 @@ T = TypeVar("T")
 CPU_REFUSAL = "can't allocate memory"
 """Part of the message of torch's CPU allocator, which raises a plain RuntimeError."""
 UNPADDED = "and a policy without padding makes one for each length of a row"
+
+
+@dataclass(kw_only=True)
+class StepResult:
+    """What a training step did with its rollouts. It is filled as the step goes, so a skipped step has a part of it."""
+
+    credit: Credit | None = None
+    """None where the reward was not finite."""
+    advantages: Tensor | None = None
+    """(B, T); None where the policy was not updated, as in a reward's warm-up."""
+    work: Work = NO_WORK
+    """What passed through the policy, forward and backward."""
+    metrics: dict[str, float] = field(default_factory=dict)
+    """What the step logged; ``trainer.callback_metrics`` holds older values as well."""
 
 
 class GRPO(LightningModule):
@@ -150,14 +165,8 @@ class GRPO(LightningModule):
         """Whether the KL to the reference is over the whole vocabulary, not estimated from the sampled tokens."""
         self.rollout_step = 0
         """Rollout batches trained on: the x axis, the schedule's step, and the number from which a run resumes."""
-        self.work = NO_WORK
-        """The work of the last step: what passed through the policy, forward and backward."""
-        self.reported: Mapping[str, float] = {}
-        """What the last training step logged; ``trainer.callback_metrics`` holds older values as well."""
-        self.credit: Credit | None = None
-        """Credit of the last training step's rollouts; None where the reward was not finite."""
-        self.advantages: Tensor | None = None
-        """(B, T) of the last training step; None where the policy was not updated, as in a reward's warm-up."""
+        self.result = StepResult()
+        """Of the last training step, for callbacks."""
 
     def training_step(self, batch: Any, batch_idx: int) -> None:
         """Trains on ``batch.rollouts``. A step with a number that is not finite is skipped and counted.
@@ -166,35 +175,37 @@ class GRPO(LightningModule):
             FloatingPointError: if too many steps were skipped; the batch is written to the run folder.
         """
         rollouts = rollouts_of(batch)
-        self.work, self.credit, self.advantages = NO_WORK, None, None
         metrics, run = rollout_metrics(rollouts), self.trainer.default_root_dir
         with keeping_batch(lambda: tensors_and_texts(rollouts), run=run, step=self.rollout_step + 1):
             try:
-                metrics |= self.learn(rollouts)
+                metrics |= self.learn(rollouts).metrics
             except NotFinite as reason:
                 self.skipped.add(str(reason))
         self.rollout_step += 1
         metrics[SKIPPED] = float(self.skipped.count)
-        self.reported = over_ranks(metrics, summed=(OBJECTIVE, SURPRISAL), counts=reward_counts(self.credit))
-        self.report_step(self.reported, batch_size=len(rollouts))
+        counts = reward_counts(self.result.credit)
+        self.result.metrics = over_ranks(metrics, summed=(OBJECTIVE, SURPRISAL), counts=counts)
+        self.report_step(self.result.metrics, batch_size=len(rollouts))
 
-    def learn(self, rollouts: RolloutBatch) -> dict[str, float]:
-        """Rollouts → credit → advantages → updates of the policy, once the reward is warmed up; returns their metrics.
+    def learn(self, rollouts: RolloutBatch) -> StepResult:
+        """Rollouts → credit → advantages → updates of the policy, once the reward is warmed up.
 
         Raises:
             NotFinite: on every rank, where a number is not finite; the optimizer has not stepped on it.
         """
+        result = self.result = StepResult()
         require_finite(log_probs=rollouts.old_log_probs, pooled=rollouts.pooled)
         with self.phase("reward"):
             credit = self.reward(rollouts)
         require_finite(reward=credit.outcome)
-        self.credit = credit
+        result.credit = credit
         if self.rollout_step < self.warmup_steps:
-            return credit_metrics(credit)
+            result.metrics = credit_metrics(credit)
+            return result
         with self.phase("reward"):
             advantages = self.advantage(credit, rollouts.mask, rollouts.group_size)
         require_finite(advantage=advantages)
-        self.advantages = advantages
+        result.advantages = advantages
         with self.phase("update"):
             with self.reference_on_device():
                 minibatches = self.minibatches(rollouts, advantages)
@@ -204,13 +215,14 @@ class GRPO(LightningModule):
                 for number, minibatch in enumerate(updates, start=1):
                     where = f" in update {number} of {len(updates)}" if len(updates) > 1 else ""
                     steps = self.update(minibatch, where=where)
-        return {
+        result.metrics = {
             **credit_metrics(credit),
             **advantage_metrics(self.advantage, advantages, rollouts.group_size),
             **merge_metrics(minibatches),
             **steps,
             "train/policy/step": float(self.policy_step + 1),
         }
+        return result
 
     def minibatches(self, rollouts: RolloutTokens, advantages: Tensor) -> list[MinibatchUpdate]:
         """The mini-batches of this rank, after the ranks have balanced their tokens.
@@ -256,7 +268,7 @@ class GRPO(LightningModule):
             NotFinite: on every rank, where loss or gradient is not finite; earlier updates have been applied.
         """
         self.within_memory(partial(self.accumulate_gradient, minibatch))
-        self.work += work_of_microbatches(self.policy, minibatch.microbatches)
+        self.result.work += work_of_microbatches(self.policy, minibatch.microbatches)
         optimizer = cast(LightningOptimizer, self.optimizers())
         rate = self.optimizer.set_learning_rate(optimizer.optimizer, self.policy_step)
         norm = clipped_step(self, optimizer, self.policy.parameters(), self.gradient_clip)

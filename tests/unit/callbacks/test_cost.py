@@ -24,6 +24,7 @@ from contrastive_reasoning.policies.tiny import train_tokenizer
 from contrastive_reasoning.rollout import Engine, Sampling
 from contrastive_reasoning.tasks.base import Problem
 from datamodules.reasoning_prompts import ProblemBatch
+from lightning_modules.grpo import StepResult
 from tests.quiet import quiet_trainer
 from tests.tiny_models import tiny_policy
 from tests.unit.callbacks.kit import assert_only_watches
@@ -163,7 +164,7 @@ class Learner(L.LightningModule):
         with self.trainer.profiler.profile("update"):
             self.update(batch.rollouts)
         lengths = batch.rollouts.prompt_mask.sum(1).tolist(), batch.rollouts.mask.sum(1).tolist()
-        self.work = work_of(*lengths, [0, 0, 0, 1, 1, 1], positions=1000)
+        self.result = StepResult(work=work_of(*lengths, [0, 0, 0, 1, 1, 1], positions=1000))
 
     def update(self, rollouts: Any) -> None:
         of_row = torch.arange(len(rollouts)) // rollouts.group_size

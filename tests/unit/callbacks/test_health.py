@@ -12,6 +12,7 @@ import torch
 from torch.utils.data import DataLoader
 
 from callbacks.health import CORRELATION, RETURN, RISING, SUCCESS, Alarms, Health, rise
+from lightning_modules.grpo import StepResult
 from tests.quiet import quiet_trainer
 
 W = 5
@@ -95,9 +96,9 @@ class Scripted(L.LightningModule):
 
     def training_step(self, batch: torch.Tensor, batch_idx: int) -> torch.Tensor:
         metrics = {name: values[batch_idx] for name, values in self.series.items()}
-        self.reported = metrics if batch_idx % self.every == 0 else {}
+        self.result = StepResult(metrics=metrics if batch_idx % self.every == 0 else {})
         self.rollout_step += 1
-        self.log_dict(self.reported, batch_size=1)
+        self.log_dict(self.result.metrics, batch_size=1)
         return (self.weight * batch).sum()
 
     def configure_optimizers(self) -> torch.optim.Optimizer:

@@ -79,13 +79,13 @@ class WarmedUp(StepReward):
 
 
 class Reported(Callback):
-    """Records the module's ``reported`` metrics of each step, as a callback reads them."""
+    """Records the metrics of each step's result, as a callback reads them."""
 
     def __init__(self) -> None:
         self.steps: list[dict[str, float]] = []
 
     def on_train_batch_end(self, trainer: Any, pl_module: Any, *_: Any) -> None:
-        self.steps.append(dict(pl_module.reported))
+        self.steps.append(dict(pl_module.result.metrics))
 
 
 def test_gate_weight_is_zero_in_last_batch_after_warmup() -> None:
