@@ -16,6 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate, pairwise
 from typing import NamedTuple
 
+import psutil
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
@@ -27,6 +28,27 @@ from contrastive_reasoning.policies.shape_bucketing import spare_rows
 
 TOKENS_AT_ONCE = 4096
 """Maximum tokens of one pass, with at least one prompt: the memory besides keys and values grows with them."""
+
+
+def tokens_in_free_memory(policy: CausalLMPolicy, *, ranks: int) -> int:
+    """The number of tokens whose keys and values take a quarter of the free memory of the policy's device, at least 1.
+
+    A cache is copied while rows join it, so half of the memory is left for the rest. On a CPU the ``ranks`` share it.
+
+    Raises:
+        ValueError: if the model's configuration lacks the sizes of keys and values.
+    """
+    config, device = policy.model.config, policy.device
+    heads, width = getattr(config, "num_key_value_heads", None), getattr(config, "head_dim", None)
+    if heads is None:
+        raise ValueError(f"max_batch_tokens=auto: {type(config).__name__} has no num_key_value_heads; set a number")
+    values = 2 * config.num_hidden_layers * heads * (width or config.hidden_size // config.num_attention_heads)
+    if device.type == "cuda":
+        kept = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)  # torch's own, to be used again
+        free, each = torch.cuda.mem_get_info(device)[0] + kept, policy.compute_dtype.itemsize
+    else:
+        free, each = psutil.virtual_memory().available // ranks, torch.float32.itemsize
+    return max(free // 4 // (values * each), 1)
 
 
 class ReadPrompt(NamedTuple):

@@ -12,14 +12,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Literal
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from contrastive_reasoning.distributed import ranks
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy, evaluating
 from contrastive_reasoning.policies.decoder import Step, step_of
-from contrastive_reasoning.policies.shared_cache import SharedCache, read_prompts
+from contrastive_reasoning.policies.shared_cache import TOKENS_AT_ONCE, SharedCache, read_prompts, tokens_in_free_memory
 from contrastive_reasoning.rollout.batch import RolloutBatch
 from contrastive_reasoning.rollout.repeated import RepeatedDecode
 from contrastive_reasoning.rollout.requests import (
@@ -41,13 +43,14 @@ class Engine:
 
     The draws of a row do not depend on the other rows, up to the rounding of matrix products of another shape.
     ``max_batch_tokens`` bounds the tokens whose keys and values are held at a time: each prompt once, and the longest
-    possible completion of each row. (Without planned attention: rows · (prompt + completion) of one decode.)
+    possible completion of each row. (Without planned attention: rows · (prompt + completion) of one decode.) With
+    ``auto`` these take a quarter of the memory that is free when a rollout batch begins. Raises ValueError below 1.
     """
 
-    def __init__(self, *, max_batch_tokens: int) -> None:
-        if max_batch_tokens < 1:
-            raise ValueError(f"max_batch_tokens must be at least 1, got {max_batch_tokens}")
-        self.max_batch_tokens = max_batch_tokens
+    def __init__(self, *, max_batch_tokens: int | Literal["auto"]) -> None:
+        if max_batch_tokens != "auto" and max_batch_tokens < 1:
+            raise ValueError(f"max_batch_tokens must be at least 1, or auto, got {max_batch_tokens}")
+        self.max_batch_tokens: int | Literal["auto"] = max_batch_tokens
 
     def generate(
         self,
@@ -82,23 +85,27 @@ class Engine:
             uniforms = rows.to(policy.device)
         completions = Completions(len(requests), width, policy.device)
         notify = CompletionNotifier(completions, policy, written)
+        given = self.max_batch_tokens
+        budget = tokens_in_free_memory(policy, ranks=ranks()) if given == "auto" else given
         with torch.no_grad(), evaluating(policy.model), policy.autocast():
             if policy.unpadded:
-                for rows in requests.chunks(self.max_batch_tokens):
+                for rows in requests.chunks(budget):
                     UnpaddedDecode(policy, requests, rows, completions, sampling).run(uniforms)
                     notify(rows)
             elif policy.plans_attention:
                 decode = ContinuousDecode(
-                    policy, requests, completions, sampling, budget=self.max_batch_tokens, pooled=pooled, notify=notify
+                    policy, requests, completions, sampling, budget=budget, pooled=pooled, notify=notify
                 )
                 decode.run(uniforms)
             else:
-                for rows in requests.chunks(self.max_batch_tokens):
+                for rows in requests.chunks(budget):
                     RepeatedDecode(policy, requests, rows, completions, sampling, pooled).run(uniforms)
                     notify(rows)
         rollouts = completions.batch(policy, problems, requests, sampling)
         if pooled and policy.unpadded:
-            states = pooled_states(policy, requests, rollouts, max_batch_tokens=self.max_batch_tokens)
+            # a pass through all layers needs more memory for a token than its keys and values
+            at_once = TOKENS_AT_ONCE if given == "auto" else given
+            states = pooled_states(policy, requests, rollouts, max_batch_tokens=at_once)
             return replace(rollouts, pooled=states)
         return rollouts
 

@@ -38,6 +38,8 @@ from experiments.plan.memory import (
 
 ASSUMED_PROMPT = 512
 """Tokens of a prompt if neither the budget nor an argument sets its length."""
+AUTO_TOKENS = 65_536
+"""What ``max_batch_tokens=auto`` is planned as, the default: it takes a share of the memory that is free in the run."""
 DRAWING = 20
 """Bytes per logit while a token is sampled: logits, probabilities and their cumulative sum in fp64."""
 CONTEXT = int(0.8 * 2**30)
@@ -117,7 +119,8 @@ def first_rows(engine: Any, rollouts: Rollouts, *, prompts: int, group_size: int
     """Returns the rows an engine starts with: in order, while prompts and completions fit its token budget."""
     size, prompt, completion = group_size or rollouts.group_size, rollouts.prompt_tokens, rollouts.completion_tokens
     rows, total = 1, prompts * size
-    while rows < total and -(-(rows + 1) // size) * prompt + (rows + 1) * completion <= engine.max_batch_tokens:
+    budget = AUTO_TOKENS if engine.max_batch_tokens == "auto" else engine.max_batch_tokens
+    while rows < total and -(-(rows + 1) // size) * prompt + (rows + 1) * completion <= budget:
         rows += 1
     return Rows(-(-rows // size), rows, rows < total)
 

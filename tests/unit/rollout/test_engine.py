@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache
+from types import SimpleNamespace
 from typing import Any
 
+import psutil
 import pytest
 import torch
 from jaxtyping import Float
@@ -15,7 +17,7 @@ from transformers import GenerationConfig, PreTrainedTokenizerFast
 
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
 from contrastive_reasoning.policies.load import LoRA
-from contrastive_reasoning.policies.shared_cache import SharedCache
+from contrastive_reasoning.policies.shared_cache import SharedCache, read_prompts, tokens_in_free_memory
 from contrastive_reasoning.rollout import Engine, RolloutBatch, Sampling
 from contrastive_reasoning.tasks.base import Problem
 from tests.hf_engine import HFEngine
@@ -212,6 +214,23 @@ def test_context_length_limits_completions(policy: CausalLMPolicy) -> None:
         assert max(lengths[:2]) <= 2  # 512 − 509 − the beginning-of-text token
         assert max(lengths[2:]) == 6
         assert (recomputed(policy, rollouts) - rollouts.old_log_probs).abs().max() <= 1e-5
+
+
+def test_automatic_budget_holds_what_a_quarter_of_free_memory_takes(
+    policy: CausalLMPolicy, problems: Sequence[Problem], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On two ranks of a CPU, each holds half of that. The rollouts are those of any budget."""
+    (read,) = read_prompts(policy, [torch.tensor([1, 2, 3])])
+    of_a_token = read.keys_values[..., 0, :].numel() * read.keys_values.itemsize
+    monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(available=4 * 200 * of_a_token + 3))
+    assert [tokens_in_free_memory(policy, ranks=ranks) for ranks in (1, 2)] == [200, 100]
+    held = []
+    advance = SharedCache.advance
+    monkeypatch.setattr(SharedCache, "advance", lambda cache: (held.append(cache.reserved), advance(cache)))
+    given: dict[str, Any] = {"group_size": 3, "sampling": SAMPLED, "seed": (3,)}
+    found = Engine(max_batch_tokens="auto").generate(policy, problems, **given)
+    assert 100 < max(held) <= 200
+    assert torch.equal(found.completion_ids, ENGINE.generate(policy, problems, **given).completion_ids)
 
 
 def test_engine_rejects_invalid_sizes_and_overlong_prompts(policy: CausalLMPolicy, problems: Sequence[Problem]) -> None:
