@@ -33,7 +33,7 @@ TOKENS_AT_ONCE = 4096
 def tokens_in_free_memory(policy: CausalLMPolicy, *, ranks: int) -> int:
     """The number of tokens whose keys and values take a quarter of the free memory of the policy's device, at least 1.
 
-    A cache is copied while rows join it, so half of the memory is left for the rest. On a CPU the ``ranks`` share it.
+    The cache is copied while rows join it, so it needs up to half of the memory. On a CPU the ``ranks`` share it.
 
     Raises:
         ValueError: if the model's configuration lacks the sizes of keys and values.
