@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -100,16 +101,14 @@ Figures = dict[str, dict[str, list[float]]]
 """Arm → measure → figure of each repeat."""
 
 
-def race(
-    arms: Sequence[Arm], requested: Mapping[str, Sequence[str]], *, warm: Collection[str], repeats: int, show: Show
-) -> Figures:
+def race(arms: Sequence[Arm], requests: Sequence[str], *, warm: Collection[str], repeats: int, show: Show) -> Figures:
     """Returns the figures of ``repeats`` answers to every request, after one warm-up answer that is not counted.
 
     The result omits a peer that ends before the last repeat.
 
     Args:
-        arms: the arms; the first takes part in every request.
-        requested: request → names of the other arms that take part.
+        arms: the arms; the first is ours.
+        requests: what each is asked, in this order.
         warm: requests that every arm has answered before; they need no warm-up.
         repeats: number of counted answers.
         show: called before every request.
@@ -120,9 +119,8 @@ def race(
     figures: Figures = defaultdict(lambda: defaultdict(list))
     lost: set[str] = set()
     for repeat in range(repeats + 1):
-        for request, arm in ((request, arm) for request in requested for arm in arms):
-            takes_part = arm is arms[0] or (arm.name in requested[request] and arm.name not in lost)
-            if not takes_part or (repeat == 0 and request in warm):
+        for request, arm in product(requests, arms):
+            if arm.name in lost or (repeat == 0 and request in warm):
                 continue
             show(f"{f'repeat {repeat} of {repeats}' if repeat else 'warm-up'} · {request} · {arm.name}")
             try:

@@ -6,7 +6,7 @@
 
 Results and notes go to ``outputs/bench.json``. A run of one model on the CPU, without --workloads and --measures, also
 replaces the results on a page: ``docs/performance.md`` for the small policy, ``docs/performance_pretrained.md`` for the
-pretrained one. ``scaling`` and ``clipo_overhead`` are only measured with the small policy on the CPU.
+pretrained one.
 """
 
 from __future__ import annotations
@@ -20,22 +20,20 @@ import torch
 from rich.console import Console
 
 from benchmarks.arms import ROOT, TRAINERS, ArmFailed, NoEnvironment, Show, peer_python
-from benchmarks.clipo import clipo_overhead
-from benchmarks.measures import MEASURES, PAIRS, PARTS, UPDATE_ROOFLINE, Findings
+from benchmarks.measures import MEASURES, PARTS, Findings
 from benchmarks.page import results_section, tables, with_results
-from benchmarks.side_by_side import SideBySide, UnequalWork, scaling
+from benchmarks.side_by_side import SideBySide, UnequalWork
 from benchmarks.workloads import FOLDER, MODELS, PRETRAINED, QWEN2, SMALL, WORKLOADS, on
 from experiments.config.known_models import OUTPUTS, model_folder
 from experiments.system.files import write_json, write_text
 
 OUTPUT = Path("outputs") / "bench.json"
-AT_HOME = ("scaling", "clipo_overhead")
 PAGES = {SMALL: ROOT / "docs" / "performance.md", PRETRAINED: ROOT / "docs" / "performance_pretrained.md"}
 """Model → the page of a complete run that measures only this model, on the CPU."""
 KEYS = [workload.key for workload in WORKLOADS]
 NO_VLLM = "vLLM was not measured: --vllm does not name its command; docs/vllm.md describes the installation."
 HOW_TO_READ = (
-    "A ratio is the peer's figure over ours; of clipo_overhead ours over the peer's.",
+    "A ratio is the peer's figure over ours.",
     "Of decode_roofline it is the fraction of what the memory's bandwidth allows,",
     "of update_roofline the fraction of the rate of a large matrix product.",
 )
@@ -45,7 +43,7 @@ def options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="benchmarks", description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--repeats", type=int, default=5, help="counted repeats of every measure")
     parser.add_argument("--workloads", nargs="+", choices=KEYS, help="default: all that the models do")
-    parser.add_argument("--measures", nargs="+", choices=MEASURES, help="default: all")
+    parser.add_argument("--measures", nargs="+", choices=MEASURES, default=MEASURES, help="default: all")
     parser.add_argument("--device", choices=TRAINERS, default="cpu", help="where all arms compute")
     parser.add_argument("--output", type=Path, default=OUTPUT, help="takes the results and the notes")
     parser.add_argument("--models", nargs="+", choices=MODELS, help="default: small on the CPU, the others on a GPU")
@@ -57,10 +55,8 @@ def options() -> argparse.Namespace:
         parser.error(f"--repeats must be at least 1, got {chosen.repeats}")
     on_cpu = chosen.device == "cpu"
     chosen.models = chosen.models or ([SMALL] if on_cpu else list(QWEN2))
-    whole = on_cpu and len(chosen.models) == 1 and not (chosen.workloads or chosen.measures)
+    whole = on_cpu and len(chosen.models) == 1 and not chosen.workloads and chosen.measures is MEASURES
     chosen.page = PAGES.get(chosen.models[0]) if whole else None
-    elsewhere = () if on_cpu and chosen.models == [SMALL] else AT_HOME
-    chosen.measures = [measure for measure in chosen.measures or MEASURES if measure not in elsewhere]
     suited = [workload.key for workload in WORKLOADS if any(map(workload.suits, chosen.models))]
     chosen.workloads = chosen.workloads or suited
     if idle := [key for key in chosen.workloads if key not in suited]:
@@ -72,32 +68,26 @@ def options() -> argparse.Namespace:
 
 def run(chosen: argparse.Namespace, found: Findings, show: Show) -> None:
     """Runs all chosen measures. What a peer cannot do becomes a note, and the other measures go on."""
-    on_workloads = {*PARTS, UPDATE_ROOFLINE, *PAIRS} & set(chosen.measures)
     python = None
-    if set(PARTS) & on_workloads:
+    if set(PARTS) & set(chosen.measures):
         show("the peers' environment (some minutes, once)")
         if chosen.vllm is None:
             found.notes.append(NO_VLLM)
         try:
             python = peer_python(FOLDER / "peers")
         except NoEnvironment as reason:
-            found.notes.append(f"TRL and transformers were not measured: {reason}.")
+            found.notes.append(f"TRL was not measured: {reason}.")
     for model, workload in product(chosen.models, WORKLOADS):
-        if workload.key in chosen.workloads and workload.suits(model) and on_workloads:
+        if workload.key in chosen.workloads and workload.suits(model):
             SideBySide(
                 workload=on(workload, model=model, device=chosen.device),
-                measures=on_workloads,
+                measures=chosen.measures,
                 repeats=chosen.repeats,
                 python=python,
                 vllm=chosen.vllm,
                 found=found,
                 show=lambda what, title=f"{workload.title}, {model}": show(f"{title} · {what}"),
             )()
-    if "scaling" in chosen.measures:
-        scaling(repeats=chosen.repeats, found=found, show=lambda what: show(f"scaling · {what}"))
-    if "clipo_overhead" in chosen.measures:
-        show("clipo_overhead")
-        found.results.append(clipo_overhead(repeats=chosen.repeats))
 
 
 def report(found: Findings, output: Path) -> None:

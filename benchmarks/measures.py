@@ -10,7 +10,8 @@ from typing import NamedTuple
 from benchmarks.arms import TRL
 
 PEAK_MEMORY = "peak_memory"
-PARTS = ("generation", "scoring", "update", "whole_step", PEAK_MEMORY)
+SCORING = "scoring"
+PARTS = ("generation", SCORING, "update", "whole_step", PEAK_MEMORY)
 """Parts of a GRPO step. Scoring is the pass of an old policy or a reference, which a plain step does not need."""
 UPDATE_ROOFLINE = "update_roofline"
 AT_PEAK = "update_at_peak"
@@ -24,7 +25,7 @@ PAIRS = {
 """Measures of our arm alone: request → keys of our seconds and of those to compare, and a name for the latter."""
 PREFIX_WORKLOAD = "long"
 """The workload whose prompts are long enough for ``shared_prefix``."""
-MEASURES = (*PARTS, UPDATE_ROOFLINE, *PAIRS, "scaling", "clipo_overhead")
+MEASURES = (*PARTS, UPDATE_ROOFLINE, *PAIRS)
 
 
 class Peer(NamedTuple):
@@ -33,17 +34,10 @@ class Peer(NamedTuple):
     name: str
     module: str
     """Module that its interpreter runs."""
-    parts: tuple[str, ...]
-    """The parts of a step that it supports."""
-    our_update: bool = False
-    """Whether its whole step is the sum of its generation and our update."""
 
 
-PEERS = (
-    Peer(f"TRL {TRL}", "benchmarks.peers.trl_trainer", PARTS),
-    Peer("transformers generate", "benchmarks.peers.hf_generate", ("generation", "whole_step"), our_update=True),
-)
-VLLM = Peer("vLLM with our update", "benchmarks.ours", PARTS)
+TRL_TRAINER = Peer(f"TRL {TRL}", "benchmarks.peers.trl_trainer")
+VLLM = Peer("vLLM with our update", "benchmarks.ours")
 """Our own arm with rollouts from a server, which receives the weights after each update. Runs in our environment."""
 
 
@@ -55,7 +49,7 @@ class Result:
     workload: str
     peer: str
     ratio: float
-    """Median over the repeats of the peer's figure over ours; in ``clipo_overhead`` of ours over the peer's."""
+    """Median over the repeats of the peer's figure over ours."""
     ratio_min: float
     ratio_max: float
     ours: float
@@ -63,16 +57,14 @@ class Result:
     theirs: float
 
 
-def compare(
-    measure: str, workload: str, peer: str, *, ours: Sequence[float], theirs: Sequence[float], overhead: bool = False
-) -> Result:
+def compare(measure: str, workload: str, peer: str, *, ours: Sequence[float], theirs: Sequence[float]) -> Result:
     """Returns the peer's figure over ours, as ratios by repeat: a slow minute slows both arms of a pair.
 
-    With ``overhead`` the ratio is ours over the peer's. Raises ValueError for no repeats or unequal numbers of repeats.
+    Raises ValueError for no repeats or unequal numbers of repeats.
     """
     if not ours or len(ours) != len(theirs):
         raise ValueError(f"repeats come in pairs, got {len(ours)} and {len(theirs)}")
-    ratios = [mine / other if overhead else other / mine for mine, other in zip(ours, theirs, strict=True)]
+    ratios = [other / mine for mine, other in zip(ours, theirs, strict=True)]
     return Result(
         measure=measure,
         workload=workload,

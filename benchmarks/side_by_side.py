@@ -15,8 +15,9 @@ from benchmarks.measures import (
     PAIRS,
     PARTS,
     PEAK,
-    PEERS,
     PREFIX_WORKLOAD,
+    SCORING,
+    TRL_TRAINER,
     UPDATE_ROOFLINE,
     VLLM,
     Findings,
@@ -25,7 +26,7 @@ from benchmarks.measures import (
 )
 from benchmarks.peers.conversation import STEP
 from benchmarks.vllm_server import NotUp, served
-from benchmarks.workloads import BASE, DOUBLED, SHORTEST, WorkFiles, Workload
+from benchmarks.workloads import SHORTEST, WorkFiles, Workload
 
 SERVER_SECONDS = 900
 """Time limit for the start of a vLLM server."""
@@ -47,7 +48,7 @@ class SideBySide:
     measures: Collection[str]
     repeats: int
     python: Path | None
-    """The interpreter of TRL and transformers; None: they do not run."""
+    """The interpreter of TRL; None: it does not run."""
     vllm: str | None
     """The command that ``serve`` is appended to; None: no arm samples from a server."""
     found: Findings
@@ -69,8 +70,7 @@ class SideBySide:
                     peers.append(peer)
                 except LeftOut as reason:
                     self._leave_out(peer, str(reason))
-            requested = requests(self.measures, peers)
-            figures = race(arms, requested, warm=[STEP], repeats=self.repeats, show=self.show)
+            figures = race(arms, requests(self.measures), warm=[STEP], repeats=self.repeats, show=self.show)
             self._compare(peers, figures)
             for measure in PAIRS:
                 long = self.workload.key.startswith(PREFIX_WORKLOAD)
@@ -86,19 +86,16 @@ class SideBySide:
                 self._leave_out(peer, "its process ended on the way")
                 continue
             ours, theirs = figures["ours"], figures[peer.name]
-            if peer.our_update:
-                both = zip(theirs["generation"], ours["update"], strict=True)
-                theirs["whole_step"] = [drawn + rest for drawn, rest in both]
-            for part in (part for part in PARTS if part in self.measures and part in peer.parts):
+            for part in (part for part in PARTS if part in self.measures):
                 results.append(compare(part, title, peer.name, ours=ours[part], theirs=theirs[part]))
         if UPDATE_ROOFLINE in self.measures:
             ours = figures["ours"]
             results.append(compare(UPDATE_ROOFLINE, title, PEAK, ours=ours["update"], theirs=ours[AT_PEAK]))
 
     def _wanted(self) -> list[Peer]:
-        """Returns the peers that can run and have one of the measures."""
-        there = [*(PEERS if self.python else ()), *([VLLM] if self.vllm else ())]
-        return [peer for peer in there if set(self.measures) & set(peer.parts)]
+        """Returns the peers that can run, if one of the measures is of them."""
+        there = [*([TRL_TRAINER] if self.python else ()), *([VLLM] if self.vllm else ())]
+        return there if set(self.measures) & set(PARTS) else []
 
     def _join(self, peer: Peer, files: WorkFiles, tokens: Mapping[str, Any], running: ExitStack) -> Arm:
         """Starts a peer. Raises LeftOut if it, or its server, does not start or has other token counts than ours."""
@@ -134,16 +131,10 @@ class SideBySide:
         self.found.notes.append(f"{peer.name} was not measured on {self.workload.title}: {reason}.")
 
 
-def requests(measures: Collection[str], peers: Sequence[Peer]) -> dict[str, list[str]]:
-    """Returns request → names of peers for these measures. One step gives all parts but scoring at once."""
-    requested: dict[str, list[str]] = {STEP: []} if UPDATE_ROOFLINE in measures else {}
-    for peer in peers:
-        parts = set(peer.parts).intersection(measures)
-        if parts - {"scoring"}:
-            requested.setdefault(STEP, []).append(peer.name)
-        if "scoring" in parts:
-            requested.setdefault("scoring", []).append(peer.name)
-    return requested
+def requests(measures: Collection[str]) -> list[str]:
+    """Returns the requests of these measures to every arm. One step gives all parts but scoring at once."""
+    step = {*PARTS, UPDATE_ROOFLINE} - {SCORING}
+    return [*([STEP] if step & set(measures) else []), *([SCORING] if SCORING in measures else [])]
 
 
 def check_lengths(workload: Workload, lengths: Sequence[int]) -> None:
@@ -162,9 +153,9 @@ def size_of(workload: Workload, prompt_tokens: int, lengths: Sequence[int]) -> s
     return f"{workload.prompts} prompts of {prompt_tokens} tokens × {workload.group_size} completions of {completions}"
 
 
-def our_arm(files: WorkFiles, name: str = "ours") -> Arm:
+def our_arm(files: WorkFiles) -> Arm:
     command = [sys.executable, "-m", "benchmarks.ours", str(files.for_us())]
-    return Arm(name, command, log=files.folder / "ours.log")
+    return Arm("ours", command, log=files.folder / "ours.log")
 
 
 def measure_pair(measure: str, ours: Arm, workload: Workload, repeats: int, found: Findings) -> None:
@@ -178,22 +169,3 @@ def measure_pair(measure: str, ours: Arm, workload: Workload, repeats: int, foun
         return
     first, second = ([pair[name] for pair in pairs] for name in (mine, other))
     found.results.append(compare(measure, workload.title, against, ours=first, theirs=second))
-
-
-def scaling(*, repeats: int, found: Findings, show: Show) -> None:
-    """Compares our whole step with the same step after one size is doubled."""
-    sizes = [BASE, *DOUBLED.values()]
-    arms: list[Arm] = []
-    with ExitStack() as running:
-        for workload in sizes:
-            show(f"starting {workload.key}")
-            arms.append(running.enter_context(closing(our_arm(WorkFiles(workload), name=workload.key))))
-        requested = {STEP: [workload.key for workload in sizes]}
-        seconds = race(arms, requested, warm=[], repeats=repeats, show=show)
-    for doubled, workload in DOUBLED.items():
-        if missing := [key for key in (BASE.key, workload.key) if key not in seconds]:
-            found.notes.append(f"scaling/{doubled} was not measured: {missing[0]} ended before its last step.")
-            continue
-        base, twice = (seconds[key]["whole_step"] for key in (BASE.key, workload.key))
-        against = "ourselves, with that doubled"
-        found.results.append(compare(f"scaling/{doubled}", BASE.title, against, ours=base, theirs=twice))

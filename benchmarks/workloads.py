@@ -34,7 +34,6 @@ END_SHARE = 1 / 200
 SHORTEST = 32
 VOCABULARY = 512
 """Vocabulary size of the tokenizer and of the small policy."""
-HEAD_WIDTH = 32
 SMALL = "small"
 CONTEXT = 4096
 
@@ -104,8 +103,6 @@ class Workload:
     """Whether completions end with the end token; else each has ``max_tokens``."""
     microbatch_rows: int
     """Rows of a micro-batch, for a peer that counts rows. Our arm has the same budget in tokens."""
-    hidden_size: int = 192
-    """Width of the policy if ``model`` is ``small``."""
     model: str = SMALL
     """One of ``MODELS``."""
     device: str = "cpu"
@@ -122,11 +119,11 @@ class Workload:
             return QWEN2[self.model]
         return TinyArchitecture(
             kind="llama",
-            hidden_size=self.hidden_size,
-            intermediate_size=self.hidden_size * 8 // 3,
+            hidden_size=192,
+            intermediate_size=512,
             layers=4,
-            heads=self.hidden_size // HEAD_WIDTH,
-            key_value_heads=self.hidden_size // HEAD_WIDTH,
+            heads=6,
+            key_value_heads=6,
             max_length=CONTEXT,
             vocab_size=VOCABULARY,
         )
@@ -178,23 +175,6 @@ WORKLOADS = (
     replace(SHORT, key="uneven", title="uneven lengths", max_tokens=512, uneven=True, microbatch_rows=32),
     replace(SHORT, key="problems", title="word problems", prompt=word_problem, microbatch_rows=8),
 )
-
-BASE = replace(
-    SHORT,
-    key="base",
-    title="4 prompts of ~260 tokens × 8 × 64 tokens",
-    prompts=4,
-    prompt=partial(number_prompt, count=84),
-    max_tokens=64,
-    microbatch_rows=32,
-)
-DOUBLED = {
-    "group_size": replace(BASE, key="group", group_size=16),
-    "prompt_length": replace(BASE, key="prompt", prompt=partial(number_prompt, count=170)),
-    "completion_length": replace(BASE, key="completion", max_tokens=128),
-    "width": replace(BASE, key="width", hidden_size=384),
-}
-"""Doubled size → the base workload with that size doubled."""
 
 
 COMPONENT = {SMALL: 1.0, "qwen2_05b": 8.0, "qwen2_15b": 12.0}

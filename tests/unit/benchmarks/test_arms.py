@@ -68,23 +68,20 @@ def test_arm_that_ends_raises_with_last_output(tmp_path: Path) -> None:
 def test_race_alternates_arms_and_counts_first_answer_only_if_warm(arms: Callable[..., list[Arm]]) -> None:
     lines: list[str] = []
     all_three = arms(ours=STEPPING, a=STEPPING, b=STEPPING)
-    seconds = race(all_three, {"step": ["a", "b"], "scoring": ["b"]}, warm=[], repeats=2, show=lines.append)
-    warm = race(all_three[:2], {"step": ["a"]}, warm=["step"], repeats=1, show=lambda what: None)
-    assert seconds == {
-        "ours": {"generation": [2, 3], "whole_step": [4, 6], "scoring": [0.5, 0.5]},
-        "a": {"generation": [2, 3], "whole_step": [4, 6]},
-        "b": {"generation": [2, 3], "whole_step": [4, 6], "scoring": [0.5, 0.5]},
-    }
-    assert [line.split(" · ")[-1] for line in lines] == ["ours", "a", "b", "ours", "b"] * 3
+    seconds = race(all_three, ["step", "scoring"], warm=[], repeats=2, show=lines.append)
+    warm = race(all_three[:2], ["step"], warm=["step"], repeats=1, show=lambda what: None)
+    each = {"generation": [2, 3], "whole_step": [4, 6], "scoring": [0.5, 0.5]}
+    assert seconds == {"ours": each, "a": each, "b": each}
+    assert [line.split(" · ")[-1] for line in lines] == ["ours", "a", "b"] * 6
     assert {name: of_arm["generation"] for name, of_arm in warm.items()} == {"ours": [4], "a": [4]}
 
 
 def test_race_omits_peer_that_ends_and_raises_if_ours_ends(arms: Callable[..., list[Arm]]) -> None:
     ours, weak, other = arms(ours=ends_in_step(5), weak=ends_in_step(3), b=STEPPING)
-    seconds = race([ours, weak, other], {"step": ["weak", "b"]}, warm=[], repeats=3, show=lambda what: None)
+    seconds = race([ours, weak, other], ["step"], warm=[], repeats=3, show=lambda what: None)
     assert {name: of_arm["generation"] for name, of_arm in seconds.items()} == {"ours": [2, 3, 4], "b": [2, 3, 4]}
     with pytest.raises(ArmFailed, match=r"^ours ended"):
-        race([ours, other], {"step": ["b"]}, warm=["step"], repeats=1, show=lambda what: None)
+        race([ours, other], ["step"], warm=["step"], repeats=1, show=lambda what: None)
 
 
 def test_peer_python_installs_requirements_into_environment_or_raises(tmp_path: Path) -> None:

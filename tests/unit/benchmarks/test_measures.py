@@ -7,12 +7,9 @@ from pathlib import Path
 
 import pytest
 import torch
-from omegaconf import DictConfig
 
-import benchmarks.clipo
-from benchmarks.clipo import clipo_overhead
 from benchmarks.command import PAGES, options
-from benchmarks.measures import MEASURES, PEERS, Findings, compare
+from benchmarks.measures import MEASURES, Findings, compare
 from benchmarks.page import BEGIN, END, results_section, with_results
 from benchmarks.side_by_side import requests
 from benchmarks.workloads import MODELS, PRETRAINED, SMALL
@@ -30,7 +27,7 @@ def test_options_set_page_only_for_complete_run_of_one_model(
     plain, large = chosen(monkeypatch), chosen(monkeypatch, "--models", MODELS[1])
     assert (plain.models, plain.page, plain.workloads) == ([SMALL], PAGES[SMALL], ["short", "long", "uneven"])
     assert large.page is None
-    assert set(plain.measures) - set(large.measures) == {"scaling", "clipo_overhead"}
+    assert plain.measures == large.measures == MEASURES
     assert chosen(monkeypatch, "--measures", "update").page is None
     assert chosen(monkeypatch, "--workloads", "short").page is None
     monkeypatch.setattr("benchmarks.command.OUTPUTS", tmp_path)
@@ -54,42 +51,17 @@ def test_options_reject_unsupported_value(
 
 
 def test_requests_contain_step_once_and_scoring_separately() -> None:
-    everyone, trl = [peer.name for peer in PEERS], [PEERS[0].name]
-    assert requests(["update_roofline"], []) == {"step": []}, "ours alone"
-    assert requests(MEASURES, PEERS) == {"step": everyone, "scoring": trl}
-    assert requests(["update"], PEERS) == {"step": trl}
-    assert requests(["scoring"], PEERS) == {"scoring": trl}
-    assert requests(["generation"], PEERS[1:]) == {"step": everyone[1:]}
-    assert requests(["scaling"], []) == {}
+    assert requests(MEASURES) == ["step", "scoring"]
+    assert requests(["update", "peak_memory"]) == requests(["update_roofline"]) == ["step"]
+    assert requests(["scoring"]) == ["scoring"]
+    assert requests(["decode_roofline"]) == []
 
 
-def test_compare_divides_paired_seconds_and_inverts_overhead() -> None:
+def test_compare_divides_paired_seconds() -> None:
     ours, theirs = [1.0, 2.0, 4.0], [3.0, 2.0, 6.0]
     result = compare("update", "short", "TRL", ours=ours, theirs=theirs)
     assert (result.ratio_min, result.ratio, result.ratio_max) == (1.0, 1.5, 3.0)
     assert (result.ours, result.theirs) == (2.0, 3.0)
-    result = compare("clipo_overhead", "stories", "plain", ours=ours, theirs=theirs, overhead=True)
-    assert (result.ratio_min, result.ratio, result.ratio_max) == pytest.approx((1 / 3, 2 / 3, 1.0))
-    assert (result.ours, result.theirs) == (2.0, 3.0)
-
-
-@pytest.mark.whole
-def test_clipo_overhead_runs_two_experiments(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("benchmarks.clipo.WARM_UP", 0)
-    monkeypatch.setattr("benchmarks.clipo.STEPS", 1)
-    runs: list[tuple[str, float]] = []
-
-    def recorded(config: DictConfig) -> float:
-        runs.append((config.name, step_seconds(config)))
-        return runs[-1][1]
-
-    step_seconds = benchmarks.clipo._step_seconds
-    monkeypatch.setattr("benchmarks.clipo._step_seconds", recorded)
-    result = clipo_overhead(repeats=1)
-    (first, ours), (second, theirs) = runs
-    assert (first, second) == ("clipo_laptop", "grpo_laptop")
-    assert min(ours, theirs) > 0
-    assert (result.ratio, result.ours, result.theirs) == (pytest.approx(ours / theirs), ours, theirs)
 
 
 @pytest.mark.parametrize(("ours", "theirs"), [([], []), ([1.0], [1.0, 2.0])])

@@ -16,12 +16,12 @@ from benchmarks import workloads
 from benchmarks.measures import AT_PEAK, PARTS, PEAK, VLLM, Findings
 from benchmarks.roofline import Traffic, decode_bytes, traffic_of
 from benchmarks.side_by_side import SideBySide, check_lengths, measure_pair, our_arm
-from benchmarks.workloads import BASE, WorkFiles, number_prompt, on
+from benchmarks.workloads import SHORT, WorkFiles, number_prompt, on
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
 from contrastive_reasoning.policies.tiny import TinyArchitecture, train_tokenizer
 from tests.tiny_models import tiny_llama
 
-FEW = replace(BASE, prompts=2, group_size=2, prompt=partial(number_prompt, count=3), microbatch_rows=2)
+FEW = replace(SHORT, prompts=2, group_size=2, prompt=partial(number_prompt, count=3), microbatch_rows=2)
 FAKE_VLLM = f"{sys.executable} -m tests.contract.served"
 TOY = TinyArchitecture(
     kind="qwen2",
@@ -114,5 +114,5 @@ def test_decode_roofline_of_other_model_is_a_fraction(tmp_path: Path, monkeypatc
         assert ours.request("step").tokens["lengths"] == [24] * 4
         measure_pair("decode_roofline", ours, workload, 2, found)
     assert [result.measure for result in found.results] == ["decode_roofline"], found.notes
-    assert found.results[0].workload == "4 prompts of ~260 tokens × 8 × 64 tokens, toy on cpu"
+    assert found.results[0].workload == "short prompts, toy on cpu"
     assert 0 < found.results[0].ratio < 1
