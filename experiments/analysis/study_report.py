@@ -1,4 +1,4 @@
-"""The report of a study, from MLflow alone: a table on the terminal, in Markdown, LaTeX and CSV, and pictures.
+"""The report of a study, from MLflow alone: a table on the terminal, in Markdown and LaTeX, runs as CSV, and pictures.
 
 The pictures show success over cost. The notes name missing seeds, excluded runs, and differences in code, settings
 and costs.
@@ -25,7 +25,6 @@ from experiments.analysis.study_table import (
     family_table,
     final_table,
     other_settings_table,
-    rows_as_csv,
     runs_as_csv,
     study_table,
 )
@@ -75,7 +74,6 @@ def report(tracker: Tracker, study: Study, counted: Counted, *, output: Path) ->
     }
     texts = {
         folder / "study.md": _as_markdown(study, rows, whole.as_markdown(), notes, sections),
-        folder / "study.csv": rows_as_csv(study, rows),
         folder / "study.tex": whole.as_latex(),
         folder / "study_runs.csv": runs_as_csv(arms),
         folder / "study_curves.csv": curves_as_csv(arms),

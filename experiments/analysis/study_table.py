@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import fmean
 
-from contrastive_reasoning.evaluation import Estimate
 from experiments.analysis.equal_cost import SHARES, AtCost
 from experiments.analysis.evaluation_sets import GREEDY, SAMPLED
 from experiments.analysis.statistics import (
@@ -30,8 +29,6 @@ OTHER_SETTING = re.compile(r"test/([^/]+)/verifier/accuracy")
 """Greedy success in one of the suite's settings other than ``main``."""
 LEVEL = 0.05
 """Level of the tests and of the equivalences."""
-ENDS = ("", "_low", "_high")
-"""Suffixes of the columns of an estimate."""
 
 
 def study_table(study: Study, rows: Sequence[ArmRow], *, brief: bool) -> Table:
@@ -210,61 +207,6 @@ def paired_differences(study: Study, arms: Sequence[ArmResult], pair: Sequence[s
 def _in_points(estimate: SeedEstimate) -> list[str]:
     value, low, high = (with_sign(100 * n, ".1f") for n in (estimate.value, estimate.low, estimate.high))
     return [value, f"[{low}, {high}]"]
-
-
-def rows_as_csv(study: Study, rows: Sequence[ArmRow]) -> str:
-    """CSV for other programs, with shares as fractions and full run ids."""
-    return as_csv([_record(study, row) for row in rows])
-
-
-def _record(study: Study, row: ArmRow) -> dict[str, object]:
-    gain, runs = row.gain, row.arm.seeds
-    aurocs = [run.auroc_siblings for run in runs.values() if run.auroc_siblings is not None]
-    elsewhere = sorted(row.arm.shared_metrics(OTHER_SETTING).items())
-    pass_gain = {end: {k: found[place] for k, found in row.pass_gain.items()} for place, end in enumerate(ENDS)}
-    return {
-        **{"arm": row.name, "about": study.arms[row.name].about, "seeds": " ".join(runs)},
-        **_ends("success", row.success),
-        **_ends("delta", gain and gain.nested),
-        "delta_half_over_seeds": gain and gain.over_seeds.half,
-        "delta_method": gain and gain.over_seeds.method,
-        **_ends("probability", gain and gain.probability),
-        **_ends("iqm", row.interquartile),
-        **_costs("tokens", row.tokens),
-        **_costs("seconds", row.seconds),
-        "auroc_siblings": fmean(aurocs) if aurocs else None,
-        "auroc_siblings_min": min(aurocs, default=None),
-        "auroc_siblings_max": max(aurocs, default=None),
-        "pass_at": _format_list(row.pass_at),
-        **{f"pass_at_delta{end}": _format_list(found) for end, found in pass_gain.items()},
-        "elsewhere": _format_list({name: fmean(by_seed.values()) for name, by_seed in elsewhere}),
-        "run_ids": " ".join(run.run_id for run in row.arm.runs),
-    }
-
-
-def _ends(name: str, estimate: Estimate | None) -> dict[str, float | None]:
-    return {name + end: estimate and estimate[place] for place, end in enumerate(ENDS)}
-
-
-def _format_list(found: Mapping[str, float]) -> str:
-    return " ".join(f"{name}:{value}" for name, value in found.items())
-
-
-def _costs(cost: str, at: AtCost | None) -> dict[str, float | None]:
-    gain, height, interval = (at.gain, at.height_gain, at.time_to_target) if at else (None, None, None)
-    record = {f"{share:g}": at and at.values[place] for place, share in enumerate(SHARES)} | {
-        "reach": at and at.cost,
-        "delta": gain and gain.value,
-        "delta_half": gain and gain.half,
-        "mean_height": at and at.mean_height,
-        "mean_height_delta": height and height.value,
-        "mean_height_delta_half": height and height.half,
-        "to_baseline": None if at is None or math.isinf(at.to_baseline) else at.to_baseline,
-        "to_baseline_low": interval and interval.low,
-        "to_baseline_high": interval and interval.high,
-        "to_baseline_never": interval and interval.never,
-    }
-    return {f"{cost}_{name}": value for name, value in record.items()}
 
 
 def runs_as_csv(arms: Iterable[ArmResult]) -> str:
