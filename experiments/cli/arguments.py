@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import math
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from textwrap import fill
@@ -22,6 +23,23 @@ WIDTH = 100
 def home_path(text: str) -> Path:
     """Returns the path, with a ``~`` at its start replaced by the home folder. A shell leaves it in ``key=~/x``."""
     return Path(text).expanduser()
+
+
+def positive(kind: Callable[[str], float], *, most: float = math.inf) -> Callable[[str], float]:
+    """Returns a parser of numbers of this kind above 0, at most ``most``; it raises ArgumentTypeError for others."""
+
+    def read(text: str) -> float:
+        try:
+            value = kind(text)
+        except ValueError:
+            value = math.nan
+        if not 0 < value <= most:
+            what = "a whole number" if kind is int else "a number"
+            limit = "" if most == math.inf else f" and at most {most:g}"
+            raise argparse.ArgumentTypeError(f"must be {what} above 0{limit}, got {text}")
+        return value
+
+    return read
 
 
 def split_list(value: str) -> list[str]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from experiments.cli.arguments import KeyValueParser, home_path, split_list
+from experiments.cli.arguments import KeyValueParser, home_path, positive, split_list
 
 PROGRAM = "contrastive-reasoning"
 EVALUATED, SUITE = "llama_critic", "countdown_laptop"
@@ -22,6 +22,7 @@ EXPERIMENT = f"an experiment that {PROGRAM} list names"
 EXPERIMENTS = f"experiments that {PROGRAM} list names"
 KINDS = {"task": "grpo_laptop", "reward": "grpo_laptop", "objective": "grpo_laptop", "critic": "llama_critic"}
 """The groups for which ``new`` writes files, and an experiment that uses an option of each."""
+WHOLE, NUMBER, SHARE = positive(int), positive(float), positive(float, most=1.0)
 OVERRIDES = "key=value is any key of the configuration, or one of its groups with another choice.\n"
 
 
@@ -179,13 +180,13 @@ plan = Command(
     more="[scale=paper] [key=value …]",
     convert=for_experiment,
 )
-plan.add_argument("name", help=EXPERIMENT)
-plan.add_argument("--gpus", metavar="8", help="number of GPUs; default: the devices of the trainer")
-plan.add_argument("--gpu_memory", metavar="80", help="GiB of each GPU")
-plan.add_argument("--mfu", metavar="0.4", help="share of the peak that a step uses")
-plan.add_argument("--tflops", metavar="989", help="peak of each device, TFLOP/s")
-plan.add_argument("--prompt_tokens", metavar="200", help="length of a prompt; default: the budget's maximum")
-plan.add_argument("--completion_tokens", metavar="800", help="mean length of a completion, for tokens and hours")
+plan.add_argument("name", nargs="?", help=EXPERIMENT)
+plan.add_argument("--gpus", type=WHOLE, metavar="8", help="number of GPUs; default: the devices of the trainer")
+plan.add_argument("--gpu_memory", type=NUMBER, default=80.0, metavar="80", help="GiB of each GPU")
+plan.add_argument("--mfu", type=SHARE, default=0.4, metavar="0.4", help="share of the peak that a step uses")
+plan.add_argument("--tflops", type=NUMBER, metavar="989", help="peak of each device, TFLOP/s; default: an H100's")
+plan.add_argument("--prompt_tokens", type=WHOLE, metavar="200", help="of a prompt; default: the budget's maximum")
+plan.add_argument("--completion_tokens", type=WHOLE, metavar="800", help="of a completion on average, for the hours")
 
 evaluation = Command(
     "eval",

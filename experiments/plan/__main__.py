@@ -6,8 +6,8 @@ python -m experiments.plan experiment=NAME [overrides] [the plan's own arguments
 from __future__ import annotations
 
 import sys
+from argparse import Namespace
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
 from typing import Any
 
 from hydra import compose
@@ -21,49 +21,21 @@ from experiments.config.override_checks import override_error
 from experiments.schema import composing
 from experiments.system.terminal import USAGE_ERROR, be_quiet, protect_output
 
-WHOLE = ("gpus", "prompt_tokens", "completion_tokens")
 
-
-@dataclass(frozen=True, kw_only=True)
-class Options:
-    """The plan's own arguments. Raises ValueError for a number out of range."""
-
-    gpus: int | None = None
-    gpu_memory: float = 80.0
-    mfu: float = 0.4
-    tflops: float | None = None
-    """None: the peak of an H100 on GPUs, and no hours on a CPU."""
-    prompt_tokens: int | None = None
-    completion_tokens: int | None = None
-
-    def __post_init__(self) -> None:
-        for name in (*WHOLE, "gpu_memory", "tflops"):
-            if (value := getattr(self, name)) is not None and not value > 0:  # also rejects NaN
-                raise ValueError(f"{name} must be positive, got {value}")
-        if not 0 < self.mfu <= 1:
-            raise ValueError(f"mfu must lie in (0, 1], got {self.mfu}")
-
-
-def parse_arguments(arguments: Sequence[str]) -> tuple[Options, list[str]]:
+def parse_arguments(arguments: Sequence[str]) -> tuple[Namespace, list[str]]:
     """Splits the arguments into the plan's own and the overrides for Hydra.
 
     ``gpus=…`` sets ``trainer=gpu``, whatever the experiment's trainer is, unless an override chooses a trainer.
 
     Raises:
-        ValueError: for a value that is not a number or out of range, or a mistyped name.
+        ValueError: for a mistyped name.
+        SystemExit: for a value that is not a number or out of range.
     """
-    given, overrides = split_own_keys(arguments, [field.name for field in fields(Options)])
-    options = Options(**{name: _number(name, value) for name, value in given.items()})  # pyright: ignore
+    parser = COMMANDS["plan"]
+    given, overrides = split_own_keys(arguments, parser.own_keys)
+    options = parser.read([f"{key}={value}" for key, value in given.items()])
     chosen = any(override.startswith("trainer=") for override in overrides)
     return options, overrides if options.gpus is None or chosen else [*overrides, "trainer=gpu"]
-
-
-def _number(name: str, value: str) -> float:
-    try:
-        return int(value) if name in WHOLE else float(value)
-    except ValueError as error:
-        kind = "a whole number" if name in WHOLE else "a number"
-        raise ValueError(f"{name}={value}: it takes {kind}") from error
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -11,8 +11,9 @@ The operations are those of ``policies.pass_cost``, so ``mfu`` is ``train/throug
 
 from __future__ import annotations
 
+from argparse import Namespace
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from rich.console import Console
 from rich.table import Table
@@ -23,9 +24,6 @@ from experiments.config.stages import reads_policy
 from experiments.plan.memory import MILD_TO_STRONG, Sharding, by_name, encoder_learner, sharding_of
 from experiments.plan.stages import CONTEXT, GIB, SLACK, Experiment, Moment, assumptions, experiment_of
 from experiments.system.devices import host_memory
-
-if TYPE_CHECKING:
-    from experiments.plan.__main__ import Options
 
 TERA, MILLION = 1e12, 1e6
 H100 = 989.0
@@ -42,7 +40,7 @@ PARTS = (
 """The rows of the table, in this order."""
 
 
-def show(config: Any, trainer: str, node: Mapping[str, Any], options: Options) -> None:
+def show(config: Any, trainer: str, node: Mapping[str, Any], options: Namespace) -> None:
     """Prints the plan of a composed configuration. Outside a terminal, lines are not wrapped.
 
     ``trainer`` is the choice of this group and ``node`` its resolved content. Raises ValueError for a model of unknown
@@ -55,7 +53,7 @@ def show(config: Any, trainer: str, node: Mapping[str, Any], options: Options) -
         console.print(line, highlight=False, soft_wrap=not isinstance(line, Table))
 
 
-def _page(config: Any, trainer: str, node: Mapping[str, Any], options: Options) -> Iterator[str | Table]:
+def _page(config: Any, trainer: str, node: Mapping[str, Any], options: Namespace) -> Iterator[str | Table]:
     sharding, on_cpu = sharding_of(trainer, node, gpus=options.gpus), node.get("accelerator") == "cpu"
     lengths = {"prompt_tokens": options.prompt_tokens, "completion_tokens": options.completion_tokens}
     plan = experiment_of(config, on_cpu=on_cpu, **lengths)
@@ -190,7 +188,7 @@ def hours_of(plan: Experiment, work: StepWork, *, devices: int, tflops: float) -
     return plan.config.budget.grpo.steps * work.flops / (devices * tflops * TERA) / 3600
 
 
-def _work_lines(plan: Experiment, sharding: Sharding, options: Options) -> Iterator[str]:
+def _work_lines(plan: Experiment, sharding: Sharding, options: Namespace) -> Iterator[str]:
     """Yields the tokens and operations of a step, and the hours of all steps."""
     budget, rollouts, work = plan.config.budget.grpo, plan.rollouts, work_of_step(plan)
     yield (

@@ -7,14 +7,12 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import fields
 from pathlib import Path
 
 import pytest
 from hydra import compose
 
 from experiments.cli.commands import COMMANDS
-from experiments.plan.__main__ import Options as PlanOptions
 from experiments.schema import composing
 
 ROOT = Path(__file__).resolve().parents[4]
@@ -198,7 +196,3 @@ def test_commands_equal_make_targets_and_their_summaries() -> None:
         name: summary for name, summary in SUMMARY.findall((ROOT / "Makefile").read_text()) if name not in CLONE_TARGETS
     }
     assert {name: command.summary for name, command in COMMANDS.items()} == targets
-
-
-def test_plan_shows_arguments_that_it_reads() -> None:
-    assert set(COMMANDS["plan"].own_keys) == {field.name for field in fields(PlanOptions)}

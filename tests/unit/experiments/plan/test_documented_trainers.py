@@ -11,7 +11,7 @@ import pytest
 from hydra import compose
 from omegaconf import OmegaConf
 
-from experiments.plan.__main__ import Options
+from experiments.cli.commands import COMMANDS
 from experiments.plan.memory import MILD_TO_STRONG, sharding_of
 from experiments.plan.page import H100, hours_of, mildest, work_of_step
 from experiments.plan.stages import GIB, Experiment, experiment_of
@@ -73,7 +73,7 @@ def mildest_trainer(name: str) -> str | None:
 def _hours(plan: Experiment) -> float:
     if "grpo" not in plan.config.stages:
         return 0.0
-    return hours_of(plan, work_of_step(plan), devices=1, tflops=H100 * Options.mfu)
+    return hours_of(plan, work_of_step(plan), devices=1, tflops=H100 * COMMANDS["plan"].get_default("mfu"))
 
 
 def test_documented_table_lists_tracks_countdown_and_critics() -> None:
