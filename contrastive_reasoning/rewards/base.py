@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from jaxtyping import Float
@@ -67,6 +67,17 @@ class Credit:
     def named(self) -> str:
         """The names of the parts, for error messages."""
         return ", ".join(self.parts) or "nothing"
+
+    def plus(
+        self, name: str, part: Float[Tensor, " B"], *, weight: float = 1.0, metrics: Mapping[str, float] | None = None
+    ) -> Credit:
+        """Returns this credit with a further part, ``weight`` times which is added to the outcome, and its metrics."""
+        return replace(
+            self,
+            outcome=self.outcome + weight * part,
+            parts={**self.parts, name: part},
+            metrics={**self.metrics, **(metrics or {})},
+        )
 
 
 def verdicts_on(credit: Credit, task: Task, rollouts: RolloutBatch) -> Sequence[Verdict]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import torch
@@ -78,26 +78,30 @@ class LogitSource(Reward, Protocol):
         ...
 
 
+@dataclass(kw_only=True, eq=False)
 class CalibratedReward:
     """``source`` with calibrated probabilities as the values of steps and starts; it learns with every call.
-
-    ``weight`` times the mean value of a completion's legal steps is added to its outcome.
 
     Logs ``critic/ece`` and ``critic/brier`` over the states of the batch in which a move is left, because the success
     of a finished state is known. Each state is weighted by the number of rollouts through it. For an ensemble, the mean
     logit of the members is calibrated.
 
-    Args:
-        source: the reward of the critic or the oracle; its outcome must verify. Its own weight must be 0, because what
-            it adds to the outcome is not calibrated.
-        weight: of the mean value in the outcome; 0 leaves the values to a per-step advantage.
-        calibration: the curves.
-        batches: how many of the last rollout batches the curves are fitted to.
-        refit_every: rollout batches between fits; the first fit follows the first batch.
-        warmup_steps: rollout batches at the beginning from which only the curves learn.
-
     Raises ValueError for a number below 1 (``warmup_steps``: below 0), and for a source with a non-zero weight.
     """
+
+    source: LogitSource
+    """The reward of the critic or the oracle; its outcome must verify. Its own weight must be 0, because what it adds
+    to the outcome is not calibrated."""
+    weight: float
+    """Of the mean value of a completion's legal steps in its outcome; 0 leaves them to a per-step advantage."""
+    calibration: Calibration
+    """The curves."""
+    batches: int
+    """The number of last rollout batches that the curves are fitted to."""
+    refit_every: int
+    """Rollout batches between fits; the first fit follows the first batch."""
+    warmup_steps: int
+    """Rollout batches at the beginning from which only the curves learn."""
 
     values_steps = True
     reads_logits = True
@@ -107,30 +111,12 @@ class CalibratedReward:
     reads_all_groups = True
     """Probabilities fitted to groups that were selected by their verdicts would be too close to one half."""
 
-    def __init__(
-        self,
-        *,
-        source: LogitSource,
-        weight: float,
-        calibration: Calibration,
-        batches: int,
-        refit_every: int,
-        warmup_steps: int,
-    ) -> None:
-        for name, value, least in (
-            ("batches", batches, 1),
-            ("refit_every", refit_every, 1),
-            ("warmup_steps", warmup_steps, 0),
-        ):
-            if value < least:
+    def __post_init__(self) -> None:
+        for name, least in (("batches", 1), ("refit_every", 1), ("warmup_steps", 0)):
+            if (value := getattr(self, name)) < least:
                 raise ValueError(f"{name} must be at least {least}, got {value}")
-        refuse_adding("CalibratedReward", source)
-        self.source = source
-        self.weight = weight
-        self.calibration = calibration
-        self.refit_every = refit_every
-        self.warmup_steps = warmup_steps
-        self.seen: deque[Examples] = deque(maxlen=batches)
+        refuse_adding("CalibratedReward", self.source)
+        self.seen: deque[Examples] = deque(maxlen=self.batches)
         """The last batches, oldest first."""
         self.calls = 0
         """The number of rollout batches rewarded so far."""

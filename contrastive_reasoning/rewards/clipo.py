@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -200,13 +200,7 @@ class CLIPOReward:
             metrics = {name: value for name, value in metrics.items() if math.isfinite(value)}
         metrics["clipo/skipped_steps"] = float(self.skipped.count)
         self.calls += 1
-        own = own_groups(reward, size)
-        return replace(
-            credit,
-            outcome=credit.outcome + own,
-            parts={**credit.parts, "clipo": own},
-            metrics={**credit.metrics, **metrics},
-        )
+        return credit.plus("clipo", own_groups(reward, size), metrics=metrics)
 
     def embed(self, rollouts: RolloutBatch) -> Float[Tensor, "B D"]:
         """Returns z of every completion of this rank, as unit vectors. Raises RuntimeError without pooled states."""

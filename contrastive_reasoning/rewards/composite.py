@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass
 
 import torch
 
@@ -63,6 +63,7 @@ class WeightedSum:
         )
 
 
+@dataclass(kw_only=True, eq=False)
 class GameLevelReward:
     """``reward`` plus ``weight`` times its level: the sum of its step values over the number of moves of the game.
 
@@ -77,21 +78,20 @@ class GameLevelReward:
     The mean is highest for a good first move followed by a move that does not count, and policies learn to exploit
     that. Countdown only.
 
-    Args:
-        reward: values steps. Its own weight must be 0, because it adds the mean of the legal moves to the outcome.
-        weight: of the level in the outcome.
-
     Raises ValueError if the reward adds its values to the outcome itself. When called, raises ValueError if the reward
     values no steps or a problem has no numbers.
     """
 
+    reward: Reward
+    """It values steps. Its own weight must be 0, because it would add the mean of the legal moves to the outcome."""
+    weight: float
+    """Of the level in the outcome."""
+
     values_steps = True
 
-    def __init__(self, *, reward: Reward, weight: float) -> None:
-        refuse_learning("GameLevelReward", reward)
-        refuse_adding("GameLevelReward", reward)
-        self.reward = reward
-        self.weight = weight
+    def __post_init__(self) -> None:
+        refuse_learning("GameLevelReward", self.reward)
+        refuse_adding("GameLevelReward", self.reward)
 
     def __call__(self, rollouts: RolloutBatch) -> Credit:
         credit = self.reward(rollouts)
@@ -102,8 +102,7 @@ class GameLevelReward:
             game_level([step.value for step in steps], forbidden=len(broken), moves=moves_of(rollouts.problem_of(row)))
             for row, (steps, broken) in enumerate(zip(credit.steps, forbidden, strict=True))
         ]
-        part = credit.outcome.new_tensor(levels)
-        return replace(credit, outcome=credit.outcome + self.weight * part, parts={**credit.parts, "game_level": part})
+        return credit.plus("game_level", credit.outcome.new_tensor(levels), weight=self.weight)
 
 
 def game_level(values: Sequence[float], *, forbidden: int, moves: int) -> float:

@@ -9,25 +9,25 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 from typing import TypeVar
 
-from contrastive_reasoning.critics.calibration import Calibration
 from contrastive_reasoning.distributed import gather, share, unshare
 from contrastive_reasoning.rewards.base import Credit, Reward, refuse_adding, refuse_learning
-from contrastive_reasoning.rewards.calibrated import CalibratedReward, LogitSource, depths_of
+from contrastive_reasoning.rewards.calibrated import CalibratedReward, depths_of
 from contrastive_reasoning.rewards.oracle import OracleReward, target_of
 from contrastive_reasoning.rewards.step_metrics import Judged, with_step_metrics
 from contrastive_reasoning.rewards.step_values import FINISHED, StateReward, mean, start_steps
 from contrastive_reasoning.rollout.batch import RolloutBatch
-from contrastive_reasoning.tasks.base import Problem, Step, Task
+from contrastive_reasoning.tasks.base import Problem, Step
 
 T = TypeVar("T")
 BITS = 53
 """The precision of a float in bits: every draw is exact and less than 1."""
 
 
+@dataclass(kw_only=True, eq=False)
 class ConstantValueReward(StateReward):
     """``outcome`` plus ``weight`` times ``value`` if there is a legal step: all states have the same value.
 
@@ -38,13 +38,14 @@ class ConstantValueReward(StateReward):
     Raises ValueError for a value outside [0, 1].
     """
 
+    value: float
+
     part = "constant"
 
-    def __init__(self, *, outcome: Reward, task: Task, weight: float, value: float) -> None:
-        super().__init__(outcome=outcome, task=task, weight=weight)
-        if not 0 <= value <= 1:
-            raise ValueError(f"value must lie in [0, 1], got {value}")
-        self.value = value
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0 <= self.value <= 1:
+            raise ValueError(f"value must lie in [0, 1], got {self.value}")
 
     def label(self, problem: Problem, state: Sequence[int]) -> float:
         return self.value
@@ -66,22 +67,22 @@ class ConstantLogit(OracleReward):
         return 0.0
 
 
+@dataclass(kw_only=True, eq=False)
 class RandomPotentialReward(StateReward):
     """``outcome`` plus ``weight`` times the mean of random values in [0, 1), one for each (seed, state, target).
 
     It is still a potential, so it must not help the policy and, with λ = 1, must not bias it. Countdown only.
     """
 
-    part = "random_potential"
+    seed: int
 
-    def __init__(self, *, outcome: Reward, task: Task, weight: float, seed: int) -> None:
-        super().__init__(outcome=outcome, task=task, weight=weight)
-        self.seed = seed
+    part = "random_potential"
 
     def label(self, problem: Problem, state: Sequence[int]) -> float:
         return fixed_draw("random_potential", self.seed, sorted(state), target_of(problem))
 
 
+@dataclass(kw_only=True, eq=False)
 class FlippedOracleReward(OracleReward):
     """``OracleReward`` whose label of a state is wrong with probability ``flip``. Countdown only.
 
@@ -92,14 +93,15 @@ class FlippedOracleReward(OracleReward):
     Raises ValueError for a ``flip`` outside [0, 1].
     """
 
+    flip: float
+    seed: int
+
     part = "oracle_flipped"
 
-    def __init__(self, *, outcome: Reward, task: Task, weight: float, flip: float, seed: int) -> None:
-        if not 0 <= flip <= 1:
-            raise ValueError(f"flip must lie in [0, 1], got {flip}")
-        super().__init__(outcome=outcome, task=task, weight=weight)
-        self.flip = flip
-        self.seed = seed
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0 <= self.flip <= 1:
+            raise ValueError(f"flip must lie in [0, 1], got {self.flip}")
 
     def label(self, problem: Problem, state: Sequence[int]) -> float:
         """Returns 1 if the target can be reached, else 0; with probability ``flip`` the opposite."""
@@ -108,6 +110,7 @@ class FlippedOracleReward(OracleReward):
         return 1.0 - truth if wrong else truth
 
 
+@dataclass(kw_only=True, eq=False)
 class ShuffledReward:
     """``reward`` with its step values shuffled within each depth, plus ``weight`` times their mean in the outcome.
 
@@ -120,20 +123,19 @@ class ShuffledReward:
     The order is drawn from the seed and the batch's texts, so a resumed run shuffles in the same way. Values move
     between the rollouts of all ranks. The metrics ``steps/…``, which a trust gate reads, describe the shuffled values.
 
-    Args:
-        reward: values steps. Its own weight must be 0, because what it adds to the outcome is not shuffled.
-
     Raises ValueError if the reward adds its values to the outcome itself, or, when called, if it values no steps.
     """
 
+    reward: Reward
+    """It values steps. Its own weight must be 0, because what it adds to the outcome is not shuffled."""
+    weight: float
+    seed: int
+
     values_steps = True
 
-    def __init__(self, *, reward: Reward, weight: float, seed: int) -> None:
-        refuse_learning("ShuffledReward", reward)
-        refuse_adding("ShuffledReward", reward)
-        self.reward = reward
-        self.weight = weight
-        self.seed = seed
+    def __post_init__(self) -> None:
+        refuse_learning("ShuffledReward", self.reward)
+        refuse_adding("ShuffledReward", self.reward)
 
     def __call__(self, rollouts: RolloutBatch) -> Credit:
         credit = self.reward(rollouts)
@@ -157,17 +159,12 @@ class ShuffledReward:
             rng.shuffle(groups)
             starts = _of_this_rank([value for group in groups for value in group], size)
         part = credit.outcome.new_tensor([mean([step.value for step in row]) for row in steps])
-        shuffled = replace(
-            credit,
-            outcome=credit.outcome + self.weight * part,
-            parts={**credit.parts, "shuffled": part},
-            steps=steps,
-            starts=starts,
-        )
+        shuffled = replace(credit.plus("shuffled", part, weight=self.weight), steps=steps, starts=starts)
         judged = [[Judged(step.value, step.depth, step.depth == FINISHED) for step in row] for row in steps]
         return with_step_metrics(shuffled, judged, size)
 
 
+@dataclass(kw_only=True, eq=False)
 class ShuffledCalibratedReward(CalibratedReward):
     """``CalibratedReward`` with its values shuffled within each depth, as in ``ShuffledReward``: a placebo.
 
@@ -176,26 +173,7 @@ class ShuffledCalibratedReward(CalibratedReward):
     permuted among the problems.
     """
 
-    def __init__(
-        self,
-        *,
-        source: LogitSource,
-        weight: float,
-        calibration: Calibration,
-        batches: int,
-        refit_every: int,
-        warmup_steps: int,
-        seed: int,
-    ) -> None:
-        super().__init__(
-            source=source,
-            weight=weight,
-            calibration=calibration,
-            batches=batches,
-            refit_every=refit_every,
-            warmup_steps=warmup_steps,
-        )
-        self.seed = seed
+    seed: int
 
     def chances(
         self,

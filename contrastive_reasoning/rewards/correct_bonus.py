@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 import torch
@@ -62,24 +62,24 @@ class RandomScore:
         return found
 
 
+@dataclass(kw_only=True, eq=False)
 class CorrectBonus:
     """``outcome`` plus a bonus of the correct completions, centred and scaled within each group to ``spread``.
-
-    Args:
-        outcome: the reward that is shaped; it must verify.
-        score: ranks the correct completions of a group.
-        spread: σ of the bonus among the correct completions of a group.
 
     Raises ValueError for a spread that is not positive, and when called if ``outcome`` does not verify.
     """
 
-    def __init__(self, *, outcome: Reward, score: Score, spread: float) -> None:
-        if not spread > 0:
-            raise ValueError(f"spread must be positive, got {spread}")
-        refuse_learning("CorrectBonus", outcome)
-        self.outcome = outcome
-        self.score = score
-        self.spread = spread
+    outcome: Reward
+    """The reward that is shaped; it must verify."""
+    score: Score
+    """Ranks the correct completions of a group."""
+    spread: float
+    """σ of the bonus among the correct completions of a group."""
+
+    def __post_init__(self) -> None:
+        if not self.spread > 0:
+            raise ValueError(f"spread must be positive, got {self.spread}")
+        refuse_learning("CorrectBonus", self.outcome)
 
     def __call__(self, rollouts: RolloutBatch) -> Credit:
         credit = self.outcome(rollouts)
@@ -90,13 +90,9 @@ class CorrectBonus:
         anchors = told_apart(correct, judged, rollouts.group_size)
         scores = torch.tensor(self.score(rollouts, credit.verdicts), dtype=torch.float64)
         bonus = scaled_in_groups(scores, anchors, rollouts.group_size, self.spread)
-        own = bonus.to(credit.outcome)
         spread = spread_of_ranks(bonus, anchors, rollouts.group_size)
-        return replace(
-            credit,
-            outcome=credit.outcome + own,
-            parts={**credit.parts, "bonus": own},
-            metrics={**credit.metrics, **({} if spread is None else {"bonus/spread": spread})},
+        return credit.plus(
+            "bonus", bonus.to(credit.outcome), metrics={} if spread is None else {"bonus/spread": spread}
         )
 
 

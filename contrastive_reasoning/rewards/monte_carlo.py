@@ -12,30 +12,20 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
-from contrastive_reasoning.rewards.base import Credit, Reward, refuse_learning
-from contrastive_reasoning.rewards.step_values import add_step_credit, read_steps
+from contrastive_reasoning.rewards.base import Credit
+from contrastive_reasoning.rewards.step_values import StepReward, add_step_credit, read_steps
 from contrastive_reasoning.rollout.batch import RolloutBatch
-from contrastive_reasoning.tasks.base import Task
 
 
-class MonteCarloReward:
-    """``outcome`` plus ``weight`` times the mean value of the legal steps; weight 0 leaves the outcome unchanged.
+class MonteCarloReward(StepReward):
+    """``outcome``, which must verify, plus ``weight`` times the mean value of the legal steps.
 
     A rollout's own verdict is left out of the value of its start, so that this value does not depend on the rollout.
-
-    ``outcome`` must verify; ``task`` finds the steps in a completion.
     """
 
-    values_steps = True
     values_starts = True
     reads_prefix_values = True
     """It reads ``rollouts.prefix_values``, which most engines leave out."""
-
-    def __init__(self, *, outcome: Reward, task: Task, weight: float) -> None:
-        refuse_learning("MonteCarloReward", outcome)
-        self.outcome = outcome
-        self.task = task
-        self.weight = weight
 
     def __call__(self, rollouts: RolloutBatch) -> Credit:
         """Raises ValueError if the rollouts have no prefix values or the outcome has no verdicts."""
@@ -65,10 +55,8 @@ class MonteCarloReward:
 def others_mean(values: Sequence[float], group_size: int, left_out: Collection[int] = ()) -> list[float]:
     """Returns for each of B values the mean of its group's others that are not left out, or the value itself.
 
-    The value itself is returned if no other is left. Raises ValueError for groups of fewer than 2.
+    The value itself is returned if no other is left.
     """
-    if group_size < 2:
-        raise ValueError(f"group_size must be at least 2 (a start is valued by the others), got {group_size}")
     means: list[float] = []
     for row, value in enumerate(values):
         start = row - row % group_size

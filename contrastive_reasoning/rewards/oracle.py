@@ -8,10 +8,17 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from contrastive_reasoning.rewards.base import Credit, Reward, refuse_learning
-from contrastive_reasoning.rewards.step_values import StateReward, Steps, StepValue, add_step_credit, read_steps
+from contrastive_reasoning.rewards.base import Credit
+from contrastive_reasoning.rewards.step_values import (
+    StateReward,
+    StepReward,
+    Steps,
+    StepValue,
+    add_step_credit,
+    read_steps,
+)
 from contrastive_reasoning.rollout.batch import RolloutBatch
-from contrastive_reasoning.tasks.base import Problem, Step, Task
+from contrastive_reasoning.tasks.base import Problem, Step
 from contrastive_reasoning.tasks.countdown import CountdownProblem, best_moves, reachable
 
 CERTAIN = 10.0
@@ -60,7 +67,7 @@ class OracleReward(StateReward):
         return CERTAIN if self.label(problem, state) else -CERTAIN
 
 
-class PerfectMoveReward:
+class PerfectMoveReward(StepReward):
     """``outcome`` plus ``weight`` times the share of perfect moves among the decisions.
 
     The oracle reward values every step. Here a step from a state that is already lost is not a decision and has no
@@ -70,14 +77,6 @@ class PerfectMoveReward:
         [37, 17, 26]               reachable: judged     37-26=11  loses it                  0
         [11, 17]                   lost: not judged      17-11=6   absent, not one more 0
     """
-
-    values_steps = True
-
-    def __init__(self, *, outcome: Reward, task: Task, weight: float) -> None:
-        refuse_learning("PerfectMoveReward", outcome)
-        self.outcome = outcome
-        self.task = task
-        self.weight = weight
 
     def __call__(self, rollouts: RolloutBatch) -> Credit:
         steps = read_steps(self.task, rollouts)

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from itertools import chain
 from typing import Any, Literal, get_args
 
@@ -139,12 +138,8 @@ class RampedCriticReward:
         }
         if losses:
             metrics["loss"] = sum(losses) / len(losses)
-        return replace(
-            credit,
-            outcome=credit.outcome + self.ramp * part,
-            parts={**credit.parts, "critic": part},
-            metrics={**credit.metrics, **{f"online_critic/{name}": value for name, value in metrics.items()}},
-        )
+        named = {f"online_critic/{name}": value for name, value in metrics.items()}
+        return credit.plus("critic", part, weight=self.ramp, metrics=named)
 
     @property
     def ramp(self) -> float:

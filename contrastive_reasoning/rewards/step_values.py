@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Sequence
-from dataclasses import replace
-from typing import NamedTuple
+from dataclasses import dataclass, replace
+from typing import ClassVar, NamedTuple
 
 from contrastive_reasoning.rewards.base import Credit, Reward, StepCredit, refuse_learning
 from contrastive_reasoning.rewards.step_metrics import Judged, step_metrics
@@ -61,19 +61,30 @@ def start_steps(rollouts: RolloutBatch) -> list[Step | None]:
     return [start for start in starts for _ in range(rollouts.group_size)]
 
 
-class StateReward(ABC):
-    """``outcome`` plus ``weight`` times the mean label of the states after legal steps. Countdown only."""
+@dataclass(kw_only=True, eq=False)
+class StepReward:
+    """``outcome`` plus ``weight`` times the mean value of a completion's steps. With weight 0 the outcome is unchanged.
+
+    Raises ValueError for an ``outcome`` that learns.
+    """
+
+    outcome: Reward
+    task: Task
+    """It finds the steps in a completion."""
+    weight: float
 
     values_steps = True
-    values_starts = True
-    part: str
-    """The name of its part of a credit."""
 
-    def __init__(self, *, outcome: Reward, task: Task, weight: float) -> None:
-        refuse_learning(type(self).__name__, outcome)
-        self.outcome = outcome
-        self.task = task
-        self.weight = weight
+    def __post_init__(self) -> None:
+        refuse_learning(type(self).__name__, self.outcome)
+
+
+class StateReward(StepReward, ABC):
+    """A reward whose values of steps are labels of the states after them. Countdown only."""
+
+    values_starts = True
+    part: ClassVar[str]
+    """The name of its part of a credit."""
 
     @abstractmethod
     def label(self, problem: Problem, state: Sequence[int]) -> float:
@@ -131,13 +142,10 @@ def add_step_credit(
         judged.append([Judged(*step) for step in zip([value for _, value in row], depths, ended, strict=True)])
     seen = step_metrics(judged, steps, credit.verdicts, rollouts.group_size)
     return replace(
-        credit,
-        outcome=credit.outcome + weight * part,
-        parts={**credit.parts, name: part},
+        credit.plus(name, part, weight=weight, metrics=seen),
         steps=steps,
         illegal=[_forbidden(rollouts.token_spans[i], row) for i, row in enumerate(illegal)],
         starts=None if starts is None else [starts[row // rollouts.group_size] for row in range(len(rollouts))],
-        metrics={**credit.metrics, **seen},
     )
 
 
