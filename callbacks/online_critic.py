@@ -37,6 +37,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from callbacks.phases import Phase
 from contrastive_reasoning.advantages.base import layers
 from contrastive_reasoning.advantages.trust_gate import TrustGate, refuse_stale_trust
 from contrastive_reasoning.critics import CriticBatch, rows_of
@@ -74,6 +75,8 @@ class OnlineTraining(L.Callback, ABC):
     Raises:
         ValueError: at the start of a fit, for a reward whose critic cannot be trained here.
     """
+
+    hook_phases: ClassVar[Mapping[str, Phase]] = {"on_train_batch_start": "lessons", "on_train_batch_end": "lessons"}
 
     def __init__(self, *, task: Task, lessons: OnlineUpdates, buffer: Any) -> None:
         self.task = task

@@ -1,29 +1,24 @@
-"""Phases of a training step, from what Lightning reports to a profiler, and a watchdog for phases that last too long.
+"""Phases of a training step, from what Lightning reports to a profiler.
 
     data        the wait for a batch                           named by Lightning
-    rollout     the hook of the callback that draws            named by Lightning
+    rollout     the hook of the callback that draws            named by the callback
     reward      rewards and advantages                         named by the module
     update      forward, backward and optimizer steps          named by the module
-    lessons     training of a critic beside the policy         named by Lightning
+    lessons     training of a critic beside the policy         named by the callback
     checkpoint  writing one                                    named by Lightning
 
-A module names a phase by ``with self.trainer.profiler.profile("reward")``, which costs nothing without a listener.
+A module names a phase by ``with self.trainer.profiler.profile("reward")``, which costs nothing without a listener; a
+callback by its attribute ``hook_phases``: hook → phase.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from time import perf_counter
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
-import lightning as L
 import torch
 from lightning.pytorch.profilers import Profiler
-
-from callbacks.online_critic import OnlineTraining
-from callbacks.rollout_generation import RolloutGeneration
-from contrastive_reasoning.progress import StackDump, steps_done
 
 Phase = Literal["data", "rollout", "reward", "update", "lessons", "validation", "checkpoint", "evaluation"]
 WHOLE_BATCH = "run_training_batch"
@@ -56,11 +51,8 @@ class PhaseListener(Profiler):
         self._end = end
         self._phases = {**NAMED, **({} if whole_batch is None else {WHOLE_BATCH: whole_batch})}
         for callback in trainer.callbacks:
-            hook = f"[Callback]{callback.state_key}.on_train_batch_"
-            if isinstance(callback, RolloutGeneration):
-                self._phases[f"{hook}start"] = "rollout"
-            if isinstance(callback, OnlineTraining):
-                self._phases |= {f"{hook}start": "lessons", f"{hook}end": "lessons"}
+            named: Mapping[str, Phase] = getattr(callback, "hook_phases", {})
+            self._phases |= {f"[Callback]{callback.state_key}.{hook}": phase for hook, phase in named.items()}
         trainer.profiler = self
 
     def stop_listening(self) -> None:
@@ -110,56 +102,3 @@ def finished_now() -> float:
     if torch.cuda.is_initialized():
         torch.cuda.synchronize()
     return perf_counter()
-
-
-class Watchdog(L.Callback):
-    """Dumps the stacks of this rank to ``stacks/rank<n>.txt`` in the stage's folder. Only watches.
-
-    It makes a dead rank, a server that does not answer, or a lost file system visible: each looks like a run that
-    prints nothing.
-
-    Args:
-        limits: phase → seconds; None or absent: no limit. ``data`` is the wait for a training batch, ``lessons`` the
-            training of a critic beside the policy. If a module names no phases, as with automatic optimization, its
-            whole batch is the update. ``evaluation`` has no trainer; its own stage watches it, from one completion to
-            the next.
-
-    Raises:
-        ValueError: for an unknown phase, or a limit that is not positive.
-    """
-
-    def __init__(self, *, limits: Mapping[str, float | None]) -> None:
-        if unknown := limits.keys() - set(get_args(Phase)):
-            known = ", ".join(get_args(Phase))
-            raise ValueError(f"callbacks.every.watchdog.limits knows {known}, got {', '.join(sorted(unknown))}")
-        self.stacks = StackDump(limits, path=Path())
-        self._listener: PhaseListener | None = None
-
-    def setup(self, trainer: L.Trainer, pl_module: Any, stage: str) -> None:
-        self.stacks.path = Path(trainer.default_root_dir) / "stacks" / f"rank{trainer.global_rank}.txt"
-
-    def on_fit_start(self, trainer: L.Trainer, pl_module: Any) -> None:
-        self._listener = PhaseListener(
-            trainer,
-            begin=lambda phase: self._begin(trainer, pl_module, phase),
-            end=self.stacks.end,
-            whole_batch="update" if pl_module.automatic_optimization else None,
-        )
-
-    def on_validation_start(self, trainer: L.Trainer, pl_module: Any) -> None:
-        self._begin(trainer, pl_module, "validation")
-
-    def on_validation_end(self, trainer: L.Trainer, pl_module: Any) -> None:
-        self.stacks.end("validation")
-
-    def on_exception(self, trainer: L.Trainer, pl_module: Any, exception: BaseException) -> None:
-        self.teardown(trainer, pl_module, "fit")
-
-    def teardown(self, trainer: L.Trainer, pl_module: Any, stage: str) -> None:
-        if self._listener is not None:
-            self._listener.stop_listening()
-        self._listener = None
-        self.stacks.close()
-
-    def _begin(self, trainer: L.Trainer, pl_module: Any, phase: str) -> None:
-        self.stacks.begin(phase, at=f"after step {steps_done(trainer, pl_module)}")

@@ -24,16 +24,17 @@ fewer problems or smaller groups.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from time import perf_counter
-from typing import Any
+from typing import Any, ClassVar
 
 import lightning as L
 import torch
 from torch import Tensor
 
+from callbacks.phases import Phase
 from contrastive_reasoning.distributed import over_ranks
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
 from contrastive_reasoning.policies.pass_cost import NO_WORK, Work, work_of
@@ -72,6 +73,7 @@ class RolloutGeneration(L.Callback):
     """
     seed: int
 
+    hook_phases: ClassVar[Mapping[str, Phase]] = {"on_train_batch_start": "rollout"}
     draws_once = True
     """Each rank draws as often as the others, as a server that draws for all ranks together needs it."""
 

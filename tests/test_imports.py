@@ -35,6 +35,7 @@ MAY_IMPORT: dict[str, tuple[set[str], set[str]]] = {
     f"{PURE}.lazy": (set(), {"torch", "transformers", "lightning", "hydra", "mlflow"}),
     f"{PURE}.published": (set(), {"torch", "transformers", "lightning", "hydra", "mlflow"}),
     f"{PURE}.progress": (set(), {"torch", "transformers", "lightning", "hydra", "mlflow"}),
+    f"{PURE}.stack_dump": (set(), {"torch", "transformers", "lightning", "hydra", "mlflow"}),
     f"{PURE}.policies": ({f"{PURE}.losses"}, {"lightning", "hydra", "mlflow"}),
     f"{PURE}.critics": ({f"{PURE}.losses", f"{PURE}.policies", f"{PURE}.tasks"}, {"lightning", "hydra", "mlflow"}),
     f"{PURE}.rollout": ({f"{PURE}.policies", f"{PURE}.tasks", f"{PURE}.distributed"}, {"lightning", "hydra", "mlflow"}),

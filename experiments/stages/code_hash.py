@@ -20,14 +20,18 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from contrastive_reasoning.tasks.verifiers.environment import module_of
 from contrastive_reasoning.workers.planned_code import PlannedSource, source_hash, tree_hash
 from experiments.config.folders import is_ours
 
 DRIVERS = ("experiments.stages.train", "experiments.stages.evaluate", "experiments.assemble")
 """The modules of ``experiments`` that affect results; the others plan, check, record or display."""
-WATCHING = ("contrastive_reasoning.progress", "contrastive_reasoning.published")
-"""Packages that only display something."""
+WATCHING = (
+    "callbacks.phases",
+    "contrastive_reasoning.progress",
+    "contrastive_reasoning.published",
+    "contrastive_reasoning.stack_dump",
+)
+"""Modules and packages that only display something."""
 WITH_ENVIRONMENTS = "contrastive_reasoning.tasks.verifiers."
 """Beginning of the targets whose ``environment`` names a package of the user that the library verifiers imports."""
 INSTALLED = [Path(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib", "purelib", "platlib")]
@@ -109,6 +113,8 @@ def environments(node: Any) -> Iterator[str]:
     if isinstance(node, Mapping):
         name = node.get("environment")
         if isinstance(name, str) and str(node.get("_target_", "")).startswith(WITH_ENVIRONMENTS):
+            from contrastive_reasoning.tasks.verifiers.environment import module_of  # of few runs
+
             yield module_of(name)
     for value in node.values() if isinstance(node, Mapping) else node if isinstance(node, list | tuple) else ():
         yield from environments(value)

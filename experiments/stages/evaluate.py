@@ -15,7 +15,8 @@ from omegaconf import DictConfig, OmegaConf
 
 from contrastive_reasoning.distributed import this_rank
 from contrastive_reasoning.evaluation import GREEDY, SAMPLED, Rates, Watch
-from contrastive_reasoning.progress import Phase, Quiet, StackDump
+from contrastive_reasoning.progress import Phase, Quiet
+from contrastive_reasoning.stack_dump import StackDump
 from experiments.assemble import build, with_values
 from experiments.run_folder.reader import POLICY
 from experiments.stages import evaluation_table

@@ -1,20 +1,16 @@
-"""Counting and display of phases, and stack dumps of work that hangs."""
+"""Counting and display of phases."""
 
 from __future__ import annotations
 
 import io
 import json
-import re
-import time
-import warnings
 from math import inf, nan
-from pathlib import Path
 
 import pytest
 from rich.console import Console
 
 from contrastive_reasoning import progress
-from contrastive_reasoning.progress import JSONLines, Lines, Pace, Phase, StackDump, clock
+from contrastive_reasoning.progress import JSONLines, Lines, Pace, Phase, clock
 
 NUMBERS = {"train/reward/verifier": 0.31, "val/verifier/accuracy": 0.12345}
 
@@ -98,36 +94,3 @@ def test_pace_over_window_and_over_all_steps() -> None:
         whole.mark(step, second)
     assert (recent.rate, whole.rate) == (1.0, 5.5)
     assert (recent.seconds_left(21), recent.seconds_left(2), whole.seconds_left(22)) == (10.0, 0.0, 2.0)
-
-
-def said_while(path: Path, *beats: tuple[str, float], limit: float | None = 0.4) -> list[str]:
-    """Returns the warnings for these beats, each followed by a pause of some seconds."""
-    with StackDump({"evaluation": limit}, path) as dump, warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        for at, seconds in beats:
-            dump.beat("evaluation", at, always=at.startswith("anew"))
-            time.sleep(seconds)
-    return [str(warning.message) for warning in caught]
-
-
-def test_stack_dump_warns_after_limit_and_writes_stacks(tmp_path: Path) -> None:
-    path = tmp_path / "stacks" / "rank0.txt"
-    (message,) = said_while(path, ("of start", 0.15), ("of test, after 3 problems,", 0.6), limit=0.2)
-    assert re.search(rf"^evaluation of test, after 3 problems, .* 0\.2 s; .*{path}$", message)
-    assert "in said_while" in path.read_text()
-
-
-def test_beat_with_always_counts_soon_after_another(tmp_path: Path) -> None:
-    messages = said_while(tmp_path / "a.txt", ("after 3", 0.0), ("after 4", 0.0), ("anew", 0.8))
-    assert [message.partition(" has ")[0] for message in messages] == ["evaluation anew"]
-
-
-def test_regular_beats_cause_no_warning_and_no_file(tmp_path: Path) -> None:
-    assert said_while(tmp_path / "a.txt", *[("of test", 0.02)] * 60) == []
-    assert said_while(tmp_path / "stacks" / "a.txt", ("of test", 0.0), limit=None) == []
-    assert not list(tmp_path.iterdir())
-
-
-def test_limit_must_be_positive(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"limits\.evaluation"):
-        StackDump({"evaluation": 0.0}, tmp_path / "rank0.txt")

@@ -15,9 +15,9 @@ from callbacks.cost import Throughput
 from callbacks.credit import StepCredit
 from callbacks.critic_validation import Calibration, SimilarityHeatmap
 from callbacks.health import Alarms, Health
-from callbacks.phases import Watchdog
 from callbacks.projections import CompletionProjection, EmbeddingProjection, projections
 from callbacks.system_metrics import SystemMetrics, accelerator
+from callbacks.watchdog import Watchdog
 from experiments.run_folder.logger import RunFolderLogger
 from tests.unit.callbacks.kit import Album, assert_only_watches
 from tests.unit.lightning_modules.grpo_kit import TASK, fit, module

@@ -20,9 +20,9 @@ from torch.utils.data import DataLoader
 
 from callbacks.cost import THROUGHPUT, Throughput
 from callbacks.online_critic import OnlineCritic
-from callbacks.phases import Watchdog
 from callbacks.rollout_generation import RolloutGeneration
-from contrastive_reasoning.progress import StackDump
+from callbacks.watchdog import Watchdog
+from contrastive_reasoning.stack_dump import StackDump
 from datamodules.reasoning_prompts import ProblemBatch
 from tests.quiet import quiet_trainer
 from tests.unit.callbacks.test_cost import PROBLEMS, Learner, generation
@@ -179,7 +179,7 @@ def test_stack_dump_reports_c_code_that_holds_the_interpreter_lock(tmp_path: Pat
     code = """
         import ctypes, sys
         from pathlib import Path
-        from contrastive_reasoning.progress import StackDump
+        from contrastive_reasoning.stack_dump import StackDump
 
         def hangs_in_c():
             ctypes.PyDLL(None).sleep(2)
@@ -215,3 +215,36 @@ def test_watchdog_without_limits_is_off(tmp_path: Path) -> None:
     trainer = fit(Sleepy(update=0.3), tmp_path, Watchdog(limits=dict.fromkeys(ALL)))
     assert isinstance(trainer.profiler, PassThroughProfiler)
     assert not (tmp_path / "stacks").exists()
+
+
+def said_while(path: Path, *beats: tuple[str, float], limit: float | None = 0.4) -> list[str]:
+    """Returns the warnings for these beats, each followed by a pause of some seconds."""
+    with StackDump({"evaluation": limit}, path) as dump, warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for at, seconds in beats:
+            dump.beat("evaluation", at, always=at.startswith("anew"))
+            time.sleep(seconds)
+    return [str(warning.message) for warning in caught]
+
+
+def test_stack_dump_warns_after_limit_and_writes_stacks(tmp_path: Path) -> None:
+    path = tmp_path / "stacks" / "rank0.txt"
+    (message,) = said_while(path, ("of start", 0.15), ("of test, after 3 problems,", 0.6), limit=0.2)
+    assert re.search(rf"^evaluation of test, after 3 problems, .* 0\.2 s; .*{path}$", message)
+    assert "in said_while" in path.read_text()
+
+
+def test_beat_with_always_counts_soon_after_another(tmp_path: Path) -> None:
+    messages = said_while(tmp_path / "a.txt", ("after 3", 0.0), ("after 4", 0.0), ("anew", 0.8))
+    assert [message.partition(" has ")[0] for message in messages] == ["evaluation anew"]
+
+
+def test_regular_beats_cause_no_warning_and_no_file(tmp_path: Path) -> None:
+    assert said_while(tmp_path / "a.txt", *[("of test", 0.02)] * 60) == []
+    assert said_while(tmp_path / "stacks" / "a.txt", ("of test", 0.0), limit=None) == []
+    assert not list(tmp_path.iterdir())
+
+
+def test_limit_must_be_positive(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"limits\.evaluation"):
+        StackDump({"evaluation": 0.0}, tmp_path / "rank0.txt")

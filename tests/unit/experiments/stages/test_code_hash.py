@@ -233,6 +233,7 @@ def test_loss_is_hashed_as_its_module_and_progress_code_is_not_hashed() -> None:
     trained = set(code_hashes({}, ["experiments.stages.train.grpo"]))
     assert {"experiments.stages.train", "experiments.assemble"} <= trained
     assert not [name for name in trained if name.startswith(("contrastive_reasoning.progress", "experiments.system"))]
+    assert "contrastive_reasoning.stack_dump" not in code_hashes({}, ["experiments.stages.evaluate.evaluate"])
 
 
 @pytest.mark.parametrize("name", ["hydra.utils.instantiate", "pkgutil.resolve_name"])
