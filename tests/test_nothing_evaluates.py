@@ -26,7 +26,7 @@ ONLY_IN = {
         "contrastive_reasoning/lazy.py",
         "contrastive_reasoning/tasks/countdown/longproc.py",
         "contrastive_reasoning/workers/planned_code.py",
-        *(f"experiments/{path}.py" for path in ("config/signatures", "config/whole", "stages/code_hash")),
+        "experiments/stages/code_hash.py",
     },
     "pickle.loads": {"contrastive_reasoning/workers/functions.py"},
 }

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
-from importlib.metadata import packages_distributions, version
+from importlib.metadata import PackageNotFoundError, packages_distributions, version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -43,16 +44,18 @@ NEUTRAL_SETTINGS = {
 """Trainer settings that do not affect the result."""
 WATCHERS = (
     *(f"callbacks.{name}." for name in ("completions", "cost", "credit", "critic_validation", "health")),
-    *(f"callbacks.{name}." for name in ("phases", "progress", "projections", "system_metrics")),
+    *(f"callbacks.{name}." for name in ("progress", "projections", "system_metrics", "watchdog")),
 )
 """Beginnings of the targets of callbacks that only watch. All others, such as the user's own, may act on training."""
 LIBRARIES = ("torch", "transformers", "peft")
-"""Libraries whose version affects the result, if they are installed."""
+"""Libraries whose version affects every result."""
 READ_BY = {
-    "contrastive_reasoning.tasks.reasoning_gym": "reasoning_gym",
-    "contrastive_reasoning.tasks.verifiers.environment": "verifiers",
+    "contrastive_reasoning.critics.calibration": ("scikit-learn",),
+    "contrastive_reasoning.tasks.answer.symbolic": ("math-verify", "latex2sympy2_extended", "sympy"),
+    "contrastive_reasoning.tasks.reasoning_gym": ("reasoning_gym",),
+    "contrastive_reasoning.tasks.verifiers.environment": ("verifiers",),
 }
-"""Module of ours → the library whose version affects the result where the module is used."""
+"""Module of ours → the libraries whose version affects the result where the module is used."""
 NAMING = ("pretrained", "checkpoint", "train_file", "longproc_dir", "prompt_file", "path", "include_path")
 """Keys that may hold the path of a file or folder. Within a node whose target is not ours, any string may be a file."""
 
@@ -124,8 +127,17 @@ def plan_stage(stage: str, config: DictConfig, earlier: Mapping[str, StagePlan])
 
 def _code(relevant: Mapping[str, Any], stage: str) -> dict[str, str]:
     hashes = code_hashes(relevant, [STAGES[stage].run])
-    libraries = [*LIBRARIES, *(library for module, library in READ_BY.items() if module in hashes)]
-    return hashes | {name: version(name) for name in libraries if find_spec(name)} | _installed_environments(relevant)
+    libraries = {*LIBRARIES, *(name for module, names in READ_BY.items() if module in hashes for name in names)}
+    return hashes | _versions(libraries) | _installed_environments(relevant)
+
+
+def _versions(libraries: Iterable[str]) -> dict[str, str]:
+    """Returns library → version, without those that are not installed: building what needs them will raise."""
+    found = dict[str, str]()
+    for name in sorted(libraries):
+        with suppress(PackageNotFoundError):
+            found[name] = version(name)
+    return found
 
 
 def _installed_environments(relevant: Mapping[str, Any]) -> dict[str, str]:

@@ -54,9 +54,6 @@ def is_finished(folder: Path) -> bool:
 
 
 def find_damage(folder: Path) -> str | None:
-    """Returns a sentence on the damage of a finished stage's files, or None.
-
-    A result from before checksums were written is not checked.
-    """
+    """Returns a sentence on the damage of a finished stage's files, or None."""
     left: dict[str, Any] = read_json(folder / RESULT).get("left", {})
     return next(filter(None, (damage(folder / name, found, what="file") for name, found in left.items())), None)
