@@ -75,24 +75,30 @@ def unchanged(batch: T) -> T:
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class ExampleData(L.LightningDataModule, ABC):
-    """Supervised data of a warm start: endless training batches, and a few fixed batches of the validation split."""
+class BatchData(L.LightningDataModule, ABC, Generic[BatchT]):
+    """Endless training batches, and a few fixed batches of the validation split."""
 
     validation_batches: int
     workers: int
+    """Number of loader processes, which draw the training batches."""
 
     def __post_init__(self) -> None:
         super().__init__()
 
     @abstractmethod
-    def batch(self, number: int, *, split: Split = "train") -> list[Example]:
-        """Batch ``number`` of a split: a function of number, split and seed."""
+    def batch(self, number: int, *, split: Split = "train") -> BatchT:
+        """Batch ``number`` of the training or validation split: a function of number, split and seed."""
 
-    def train_dataloader(self) -> DataLoader[list[Example]]:
+    def fixed_batches(self) -> list[BatchT]:
+        """The batches of the validation split."""
+        return [self.batch(number, split="validation") for number in range(self.validation_batches)]
+
+    def train_dataloader(self) -> DataLoader[BatchT]:
         return training_loader(self.batch, trainer=self.trainer, workers=self.workers)
 
-    def val_dataloader(self) -> DataLoader[list[Example]]:
-        batches: Any = [self.batch(number, split="validation") for number in range(self.validation_batches)]
+    def val_dataloader(self) -> Any:
+        """A loader of the fixed batches. Data with more than them returns several loaders."""
+        batches: Any = self.fixed_batches()
         return DataLoader(batches, batch_size=None, collate_fn=unchanged)
 
 

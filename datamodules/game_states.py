@@ -6,13 +6,12 @@ data of two kinds of supervision differ in their labels alone.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-import lightning as L
 import numpy as np
 import torch
 from jaxtyping import Bool, Int
@@ -20,12 +19,12 @@ from numpy import ndarray
 from torch.utils.data import DataLoader
 
 from contrastive_reasoning.critics.base import NONE, CriticBatch
-from datamodules.batch_stream import training_loader
+from contrastive_reasoning.tasks.base import Split
+from datamodules.batch_stream import BatchData
 from datamodules.game import Game
 from datamodules.oracle_states import ValidationLoaders
 
-VALIDATION = 1_000_000_007
-"""Replaces the split in the seed of validation batches; training batches use 0."""
+SEED_OF_SPLIT: dict[Split, int] = {"train": 0, "validation": 1_000_000_007}
 
 
 class Columns(NamedTuple):
@@ -42,20 +41,18 @@ class Columns(NamedTuple):
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class GameStates(L.LightningDataModule, ABC):
+class GameStates(BatchData[CriticBatch]):
     """Batches of A = ``batch_size`` anchors: features of the game (A, …) and integer goals (C,)."""
 
     game: Game
     depth_shares: Sequence[float]
     """Share of the anchors after 0, 1, 2, … moves; each positive share gets at least one anchor."""
     batch_size: int
-    validation_batches: int
     oracle_batch_size: int
-    workers: int
     seed: int
 
     def __post_init__(self) -> None:
-        super().__init__()
+        super().__post_init__()
         horizon = self.game.horizon
         if not 1 <= len(self.depth_shares) <= horizon + 1:
             raise ValueError(
@@ -67,8 +64,7 @@ class GameStates(L.LightningDataModule, ABC):
     def columns(self, anchors: Mapping[int, Int[ndarray, "_ _"]], rng: np.random.Generator) -> Columns:
         """Chooses the goals and labels the pairs of a batch. ``anchors`` are by the number of moves before them."""
 
-    def batch(self, number: int, *, split: int = 0) -> CriticBatch:
-        """Batch ``number``: a function of number, split and seed."""
+    def batch(self, number: int, *, split: Split = "train") -> CriticBatch:
         anchors, columns = self._draw(number, split)
         return CriticBatch(
             state_actions=torch.cat([self.game.features(states) for states in anchors.values()]),
@@ -85,7 +81,7 @@ class GameStates(L.LightningDataModule, ABC):
         """
         missed: dict[int, list[bool]] = defaultdict(list)
         for number in range(self.validation_batches):
-            anchors, columns = self._draw(number, VALIDATION)
+            anchors, columns = self._draw(number, "validation")
             known = columns.goals != NONE
             goals, place = np.unique(columns.goals[known], return_inverse=True)
             hits, negatives = (np.zeros((len(columns.positive), len(goals)), dtype=bool) for _ in range(2))
@@ -98,16 +94,12 @@ class GameStates(L.LightningDataModule, ABC):
                     missed[moves].extend(negative[reachable])
         return {f"reachable_negatives_depth{moves}": float(np.mean(each)) for moves, each in missed.items() if each}
 
-    def train_dataloader(self) -> DataLoader[CriticBatch]:
-        return training_loader(self.batch, trainer=self.trainer, workers=self.workers)
-
     def val_dataloader(self) -> ValidationLoaders:
-        batches = [self.batch(number, split=VALIDATION) for number in range(self.validation_batches)]
-        oracle = self.game.oracle_batches(self.oracle_batch_size)
-        return [DataLoader(part, batch_size=None) for part in (batches, oracle) if part]  # pyright: ignore
+        parts = self.fixed_batches(), self.game.oracle_batches(self.oracle_batch_size)
+        return [DataLoader(part, batch_size=None) for part in parts if part]  # pyright: ignore
 
-    def _draw(self, number: int, split: int) -> tuple[dict[int, Int[ndarray, "_ _"]], Columns]:
-        rng = np.random.default_rng([self.seed, split, number])
+    def _draw(self, number: int, split: Split) -> tuple[dict[int, Int[ndarray, "_ _"]], Columns]:
+        rng = np.random.default_rng([self.seed, SEED_OF_SPLIT[split], number])
         anchors = {
             moves: self.game.anchors(size, moves=moves, rng=rng) for moves, size in enumerate(self.depth_sizes) if size
         }

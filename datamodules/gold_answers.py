@@ -9,7 +9,7 @@ import random
 from dataclasses import dataclass
 
 from contrastive_reasoning.tasks.base import Problem, Split, Task
-from datamodules.batch_stream import Example, ExampleData
+from datamodules.batch_stream import BatchData, Example
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,7 +24,7 @@ class GoldCorpus:
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class GoldAnswers(ExampleData):
+class GoldAnswers(BatchData[list[Example]]):
     """Batches of problems drawn with replacement, each with its gold answer as the completion."""
 
     task: Task

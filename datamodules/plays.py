@@ -23,7 +23,7 @@ from contrastive_reasoning.tasks.countdown.game import Move, legal_moves
 from contrastive_reasoning.tasks.countdown.problem import CountdownProblem
 from contrastive_reasoning.tasks.countdown.task import CountdownTask
 from contrastive_reasoning.tasks.countdown.trace import search_trace, shuffled_trace
-from datamodules.batch_stream import Example, ExampleData
+from datamodules.batch_stream import BatchData, Example
 
 
 def random_play(
@@ -95,7 +95,7 @@ class PlayCorpus:
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class Plays(ExampleData):
+class Plays(BatchData[list[Example]]):
     """Batches of plays. The first ``unaimed_steps`` training batches, counted from 0, contain unaimed plays."""
 
     task: CountdownTask
@@ -110,7 +110,7 @@ class Plays(ExampleData):
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class ShuffledSearches(ExampleData):
+class ShuffledSearches(BatchData[list[Example]]):
     """Batches of searches in random order."""
 
     task: CountdownTask

@@ -12,9 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-import lightning as L
 from torch import Tensor
-from torch.utils.data import DataLoader
 
 from contrastive_reasoning.critics.preference import PreferenceBatch
 from contrastive_reasoning.tasks.base import Split
@@ -25,7 +23,7 @@ from contrastive_reasoning.tasks.countdown.problem import CountdownProblem
 from contrastive_reasoning.tasks.countdown.steps import parse_steps
 from contrastive_reasoning.tasks.countdown.task import CountdownTask
 from contrastive_reasoning.tasks.countdown.verifier import verify
-from datamodules.batch_stream import Reader, reader_of, training_loader
+from datamodules.batch_stream import BatchData, Reader, reader_of
 from datamodules.plays import random_play
 
 ATTEMPTS = 1000
@@ -41,20 +39,17 @@ class PreferencePair(NamedTuple):
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class PreferencePairs(L.LightningDataModule):
+class PreferencePairs(BatchData[PreferenceBatch]):
     """Batches of ``batch_size`` preference pairs, each a function of its number."""
 
     task: CountdownTask
     """Training never uses its reserved keys or problems of the validation and test splits."""
     space: ProblemSpace
     batch_size: int
-    validation_batches: int
-    """Number of batches with problems of the validation split."""
-    workers: int
     seed: int
 
     def __post_init__(self) -> None:
-        super().__init__()
+        super().__post_init__()
         self.reader: Reader | None = None
 
     def setup(self, stage: str | None = None) -> None:
@@ -86,13 +81,6 @@ class PreferencePairs(L.LightningDataModule):
     def successes(self, batches: int) -> Iterator[dict[str, Tensor]]:
         """The correct completions of the first training batches as tokens; resuming training does not change them."""
         return (self.batch(number).chosen for number in range(batches))
-
-    def train_dataloader(self) -> DataLoader[PreferenceBatch]:
-        return training_loader(self.batch, trainer=self.trainer, workers=self.workers)
-
-    def val_dataloader(self) -> DataLoader[PreferenceBatch]:
-        batches = [self.batch(number, split="validation") for number in range(self.validation_batches)]
-        return DataLoader(batches, batch_size=None)  # pyright: ignore[reportArgumentType]
 
 
 def draw_pair(problem: CountdownProblem, rng: random.Random) -> PreferencePair:

@@ -23,7 +23,7 @@ from contrastive_reasoning.tasks.arithmetic import (
 )
 from contrastive_reasoning.tasks.arithmetic.story import NAMES, NEW_NAMES
 from contrastive_reasoning.tasks.base import Split
-from datamodules.batch_stream import Example, ExampleData
+from datamodules.batch_stream import BatchData, Example
 
 CONSONANTS, VOWELS = "bdfghklmnprstvz", "aeiou"
 
@@ -79,7 +79,7 @@ class StoryCorpus:
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class Stories(ExampleData):
+class Stories(BatchData[list[Example]]):
     """Batches of stories and sums.
 
     The first ``sum_steps`` training batches, counted from 0, contain only sums, later ones a share ``sums`` of them.

@@ -12,14 +12,13 @@ demand, because 100,000 of them would be gigabytes of text.
 from __future__ import annotations
 
 import random
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache, partial
 from itertools import islice
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
-import lightning as L
 import numpy as np
 import torch
 from jaxtyping import Bool, Int
@@ -37,14 +36,7 @@ from contrastive_reasoning.tasks.countdown.states import PADDING, WIDTH
 from contrastive_reasoning.tasks.countdown.task import CountdownTask
 from contrastive_reasoning.tasks.countdown.trace import path_text, search_trace
 from contrastive_reasoning.tasks.countdown.triples import TextTriple, array_row, number_lists, target_row, text_triple
-from datamodules.batch_stream import (
-    BatchStream,
-    Reader,
-    leave_signals_to_parent,
-    reader_of,
-    training_loader,
-    unchanged,
-)
+from datamodules.batch_stream import BatchData, BatchStream, Reader, leave_signals_to_parent, reader_of, unchanged
 from datamodules.oracle_states import (
     Encoding,
     OracleState,
@@ -77,7 +69,7 @@ def diagonal_batch(state_actions: Any, goals: Any, same_goal: Bool[Tensor, "A A"
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class TraceArrays(L.LightningDataModule, ABC):
+class TraceArrays(BatchData[CriticBatch]):
     """Batches of A = ``batch_size`` triples from different trajectories; the diagonal is positive.
 
     With ``mask_same_goal``, pairs with equal goals are not negatives.
@@ -97,16 +89,13 @@ class TraceArrays(L.LightningDataModule, ABC):
     triples_each: int
     mask_same_goal: bool
     batch_size: int
-    validation_batches: int
     oracle_batch_size: int
     search_workers: int
     """Number of processes that build the table, once."""
-    workers: int
-    """Number of loader processes."""
     seed: int
 
     def __post_init__(self) -> None:
-        super().__init__()
+        super().__post_init__()
         held_back = self.validation_batches * self.batch_size
         if self.trajectories < held_back + self.batch_size:
             raise ValueError(
@@ -140,12 +129,12 @@ class TraceArrays(L.LightningDataModule, ABC):
                     progress=phase.move,
                 )
 
-    def batch(self, number: int, *, validation: bool = False) -> CriticBatch:
+    def batch(self, number: int, *, split: Split = "train") -> CriticBatch:
         """Batch ``number`` of the training or validation trajectories: a function of number and seed."""
         self.setup()
         assert self.table is not None
         held_back = self.validation_batches * self.batch_size
-        table = self.table[:held_back] if validation else self.table[held_back:]
+        table = self.table[held_back:] if split == "train" else self.table[:held_back]
         rows = torch.from_numpy(batch_rows(table, number, batch_size=self.batch_size, seed=self.seed))
         state_actions, goals = self.encode(rows)
         flat = goals.reshape(len(goals), -1)
@@ -159,12 +148,8 @@ class TraceArrays(L.LightningDataModule, ABC):
             self.trajectories - held_back, self.triples_each, batches, batch_size=self.batch_size, seed=self.seed
         )
 
-    def train_dataloader(self) -> DataLoader[CriticBatch]:
-        return training_loader(self.batch, trainer=self.trainer, workers=self.workers)
-
     def val_dataloader(self) -> ValidationLoaders:
-        batches = [self.batch(number, validation=True) for number in range(self.validation_batches)]
-        return validation_loaders(batches, type(self).oracle_form, batch_size=self.oracle_batch_size)
+        return validation_loaders(self.fixed_batches(), type(self).oracle_form, batch_size=self.oracle_batch_size)
 
 
 class TracesV1(TraceArrays):
@@ -349,7 +334,7 @@ class TextReader(Reader, Protocol):
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class TracesText(L.LightningDataModule):
+class TracesText(BatchData[CriticBatch]):
     """Batches of A = ``batch_size`` text triples from different trajectories, as in :class:`TraceArrays`."""
 
     task: CountdownTask
@@ -361,16 +346,13 @@ class TracesText(L.LightningDataModule):
     """γ for drawing the later line; with 1 every later line is equally likely."""
     mask_same_goal: bool
     batch_size: int
-    validation_batches: int
     oracle_problems: int
     """Number of fixed held-out problems for evaluating the critic; reading text is slow."""
     oracle_batch_size: int
-    workers: int
-    """Number of loader processes, which search, write and tokenize."""
     seed: int
 
     def __post_init__(self) -> None:
-        super().__init__()
+        super().__post_init__()
         self.reader: TextReader | None = None
 
     def setup(self, stage: str | None = None) -> None:
@@ -406,13 +388,9 @@ class TracesText(L.LightningDataModule):
         state_actions = tokenize([triple.state + triple.action for triple in triples])
         return diagonal_batch(state_actions, tokenize(goals), same, size=len(triples))
 
-    def train_dataloader(self) -> DataLoader[CriticBatch]:
-        return training_loader(self.batch, trainer=self.trainer, workers=self.workers)
-
     def val_dataloader(self) -> ValidationLoaders:
-        batches = [self.batch(number, split="validation") for number in range(self.validation_batches)]
         size, problems = self.oracle_batch_size, self.oracle_problems
-        return validation_loaders(batches, self._oracle_form, batch_size=size, problems=problems)
+        return validation_loaders(self.fixed_batches(), self._oracle_form, batch_size=size, problems=problems)
 
     def _oracle_form(self, states: list[OracleState]) -> tuple[Any, Any]:
         critic = self._critic()

@@ -90,7 +90,7 @@ def test_batch_is_determined_by_seed_split_and_number() -> None:
     one, same = plays().batch(5), plays().batch(5)
     assert torch.equal(one.state_actions, same.state_actions)
     assert torch.equal(one.goals, same.goals)
-    for other in (plays().batch(6), plays(seed=1).batch(5), plays().batch(5, split=1)):
+    for other in (plays().batch(6), plays(seed=1).batch(5), plays().batch(5, split="validation")):
         assert not torch.equal(one.state_actions, other.state_actions)
 
 

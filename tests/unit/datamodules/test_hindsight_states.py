@@ -74,7 +74,7 @@ def test_batch_is_determined_by_seed_split_and_number() -> None:
     one, same = states().batch(5), states().batch(5)
     assert torch.equal(one.state_actions, same.state_actions)
     assert torch.equal(one.goals, same.goals)
-    for other in (states().batch(6), states(seed=1).batch(5), states().batch(5, split=1)):
+    for other in (states().batch(6), states(seed=1).batch(5), states().batch(5, split="validation")):
         assert not torch.equal(one.state_actions, other.state_actions)
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from contrastive_reasoning.tasks.base import Split
 from contrastive_reasoning.tasks.countdown import search_trace
-from datamodules.batch_stream import Example, ExampleData
+from datamodules.batch_stream import BatchData, Example
 from datamodules.plays import PlayCorpus, Plays, ShuffledSearches, draw_play, draw_shuffled_search
 from tests.unit.datamodules.kit import countdown
 
@@ -147,7 +147,7 @@ def test_shuffled_searches_solve_a_problem_of_their_split(split: Split, max_line
 
 
 @pytest.mark.parametrize(("make", "workers"), [(plays, 2), (searches, 0)])
-def test_batches_depend_on_seed_and_number_but_not_on_workers(make: type[ExampleData], workers: int) -> None:
+def test_batches_depend_on_seed_and_number_but_not_on_workers(make: type[BatchData], workers: int) -> None:
     data = make()  # pyright: ignore[reportCallIssue]
     batches = [data.batch(number) for number in range(4)]
     assert batches[0] != batches[1]
