@@ -26,7 +26,6 @@ from typing import Any, NamedTuple, get_args
 from contrastive_reasoning.tasks.base import Problem, check_choice
 from contrastive_reasoning.tasks.countdown.oracle import reachable
 from contrastive_reasoning.tasks.countdown.problem import problem_key
-from contrastive_reasoning.tasks.countdown.prompt_file import user_prompt
 from contrastive_reasoning.tasks.countdown.search import unsolvable
 from contrastive_reasoning.tasks.countdown.states import LARGEST, WIDTH
 from contrastive_reasoning.tasks.countdown.trace import WORDINGS, search_trace
@@ -81,20 +80,6 @@ def read_problem_lines(path: str | Path, *, on_bad: str) -> tuple[ReadProblem, .
     lines = path.read_text(encoding="utf-8-sig", errors="replace").split("\n")
     rows = [(path.stem, f"{path.name}, line {i}", _decode(line)) for i, line in enumerate(lines, 1) if line.strip()]
     return _check_rows(rows, on_bad=on_bad, distinct=True)
-
-
-@lru_cache(maxsize=16)
-def read_template(path: Path) -> str:
-    """Reads the prompt template ``USER_PROMPT`` of a ``prompts.yaml``, which must be a literal block.
-
-    Raises:
-        ValueError: if there is no such block, or the block lacks a placeholder.
-    """
-    template = user_prompt(path.read_text("utf-8"))
-    missing = [name for name in ("{demonstration}", "{nums}", "{target}") if name not in template]
-    if missing:
-        raise ValueError(f"USER_PROMPT in {str(path)!r} must be a literal block (|-) with {', '.join(missing)}")
-    return template
 
 
 def _decode(text: str) -> Any:

@@ -1,15 +1,17 @@
 """A Countdown problem: numbers and target, identified by the multiset of numbers and the target, and its prompt.
 
 The prompt is one bare line for ``direct``, else instructions with two worked examples. The wording is the project's own
-and keeps LongProc's format: the search under its header, the answer in tags. ``fill_template`` fills a template,
-LongProc's or the user's, byte for byte as LongProc's loader does.
+and keeps LongProc's format: the search under its header, the answer in tags. ``read_template`` reads LongProc's
+template or the user's, and ``fill_template`` fills it, byte for byte as LongProc's loader does.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from pathlib import Path
 
 from contrastive_reasoning.tasks.base import Problem, check_choice
 from contrastive_reasoning.tasks.countdown.game import MAX_RESULT
@@ -21,6 +23,9 @@ EXAMPLES: tuple[Example, Example] = (((8, 19, 25, 10), 20), ((3, 6, 29, 31), 18)
 """The worked examples of our own prompt: one solved with the first pair, one after a pair was abandoned."""
 LONGPROC_EXAMPLES: tuple[Example, Example] = (((40, 19, 23, 7), 29), ((9, 16, 6, 18), 12))
 """The worked examples of LongProc's prompt."""
+PLACEHOLDERS = ("{nums}", "{target}", "{demonstration}")
+"""All are in LongProc's template; the last, where the worked examples stand, may be missing in the user's."""
+_USER_PROMPT = re.compile(r"^USER_PROMPT: \|-[ \t\r]*\n((?:[ \t\r]*\n| .*(?:\n|\Z))*)", re.MULTILINE)
 
 _INSTRUCTIONS = """\
 Combine the given numbers with +, -, * and / so that the last result is the target. Every number is used exactly once.
@@ -107,6 +112,42 @@ def problem_prompt(numbers: Sequence[int], target: int, *, style: str) -> str:
     examples, problem = worked_examples(EXAMPLES, style), _statement(numbers, target)
     header = WORDINGS[style].header
     return _INSTRUCTIONS.format(limit=MAX_RESULT, examples=examples, header=header, problem=problem)
+
+
+@lru_cache(maxsize=16)
+def read_template(path: str, *, longproc: bool) -> str:
+    """Reads LongProc's prompt template or the user's; braces around other words are text.
+
+    LongProc's ``prompts.yaml``, and a user's file with suffix ``.yaml`` or ``.yml``, hold it in the literal block
+    ``USER_PROMPT``. Any other file of the user is the template itself, without its trailing line ends.
+
+    Raises:
+        FileNotFoundError: if there is no such file.
+        ValueError: if it is not UTF-8, lacks the block, or the template lacks a required placeholder.
+    """
+    file, named = Path(path).expanduser(), f"{'longproc_dir' if longproc else 'prompt_file'}={path!r}"
+    if not file.is_file():
+        raise FileNotFoundError(f"{named}: no such file")
+    try:
+        text = file.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{named} is not UTF-8 text: {error}") from error
+    # a downloaded prompts.yaml has another name, without a suffix
+    template = _user_prompt(text) if longproc or file.suffix in (".yaml", ".yml") else text.rstrip("\n")
+    if missing := [name for name in PLACEHOLDERS[: 3 if longproc else 2] if name not in template]:
+        raise ValueError(
+            f"{named} lacks {' and '.join(missing)}: a template names {{nums}} and {{target}}, and {{demonstration}} "
+            "where worked examples are to stand; in a YAML file it is the literal block USER_PROMPT: |-"
+        )
+    return template
+
+
+def _user_prompt(text: str) -> str:
+    """Returns the literal block ``USER_PROMPT`` of a YAML file; empty if there is none."""
+    block = _USER_PROMPT.search(text)
+    lines = block[1].split("\n") if block else []
+    indent = min([len(line) - len(line.lstrip(" ")) for line in lines if line.strip()], default=0)
+    return "\n".join([line[indent:] for line in lines]).rstrip("\n")
 
 
 def fill_template(template: str, numbers: Sequence[int], target: int, *, style: str) -> str:

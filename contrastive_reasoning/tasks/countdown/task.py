@@ -15,7 +15,6 @@ from contrastive_reasoning.tasks.countdown.longproc import (
     longproc_scores,
     read_longproc,
     read_problem_lines,
-    read_template,
 )
 from contrastive_reasoning.tasks.countdown.problem import (
     EXAMPLES,
@@ -23,8 +22,8 @@ from contrastive_reasoning.tasks.countdown.problem import (
     CountdownProblem,
     fill_template,
     problem_key,
+    read_template,
 )
-from contrastive_reasoning.tasks.countdown.prompt_file import read_prompt_file
 from contrastive_reasoning.tasks.countdown.steps import parse_steps
 from contrastive_reasoning.tasks.countdown.trace import Style
 from contrastive_reasoning.tasks.countdown.verifier import verify
@@ -95,7 +94,7 @@ class CountdownTask:
             raise ValueError(f"train=file and train_file go together, got {self.train} and {self.train_file}")
         _ = self.space
         if self.prompt_file is not None:
-            read_prompt_file(self.prompt_file)
+            read_template(self.prompt_file, longproc=False)
 
     @property
     def name(self) -> str:
@@ -129,9 +128,9 @@ class CountdownTask:
         """Builds a problem with the prompt of this task."""
         template = None
         if self.prompt_file is not None:
-            template = read_prompt_file(self.prompt_file)
+            template = read_template(self.prompt_file, longproc=False)
         elif self.style == "longproc" and self.longproc_dir:
-            template = read_template(self.longproc_path(TEMPLATE))
+            template = read_template(str(self.longproc_path(TEMPLATE)), longproc=True)
         prompt = None if template is None else fill_template(template, numbers, target, style=self.style)
         return CountdownProblem(numbers, target, style=self.style, prompt=prompt, source=source)
 

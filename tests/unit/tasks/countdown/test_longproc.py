@@ -8,12 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from contrastive_reasoning.tasks.countdown.longproc import (
-    longproc_scores,
-    read_longproc,
-    read_problem_lines,
-    read_template,
-)
+from contrastive_reasoning.tasks.countdown.longproc import longproc_scores, read_longproc, read_problem_lines
 from contrastive_reasoning.tasks.countdown.problem import CountdownProblem
 from contrastive_reasoning.tasks.countdown.states import LARGEST, encode_state
 from contrastive_reasoning.tasks.countdown.trace import search_trace
@@ -107,19 +102,6 @@ def test_read_longproc_rejects_file_without_list_of_valid_problems(tmp_path: Pat
 def test_missing_problem_file_raises(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match=r"none\.jsonl"):
         read_problem_lines(tmp_path / "none.jsonl", on_bad="refuse")
-
-
-def test_read_template_returns_literal_block(tmp_path: Path) -> None:
-    block = "USER_PROMPT: |-\n  See {demonstration}\n\n    indented\n  {nums} {target}\nOTHER: x\n"
-    (tmp_path / "prompts.yaml").write_text(block)
-    assert read_template(tmp_path / "prompts.yaml") == "See {demonstration}\n\n  indented\n{nums} {target}"
-
-
-@pytest.mark.parametrize("text", ["USER_PROMPT: hi", "OTHER: |-\n  x", "USER_PROMPT: |-\n  {nums} {target}"])
-def test_read_template_rejects_missing_block_or_placeholder(tmp_path: Path, text: str) -> None:
-    (tmp_path / "prompts.yaml").write_text(text)
-    with pytest.raises(ValueError, match="USER_PROMPT"):
-        read_template(tmp_path / "prompts.yaml")
 
 
 @needs_longproc_files

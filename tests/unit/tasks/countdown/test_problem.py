@@ -1,8 +1,10 @@
-"""A problem's identity and prompts, and the arguments that it rejects."""
+"""A problem's identity and prompts, the arguments that it rejects, and templates: how they are read and filled."""
 
 from __future__ import annotations
 
 import pickle
+from copy import deepcopy
+from pathlib import Path
 
 import pytest
 
@@ -12,8 +14,11 @@ from contrastive_reasoning.tasks.countdown.problem import (
     fill_template,
     problem_key,
     problem_prompt,
+    read_template,
 )
 from contrastive_reasoning.tasks.countdown.trace import search_trace
+from experiments.assemble import AssemblyError, build
+from tests.config_kit import composed
 
 
 def test_problem_id_does_not_depend_on_order_of_numbers() -> None:
@@ -41,6 +46,58 @@ def test_problem_prompt_contains_worked_examples_and_ends_with_problem(style: st
         assert search_trace(numbers, target, style=style).text in prompt
     assert f'Write the search under "{header}"' in prompt
     assert prompt.endswith("Numbers: [5, 6, 7]\nTarget: 29\n")
+
+
+def write_file(folder: Path, text: str, name: str) -> str:
+    (folder / name).write_text(text, encoding="utf-8")
+    return str(folder / name)
+
+
+def test_text_file_is_read_as_template(tmp_path: Path) -> None:
+    text = "  Numbers: {nums}\n\nTarget: {target} {other}"
+    assert read_template(write_file(tmp_path, f"{text}\n\n", "prompt.txt"), longproc=False) == text
+
+
+@pytest.mark.parametrize(
+    ("name", "longproc"), [("a.yaml", False), ("a.yml", False), ("prompts.yaml", True), ("6f3a", True)]
+)
+def test_yaml_file_and_any_of_longproc_hold_template_in_user_prompt_block(
+    name: str, longproc: bool, tmp_path: Path
+) -> None:
+    text = "A: 1\nUSER_PROMPT: |-\n  See {demonstration}\n\n    {nums}:\n  {target}\nB: 2\n"
+    file = write_file(tmp_path, text, name)
+    assert read_template(file, longproc=longproc) == "See {demonstration}\n\n  {nums}:\n{target}"
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "missing"),
+    [
+        ("{target}", "a.txt", r"{nums}"),
+        ("{nums}", "a.txt", r"{target}"),
+        ("{ nums }", "a.txt", r"{nums} and {target}"),
+        ("USER_PROMPT: {nums} {target}", "a.yaml", r"{nums} and {target}"),
+        ("OTHER: |-\n  {nums} {target}", "a.yaml", r"{nums} and {target}"),
+        ("USER_PROMPT: {nums} {target} {demonstration}", "prompts.yaml", r"{nums} and {target} and {demonstration}"),
+        ("USER_PROMPT: |-\n  {nums} {target}", "prompts.yaml", r"{demonstration}"),
+    ],
+)
+def test_template_without_placeholder_is_rejected(text: str, name: str, missing: str, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=f"{name}' lacks {missing}:"):
+        read_template(write_file(tmp_path, text, name), longproc=name == "prompts.yaml")
+
+
+def test_unsuitable_prompt_file_is_rejected_when_task_is_built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = deepcopy(composed("experiment=llama_baseline"))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "latin.txt").write_bytes(b"{nums} {target} \xe9")
+    write_file(tmp_path, "{nums}", "short.txt")
+    for file in ("~/latin.txt", "~/short.txt", "~/none.txt"):
+        config.task.prompt_file = file
+        with pytest.raises(AssemblyError, match=f"^task: prompt_file='{file}'"):
+            build(config, "task")
+    config.task.prompt_file = "~/fit.txt"
+    write_file(tmp_path, "{nums} {target}", "fit.txt")
+    build(config, "task")
 
 
 def test_fill_template_keeps_unknown_braces() -> None:
