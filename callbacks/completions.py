@@ -10,6 +10,7 @@ import lightning as L
 from jinja2 import Environment
 
 from callbacks.figures import due, log_with, watching
+from contrastive_reasoning.evaluation.evaluator import completion_row
 from contrastive_reasoning.evaluation.suite import MAIN
 from contrastive_reasoning.rewards import Credit
 from contrastive_reasoning.rewards.base import verdicts_on
@@ -73,17 +74,7 @@ class Completions(L.Callback):
             return
         for row, problem in enumerate(batch.problems[: self.problems - len(self.rows)]):
             text = batch.rollouts.texts[row * batch.rollouts.group_size]
-            verdict = self.task.verify(problem, text)
-            self.rows.append(
-                {
-                    "problem": problem.id,
-                    "prompt": problem.prompt,
-                    "answer": problem.answer,
-                    "completion": readable(text),
-                    "status": verdict.status,
-                    "reason": readable(verdict.reason),
-                }
-            )
+            self.rows.append(completion_row(problem, text, self.task.verify(problem, text)))
 
     def on_validation_epoch_end(self, trainer: L.Trainer, pl_module: Any) -> None:
         if not trainer.sanity_checking:
@@ -128,12 +119,7 @@ class TrainingCompletions(L.Callback):
             tokens, rewards = int(written.sum()), rewards_of(credit, row)
             table.append(
                 {
-                    "problem": problem.id,
-                    "prompt": problem.prompt,
-                    "answer": problem.answer,
-                    "completion": readable(rollouts.texts[row]),
-                    "status": verdict.status,
-                    "reason": readable(verdict.reason),
+                    **completion_row(problem, rollouts.texts[row], verdict),
                     "finish": rollouts.finish_reasons[row],
                     "tokens": tokens,
                     **rewards,

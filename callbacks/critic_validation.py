@@ -226,6 +226,14 @@ def shuffles(state_actions: Any) -> dict[str, Any]:
     return {"actions": moved}
 
 
+def distinct_rows(values: Tensor) -> list[int]:
+    """The first row of each different value, in the order of the rows; ``values`` are (N, …)."""
+    first: dict[tuple[float, ...], int] = {}
+    for row, numbers in enumerate(values.reshape(len(values), -1).tolist()):
+        first.setdefault(tuple(numbers), row)
+    return list(first.values())
+
+
 class GeometryProbe(L.Callback):
     """Logs geometry metrics of the embeddings under ``val/probe/``. Only watches.
 
@@ -268,10 +276,7 @@ class GeometryProbe(L.Callback):
     @torch.no_grad()
     def parity(self, critic: Any, goals: Tensor) -> float:
         """:func:`parity_accuracy` of the different goals. Duplicates would leak a goal from one fold to another."""
-        first: dict[tuple[int, ...], int] = {}
-        for row, numbers in enumerate(goals.reshape(len(goals), -1).tolist()):
-            first.setdefault(tuple(numbers), row)
-        goals = goals[list(first.values())]
+        goals = goals[distinct_rows(goals)]
         embeddings = critic.encode_goal(goals).float().cpu()
         return parity_accuracy(embeddings, parity_of(goals.cpu()), components=self.components, folds=self.folds)
 

@@ -13,6 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from torch import Tensor
 
+from callbacks.critic_validation import distinct_rows
 from callbacks.figures import LABEL_COLOURS, PARITY_COLOURS, due, log_with, watching
 from contrastive_reasoning.critics import CriticBatch, CriticOracleBatch
 from contrastive_reasoning.geometry import parity_of, pca, tsne
@@ -85,11 +86,7 @@ class EmbeddingProjection(L.Callback):
         if goals[0][1] is None:
             return self._figure(embeddings[: self.points], {"": None}, f"Goal embeddings, step {step:,}")
         values = torch.cat([value for _, value in goals])
-        # the distinct rows in their order in the batches: if sorted, the largest would be cut off
-        first: dict[Any, int] = {}
-        for row, value in enumerate(values.reshape(len(values), -1).tolist()):
-            first.setdefault(tuple(value), row)
-        kept = list(first.values())[: self.points]
+        kept = distinct_rows(values)[: self.points]  # not sorted: the largest would be cut off
         values, embeddings = values[kept], embeddings[kept]
         colours = {
             "parity of the goal's sum": parity_of(values),

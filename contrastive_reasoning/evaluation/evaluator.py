@@ -197,19 +197,23 @@ def _judge(
     found = []
     for place, verdict in enumerate(verdicts):
         problem = best.problem_of(place)
-        row = {
-            "problem": problem.id,
-            "prompt": problem.prompt,
-            "answer": problem.answer,
-            "completion": readable(best.texts[place]),
-            "status": verdict.status,
-            "reason": readable(verdict.reason),
-            "finish_reason": best.finish_reasons[place],
-        }
+        row = completion_row(problem, best.texts[place], verdict) | {"finish_reason": best.finish_reasons[place]}
         row |= {"samples_correct": f"{correct[place]}/{samples}"} if correct else {}
         values = {name: column[place] for name, column in columns.items()}
         found.append(_Judged(verdict=verdict, values=values, row=row))
     return found
+
+
+def completion_row(problem: Problem, completion: str, verdict: Verdict) -> dict[str, Any]:
+    """The columns that all tables of completions begin with."""
+    return {
+        "problem": problem.id,
+        "prompt": problem.prompt,
+        "answer": problem.answer,
+        "completion": readable(completion),
+        "status": verdict.status,
+        "reason": readable(verdict.reason),
+    }
 
 
 def correct_per_problem(verdicts: Sequence[Verdict], group_size: int) -> list[int]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from statistics import mean
 from typing import Any, TypeVar, get_args
 
@@ -122,13 +122,13 @@ def prefix_names(setting: str, values: Mapping[str, Value]) -> dict[str, Value]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Track:
+class Track(Suite):
     """A track of a paper: problem sets evaluated in one way, and the averages over them that its tables report.
 
-    Called as a :class:`Suite` with one setting per set; adds ``average/<name>`` to its metrics.
+    A suite with one setting per set, all with the same options, which adds ``average/<name>`` to its metrics.
     """
 
-    engine: RolloutEngine
+    settings: Mapping[str, Setting] = field(init=False)
     sets: Mapping[str, Task]
     problems: int | None
     """The first so many problems of each set; None: all."""
@@ -140,13 +140,23 @@ class Track:
     """The metric that is averaged: ``verifier/accuracy``, of greedy completions, or ``verifier/accuracy_sampled``."""
     averages: Mapping[str, Sequence[str]]
     """Name → sets; each set has the same weight, whatever its size."""
-    published: str | None
-    """The table of a paper that is shown beside our results: see :func:`published_table`."""
     compare_with: str | None
-    """The row of that table to compare our results with."""
+    """The row of the published table to compare our results with."""
 
     def __post_init__(self) -> None:
-        check_samples(self.samples, self.greedy, self.k_values, problems=self.problems)
+        super().__post_init__()
+        settings = {
+            name: Setting(
+                task=task,
+                problems=self.problems,
+                samples=self.samples,
+                sampling=self.sampling,
+                greedy=self.greedy,
+                k_values=self.k_values,
+            )
+            for name, task in self.sets.items()
+        }
+        object.__setattr__(self, "settings", settings)
         for name, sets in self.averages.items():
             if unknown := [one for one in sets if one not in self.sets]:
                 raise ValueError(f"averages.{name}: no set {', '.join(unknown)}; there are {', '.join(self.sets)}")
@@ -158,39 +168,14 @@ class Track:
             raise ValueError(f"compare_with: no row {self.compare_with!r}; there are {known}")
 
     @property
-    def settings(self) -> dict[str, Setting]:
-        """One per set, all with the same options."""
-        return {
-            name: Setting(
-                task=task,
-                problems=self.problems,
-                samples=self.samples,
-                sampling=self.sampling,
-                greedy=self.greedy,
-                k_values=self.k_values,
-            )
-            for name, task in self.sets.items()
-        }
-
-    @property
     def columns(self) -> dict[str, str]:
         """The columns of a table: set or average → its metric."""
         own = {name: f"{name}/{self.quantity}" for name in self.sets}
         return own | {name: f"average/{name}" for name in self.averages}
 
-    @property
-    def published_table(self) -> PublishedTable | None:
-        return None if self.published is None else published_table(self.published)
-
-    @property
-    def size(self) -> int:
-        """Number of problems of all sets."""
-        return sum(len(setting.selected) for setting in self.settings.values())
-
     def __call__(self, policy: CausalLMPolicy, *, seed: int, watch: Watch | None = None) -> Evaluation:
         """Evaluates the policy on every set, and adds the averages."""
-        suite = Suite(engine=self.engine, settings=self.settings, published=self.published)
-        found = suite(policy, seed=seed, watch=watch)
+        found = super().__call__(policy, seed=seed, watch=watch)
         averages = {
             f"average/{name}": mean(found.metrics[f"{one}/{self.quantity}"] for one in sets)
             for name, sets in self.averages.items()
