@@ -13,12 +13,10 @@ from torch.nn.functional import cosine_similarity, normalize
 from callbacks.figures import LINE_COLOURS, log_with, watching
 from contrastive_reasoning.critics import CriticBatch, rows_of, take
 from contrastive_reasoning.critics.calibration import ReliabilityBins, reliability_bins
+from contrastive_reasoning.evaluation import wilson
 from contrastive_reasoning.geometry import alignment, effective_rank, parity_accuracy, parity_of, uniformity
 from contrastive_reasoning.losses import categorical_accuracy, mean_over
 from contrastive_reasoning.policies.sharding import gathered
-
-Z = 1.96
-"""Standard errors of a 95% interval."""
 
 
 class SimilarityHeatmap(L.Callback):
@@ -140,8 +138,10 @@ def diagram(found: ReliabilityBins, *, step: int) -> Figure:
     """Shares over probabilities with 95% intervals; below it the number of states in each bin."""
     figure = Figure(figsize=(5.6, 6.4), layout="constrained")
     upper, lower = figure.subplots(2, 1, sharex=True, gridspec_kw={"height_ratios": [3, 1]})
-    low, high = wilson(found)
-    errors = torch.stack([(found.true - low).clamp(min=0), (high - found.true).clamp(min=0)])
+    counts = found.count.tolist()
+    intervals = [wilson(round(share * count), count) for share, count in zip(found.true.tolist(), counts, strict=True)]
+    low, high = torch.tensor(intervals, dtype=torch.float64).T
+    errors = torch.stack([found.true - low, high - found.true]).clamp(min=0)
     style: dict[str, Any] = {"fmt": "o-", "color": LINE_COLOURS[0], "linewidth": 1.6, "capsize": 3}
     upper.plot([0, 1], [0, 1], color="0.35", linestyle="--", linewidth=1.2, label="calibrated")
     upper.errorbar(found.predicted, found.true, yerr=errors, label="critic, 95% intervals", **style)
@@ -156,14 +156,6 @@ def diagram(found: ReliabilityBins, *, step: int) -> Figure:
         f"Critic against the exact oracle, step {step:,}\n{total:,} held-out states, ECE {found.expected_error:.3f}"
     )
     return figure
-
-
-def wilson(found: ReliabilityBins) -> tuple[Tensor, Tensor]:
-    """Wilson's 95% interval of each share: within [0, 1], and wide for bins with few states."""
-    n, p = found.count.double(), found.true.double()
-    centre = (p + Z**2 / (2 * n)) / (1 + Z**2 / n)
-    half = Z / (1 + Z**2 / n) * (p * (1 - p) / n + Z**2 / (4 * n**2)).sqrt()
-    return centre - half, centre + half
 
 
 class DataCounts(L.Callback):
