@@ -201,6 +201,20 @@ def test_may_import_lists_every_package() -> None:
     assert packages == set(MAY_IMPORT)
 
 
+def test_packages_export_what_they_import() -> None:
+    """With ``py.typed``, type checkers take an imported name as private, unless it is imported as itself."""
+    packages = [path for path in product_files() if path.name == "__init__.py" and path.is_relative_to(ROOT / PURE)]
+    private = {
+        (str(path.relative_to(ROOT)), name.name)
+        for path in packages
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.ImportFrom) and str(node.module).startswith(f"{PURE}.")
+        for name in node.names
+        if name.asname != name.name and node.module != f"{PURE}.lazy"
+    }
+    assert not private
+
+
 @pytest.mark.parametrize(("library", "files"), ONLY_IN.items())
 def test_library_is_imported_only_in_listed_files(library: str, files: set[str]) -> None:
     importers = {

@@ -12,8 +12,7 @@ from typing import NamedTuple
 
 from benchmarks.arms import ROOT, TRAINERS
 from benchmarks.gpu_check.results import Outcome, of_benchmark, of_run, of_tests
-from benchmarks.measures import PARTS as ALL_PARTS
-from benchmarks.measures import UPDATE_ROOFLINE
+from benchmarks.measures import PARTS as ALL_PARTS, UPDATE_ROOFLINE
 from benchmarks.processes import run, shareable
 from benchmarks.vllm_server import NotUp, served
 from experiments.config.known_models import OUTPUTS, model_folder

@@ -3,28 +3,28 @@
 from __future__ import annotations
 
 from contrastive_reasoning.evaluation.evaluator import (
-    GREEDY,
-    SAMPLED,
-    Evaluation,
-    Rates,
-    Watch,
-    correct_per_problem,
-    evaluate,
-    pass_at_k,
-    reason_kind,
-    sampled_values,
-    with_intervals,
+    GREEDY as GREEDY,
+    SAMPLED as SAMPLED,
+    Evaluation as Evaluation,
+    Rates as Rates,
+    Watch as Watch,
+    correct_per_problem as correct_per_problem,
+    evaluate as evaluate,
+    pass_at_k as pass_at_k,
+    reason_kind as reason_kind,
+    sampled_values as sampled_values,
+    with_intervals as with_intervals,
 )
 from contrastive_reasoning.evaluation.intervals import (
-    Estimate,
-    Interval,
-    bootstrap,
-    interquartile_mean,
-    mean_interval,
-    nested_difference,
-    nested_mean,
-    probability_of_improvement,
-    wilson,
+    Estimate as Estimate,
+    Interval as Interval,
+    bootstrap as bootstrap,
+    interquartile_mean as interquartile_mean,
+    mean_interval as mean_interval,
+    nested_difference as nested_difference,
+    nested_mean as nested_mean,
+    probability_of_improvement as probability_of_improvement,
+    wilson as wilson,
 )
-from contrastive_reasoning.evaluation.lm_eval import HarnessFailed, LMEval
-from contrastive_reasoning.evaluation.suite import Setting, Suite, Track
+from contrastive_reasoning.evaluation.lm_eval import HarnessFailed as HarnessFailed, LMEval as LMEval
+from contrastive_reasoning.evaluation.suite import Setting as Setting, Suite as Suite, Track as Track

@@ -1,5 +1,11 @@
 """Tasks: text in, verdict out. Pure Python, testable without any framework."""
 
-from contrastive_reasoning.tasks.base import Problem, Split, Status, Step, Task, Verdict, VerifiesTogether
-
-__all__ = ["Problem", "Split", "Status", "Step", "Task", "Verdict", "VerifiesTogether"]
+from contrastive_reasoning.tasks.base import (
+    Problem as Problem,
+    Split as Split,
+    Status as Status,
+    Step as Step,
+    Task as Task,
+    Verdict as Verdict,
+    VerifiesTogether as VerifiesTogether,
+)

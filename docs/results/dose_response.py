@@ -23,8 +23,7 @@ from typing import Any, NamedTuple
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from scipy.stats import spearmanr
-from scipy.stats import t as student
+from scipy.stats import spearmanr, t as student
 
 FOLDER = Path(__file__).resolve().parent
 CSV, PICTURE = FOLDER / "countdown_credit_repeated.csv", FOLDER.parent / "countdown_dose_response.png"

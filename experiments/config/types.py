@@ -15,8 +15,7 @@ from pkgutil import resolve_name
 from types import MappingProxyType, NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from omegaconf import MISSING as UNSET
-from omegaconf import DictConfig, ListConfig
+from omegaconf import MISSING as UNSET, DictConfig, ListConfig
 from omegaconf.errors import OmegaConfBaseException
 
 from experiments.config.composition import parts

@@ -18,8 +18,7 @@ from omegaconf import OmegaConf
 from experiments.analysis.statistics import over_seeds
 from experiments.config.composition import critic_checkpoints
 from experiments.config.folders import EMBEDDED, without_command
-from experiments.config.known_models import HUB_NAME, known_models
-from experiments.config.known_models import ORIGIN as FETCHED
+from experiments.config.known_models import HUB_NAME, ORIGIN as FETCHED, known_models
 from experiments.run_folder.reader import (
     MANIFEST,
     ORIGIN,

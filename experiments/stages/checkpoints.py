@@ -17,8 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from contrastive_reasoning.distributed import from_first, this_rank
-from experiments.system.checksums import checksums
-from experiments.system.checksums import damage as damage_of
+from experiments.system.checksums import checksums, damage as damage_of
 from experiments.system.files import sync, sync_all, write_json
 
 CHECKPOINTS = "checkpoints"

@@ -16,9 +16,11 @@ from typing import Any
 
 from contrastive_reasoning.tasks.answer import Question, check_golds, extract_answer, pose, verify_choice
 from contrastive_reasoning.tasks.answer.symbolic import load
-from contrastive_reasoning.tasks.arithmetic import parse_steps as parse_equations
-from contrastive_reasoning.tasks.arithmetic import scores as story_scores
-from contrastive_reasoning.tasks.arithmetic import verify as verify_story
+from contrastive_reasoning.tasks.arithmetic import (
+    parse_steps as parse_equations,
+    scores as story_scores,
+    verify as verify_story,
+)
 from contrastive_reasoning.tasks.base import Problem, Verdict
 from contrastive_reasoning.tasks.countdown.longproc import longproc_scores
 from contrastive_reasoning.tasks.countdown.states import known_states, moves_of

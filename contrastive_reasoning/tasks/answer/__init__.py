@@ -15,19 +15,17 @@ within a budget of steps. From text to verdict:
 second comparison, in the measure that the question asks for.
 """
 
-from contrastive_reasoning.tasks.answer.extract import NO_BOX, extract_answer, has_box
-from contrastive_reasoning.tasks.answer.measure import in_asked_measure
-from contrastive_reasoning.tasks.answer.verify import Question, check_golds, pose, settle, verify_answer, verify_choice
-
-__all__ = [
-    "NO_BOX",
-    "Question",
-    "check_golds",
-    "extract_answer",
-    "has_box",
-    "in_asked_measure",
-    "pose",
-    "settle",
-    "verify_answer",
-    "verify_choice",
-]
+from contrastive_reasoning.tasks.answer.extract import (
+    NO_BOX as NO_BOX,
+    extract_answer as extract_answer,
+    has_box as has_box,
+)
+from contrastive_reasoning.tasks.answer.measure import in_asked_measure as in_asked_measure
+from contrastive_reasoning.tasks.answer.verify import (
+    Question as Question,
+    check_golds as check_golds,
+    pose as pose,
+    settle as settle,
+    verify_answer as verify_answer,
+    verify_choice as verify_choice,
+)

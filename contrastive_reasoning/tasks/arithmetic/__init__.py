@@ -1,27 +1,28 @@
 """Generated arithmetic word problems: short stories, one equation per step, and words learnt only from outcomes."""
 
-from contrastive_reasoning.tasks.arithmetic.equations import Equation, parse_steps, same_plan, scores, verify
-from contrastive_reasoning.tasks.arithmetic.generator import StorySpace, shown_meanings, split_of
-from contrastive_reasoning.tasks.arithmetic.story import WORDS, Clause, PlanStep, Story, plan_of, true_meanings
-from contrastive_reasoning.tasks.arithmetic.task import ArithmeticProblem, ArithmeticTask, prompt_of, solution_text
-
-__all__ = [
-    "WORDS",
-    "ArithmeticProblem",
-    "ArithmeticTask",
-    "Clause",
-    "Equation",
-    "PlanStep",
-    "Story",
-    "StorySpace",
-    "parse_steps",
-    "plan_of",
-    "prompt_of",
-    "same_plan",
-    "scores",
-    "shown_meanings",
-    "solution_text",
-    "split_of",
-    "true_meanings",
-    "verify",
-]
+from contrastive_reasoning.tasks.arithmetic.equations import (
+    Equation as Equation,
+    parse_steps as parse_steps,
+    same_plan as same_plan,
+    scores as scores,
+    verify as verify,
+)
+from contrastive_reasoning.tasks.arithmetic.generator import (
+    StorySpace as StorySpace,
+    shown_meanings as shown_meanings,
+    split_of as split_of,
+)
+from contrastive_reasoning.tasks.arithmetic.story import (
+    WORDS as WORDS,
+    Clause as Clause,
+    PlanStep as PlanStep,
+    Story as Story,
+    plan_of as plan_of,
+    true_meanings as true_meanings,
+)
+from contrastive_reasoning.tasks.arithmetic.task import (
+    ArithmeticProblem as ArithmeticProblem,
+    ArithmeticTask as ArithmeticTask,
+    prompt_of as prompt_of,
+    solution_text as solution_text,
+)

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 from contrastive_reasoning.lazy import lazy_getattr
 
 if TYPE_CHECKING:
-    from contrastive_reasoning.tasks.verifiers.environment import taskset_of
-    from contrastive_reasoning.tasks.verifiers.scoring import score, scorer, verify
-    from contrastive_reasoning.tasks.verifiers.task import verifiers_task
+    from contrastive_reasoning.tasks.verifiers.environment import taskset_of as taskset_of
+    from contrastive_reasoning.tasks.verifiers.scoring import score as score, scorer as scorer, verify as verify
+    from contrastive_reasoning.tasks.verifiers.task import verifiers_task as verifiers_task
 
 __getattr__ = lazy_getattr(__name__)

@@ -10,8 +10,7 @@ from statistics import mean
 import pytest
 import torch
 from jaxtyping import TypeCheckError
-from scipy.stats import bootstrap as scipy_bootstrap
-from scipy.stats import mannwhitneyu
+from scipy.stats import bootstrap as scipy_bootstrap, mannwhitneyu
 from torch import Tensor
 
 from contrastive_reasoning.evaluation import (

@@ -16,8 +16,7 @@ from transformers.models.llama.modeling_llama import LlamaRMSNorm
 
 from callbacks.rollout_generation import RolloutGeneration
 from contrastive_reasoning.advantages import GroupRelative
-from contrastive_reasoning.objectives import GRPO as Objective
-from contrastive_reasoning.objectives import K3, NoCorrection, TokenMean
+from contrastive_reasoning.objectives import GRPO as Objective, K3, NoCorrection, TokenMean
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
 from contrastive_reasoning.policies.load import LoRA
 from contrastive_reasoning.policies.tiny import train_tokenizer

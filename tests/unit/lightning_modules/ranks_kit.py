@@ -23,8 +23,7 @@ from contrastive_reasoning.policies.sharding import gathered
 from contrastive_reasoning.rewards import CLIPOReward, Credit, RampedCriticReward
 from contrastive_reasoning.rollout.batch import RolloutBatch, RolloutTokens
 from experiments.stages.stage_checkpoint import Interrupted, StageCheckpoint
-from lightning_modules import grpo as grpo_module
-from lightning_modules import microbatches
+from lightning_modules import grpo as grpo_module, microbatches
 from lightning_modules.optim import FiniteSteps
 from lightning_modules.zero import ZeroStrategy
 from tests.quiet import quiet_trainer

@@ -8,9 +8,13 @@ from functools import partial
 from pathlib import Path
 
 from contrastive_reasoning.objectives.base import ConstantLength, SeqMeanTokenMean
-from tests.unit.lightning_modules import grpo_kit, ranks_kit, test_grpo_ramped_critic
-from tests.unit.lightning_modules import ranks_critics_kit as critics
-from tests.unit.lightning_modules import ranks_zero_kit as zero
+from tests.unit.lightning_modules import (
+    grpo_kit,
+    ranks_critics_kit as critics,
+    ranks_kit,
+    ranks_zero_kit as zero,
+    test_grpo_ramped_critic,
+)
 from tests.unit.lightning_modules.ranks_kit import Result, grpo
 
 GATED = "calibrated credit, gated"

@@ -14,8 +14,7 @@ from torch import Tensor
 
 from callbacks.health import Health
 from contrastive_reasoning.advantages import GroupRelative
-from contrastive_reasoning.objectives import GRPO as Objective
-from contrastive_reasoning.objectives import ObjectiveInputs, ObjectiveOutputs
+from contrastive_reasoning.objectives import GRPO as Objective, ObjectiveInputs, ObjectiveOutputs
 from contrastive_reasoning.rewards import Credit
 from contrastive_reasoning.rollout import RolloutBatch
 from contrastive_reasoning.rollout.sampling import invert_cdf

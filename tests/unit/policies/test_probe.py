@@ -21,8 +21,7 @@ from contrastive_reasoning.policies.probe import check_passes, rows_of
 from contrastive_reasoning.rollout import Engine, Sampling
 from contrastive_reasoning.tasks.base import Problem
 from tests.hf_engine import HFEngine
-from tests.tiny_models import loaded_policy as load
-from tests.tiny_models import tiny_policy
+from tests.tiny_models import loaded_policy as load, tiny_policy
 from tests.unit.policies.conftest import trained_tokenizer
 
 SIZES = {

@@ -13,8 +13,7 @@ from torch.nn.functional import linear
 from torch.testing import assert_close
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from contrastive_reasoning.policies import causal_lm, packed, shape_bucketing
-from contrastive_reasoning.policies import shared_cache as prefill
+from contrastive_reasoning.policies import causal_lm, packed, shape_bucketing, shared_cache as prefill
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
 from contrastive_reasoning.policies.decoder import decoder_of
 from contrastive_reasoning.policies.shape_bucketing import bucketed_linear, spare_rows

@@ -15,8 +15,7 @@ import pytest
 from contrastive_reasoning.rewards import FunctionReward, FunctionVerifier
 from contrastive_reasoning.tasks.base import messages_of
 from contrastive_reasoning.tasks.problem_set import FunctionTask, question_key
-from contrastive_reasoning.tasks.verifiers import environment as environments
-from contrastive_reasoning.tasks.verifiers import score, scorer, taskset_of, verifiers_task
+from contrastive_reasoning.tasks.verifiers import environment as environments, score, scorer, taskset_of, verifiers_task
 from contrastive_reasoning.tasks.verifiers.environment import module_of
 from contrastive_reasoning.tasks.verifiers.scoring import trace_of
 from datamodules.gold_answers import with_gold

@@ -23,8 +23,7 @@ from contrastive_reasoning.critics import load_critic_weights, save_critic
 from experiments.analysis.statistics import over_seeds
 from experiments.assemble import build
 from experiments.publish.__main__ import main
-from experiments.publish.card import base_of, hub_datasets
-from experiments.publish.card import card as card_of
+from experiments.publish.card import base_of, card as card_of, hub_datasets
 from experiments.stages.checkpoints import seal
 from tests.config_kit import composed
 

@@ -11,8 +11,7 @@ import pytest
 
 from experiments.run_folder.reader import MANIFEST, RESULT, SWEEP_VARIABLE
 from experiments.stages.checkpoints import CHECKPOINTS, CheckpointError, path_of, seal
-from experiments.stages.experiment import is_compared as is_compared
-from experiments.stages.experiment import plans
+from experiments.stages.experiment import is_compared as is_compared, plans
 from experiments.stages.plan import StagePlan
 from experiments.stages.resume import begin, reusable
 from experiments.stages.stage_manifest import LOCK, read_manifest
