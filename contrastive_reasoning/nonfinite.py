@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from contrastive_reasoning.distributed import this_rank, total
+from contrastive_reasoning.errors import EndsRun
 
 
 class NotFinite(ArithmeticError):
@@ -29,7 +30,7 @@ class TooManySkipped(FloatingPointError):
         self.batch = batch
 
 
-class Diverged(FloatingPointError):
+class Diverged(EndsRun, FloatingPointError):
     """Ends a run in which too many steps were skipped; the message names the file with the last step's batch."""
 
 

@@ -12,14 +12,17 @@ from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from experiments.system.terminal import first_line
+from contrastive_reasoning.errors import EndsRun
+from experiments.system.terminal import USAGE_ERROR, first_line
 
 REFERENCE = re.compile(r"\$\{([\w.]+)\}")
 """A value that refers to another key."""
 
 
-class AssemblyError(ValueError):
+class AssemblyError(EndsRun, ValueError):
     """Raised if a part rejects its arguments or two parts do not fit together; the message is one sentence."""
+
+    exit_code = USAGE_ERROR
 
 
 def build(config: DictConfig, key: str) -> Any:

@@ -74,36 +74,22 @@ def run(config: DictConfig) -> float | None:
         keep_freed_memory()
     import torch
 
-    from contrastive_reasoning.evaluation.lm_eval import HarnessFailed
-    from contrastive_reasoning.nonfinite import Diverged
-    from contrastive_reasoning.rollout.requests import ServerError
-    from contrastive_reasoning.workers.failures import RewardFailed, VerifierFailed
+    from contrastive_reasoning.errors import EndsRun
     from contrastive_reasoning.workers.functions import describe
-    from experiments.assemble import AssemblyError
-    from experiments.stages.checkpoints import CheckpointError, NotWritten
-    from experiments.stages.experiment import Interrupted, run_experiment
-    from experiments.stages.train import StageFailed
+    from experiments.stages.experiment import run_experiment
 
     _raise_on_ctrl_c()
     try:
         with process_group():
             run_experiment(config)
-    except AssemblyError as error:
-        _end(str(error), USAGE_ERROR)
-    except (VerifierFailed, NotWritten) as error:
-        _end(str(error), FAILED, alone=True)
-    except (CheckpointError, Diverged, HarnessFailed, RewardFailed, StageFailed) as error:
-        _end(str(error), FAILED)
-    except ServerError as error:
-        _end(f"{error}; run the same command again to resume", FAILED)
+    except EndsRun as error:
+        _end(f"{error}{error.advice}", error.exit_code, alone=error.alone)
     except torch.OutOfMemoryError as error:
         _end(f"{first_line(error)}; make plan shows what needs the memory, and which trainer fits", FAILED, alone=True)
     except OSError as error:
         if (sentence := _disk_error(error, config.output_dir)) is None:
             raise
         _end(sentence, FAILED, alone=True)
-    except Interrupted as stop:
-        _end(f"{stop}; run the same command again to resume", INTERRUPTED)
     except KeyboardInterrupt:
         _end("stopped outside a stage; run the same command again to go on", INTERRUPTED)
     except SystemExit as error:  # of the user's code, while it is imported or built

@@ -32,6 +32,7 @@ MAY_IMPORT: dict[str, tuple[set[str], set[str]]] = {
     },
     f"{PURE}.distributed": (set(), {"transformers", "lightning", "hydra", "mlflow"}),
     f"{PURE}.nonfinite": ({f"{PURE}.distributed"}, {"transformers", "lightning", "hydra", "mlflow"}),
+    f"{PURE}.errors": (set(), {"torch", "transformers", "lightning", "hydra", "mlflow"}),
     f"{PURE}.lazy": (set(), {"torch", "transformers", "lightning", "hydra", "mlflow"}),
     f"{PURE}.published": (set(), {"torch", "transformers", "lightning", "hydra", "mlflow"}),
     f"{PURE}.progress": (set(), {"torch", "transformers", "lightning", "hydra", "mlflow"}),
@@ -166,7 +167,7 @@ def may_import(package: str, module: str) -> bool:
     if package == PURE:  # the package itself imports nothing
         return module == "__future__"
     allowed, never = MAY_IMPORT[package]
-    allowed = allowed | ADVANTAGES_TAKE.get(package, set()) | {f"{PURE}.lazy"}
+    allowed = allowed | ADVANTAGES_TAKE.get(package, set()) | {f"{PURE}.errors", f"{PURE}.lazy"}
     other = package_of(module)
     if other.split(".")[0] in OURS:
         return other == package or other in allowed or other.split(".")[0] in allowed

@@ -25,6 +25,7 @@ import torch
 from transformers import GenerationConfig
 
 from contrastive_reasoning.distributed import from_first, this_rank
+from contrastive_reasoning.errors import EndsRun
 from contrastive_reasoning.evaluation.evaluator import Evaluation
 from contrastive_reasoning.evaluation.intervals import mean_interval
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
@@ -63,7 +64,7 @@ NO_SHARES = ("bits_per_byte", "brier_score", "perplexity")
 """Endings of metrics that are no shares, even below 1."""
 
 
-class HarnessFailed(RuntimeError):
+class HarnessFailed(EndsRun):
     """Raised if the harness ends with an error; the message has its last lines."""
 
 

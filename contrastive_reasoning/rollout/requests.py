@@ -13,6 +13,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from contrastive_reasoning.errors import RUN_AGAIN, EndsRun
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy, evaluating
 from contrastive_reasoning.rollout.batch import RolloutBatch
 from contrastive_reasoning.rollout.sampling import Ends, Sampling, Seed, StopStrings
@@ -23,8 +24,10 @@ Written = Callable[[int, str], None]
 """Called once for each finished completion, with its row in the batch and its text."""
 
 
-class ServerError(RuntimeError):
+class ServerError(EndsRun):
     """The server of an engine cannot be reached, does not answer in time, or returns an error or an invalid answer."""
+
+    advice = RUN_AGAIN
 
 
 @runtime_checkable

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 
+from contrastive_reasoning.errors import EndsRun
 from contrastive_reasoning.tasks.base import Verdict
 
 FEWEST, MOST = 20, 1000
@@ -13,12 +14,14 @@ ALL = 4
 """The number of verdicts that suffices if all of them are errors."""
 
 
-class RewardFailed(RuntimeError):
+class RewardFailed(EndsRun):
     """Raised if so many rollouts have no reward that the others no longer represent the batch."""
 
 
 class VerifierFailed(RewardFailed):
     """Raised if a verifier failed too often on this rank. It is raised on this rank only."""
+
+    alone = True
 
 
 def checked_share(max_failures: float) -> float:

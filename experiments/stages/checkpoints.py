@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from contrastive_reasoning.distributed import from_first, this_rank
+from contrastive_reasoning.errors import EndsRun
 from experiments.system.checksums import checksums, damage as damage_of
 from experiments.system.files import sync, sync_all, write_json
 
@@ -24,12 +25,14 @@ CHECKPOINTS = "checkpoints"
 CHECKPOINT, SEAL, PARTIAL = ".ckpt", ".seal", ".new"
 
 
-class CheckpointError(RuntimeError):
+class CheckpointError(EndsRun):
     """Raised if a checkpoint cannot be written or used, or a stage must not start; the message is one sentence."""
 
 
 class NotWritten(CheckpointError):
     """Raised if a checkpoint cannot be written, possibly on one rank only."""
+
+    alone = True
 
 
 @dataclass(frozen=True, kw_only=True)

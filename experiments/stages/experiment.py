@@ -38,8 +38,6 @@ from experiments.stages.stage_manifest import LOCK, write_result
 from experiments.system.files import clear_partials, lock, write_yaml
 from experiments.system.launch import is_launched, report_cause
 
-__all__ = ["Interrupted", "run_experiment"]
-
 FAILED_PATIENCE, LOCK_POLL_SECONDS = 5.0, 2.0  # the first: seconds for MLflow after a rank failed
 
 

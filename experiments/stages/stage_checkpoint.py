@@ -25,6 +25,7 @@ import torch
 from lightning.fabric.plugins import TorchCheckpointIO
 
 from contrastive_reasoning.distributed import from_first, gather, this_rank
+from contrastive_reasoning.errors import RUN_AGAIN, EndsRun
 from contrastive_reasoning.progress import steps_done
 from experiments.run_folder.logger import RunFolderLogger
 from experiments.stages.checkpoints import (
@@ -38,12 +39,15 @@ from experiments.stages.checkpoints import (
     remove,
     seal,
 )
-from experiments.system.launch import SIGNALS
+from experiments.system.launch import INTERRUPTED, SIGNALS
 from experiments.system.terminal import first_line
 
 
-class Interrupted(Exception):
+class Interrupted(EndsRun):
     """Raised if a running stage is stopped. Within a fit, the message names the step and the checkpoint."""
+
+    exit_code = INTERRUPTED
+    advice = RUN_AGAIN
 
 
 class StopRequest:

@@ -19,6 +19,7 @@ from torch import nn
 
 from contrastive_reasoning.critics.checkpoint import save_critic
 from contrastive_reasoning.distributed import barrier, this_rank
+from contrastive_reasoning.errors import EndsRun
 from contrastive_reasoning.policies.sharding import gathered
 from contrastive_reasoning.progress import steps_done
 from contrastive_reasoning.workers.functions import describe
@@ -37,7 +38,7 @@ SHORTENING = {"max_time": None, "limit_train_batches": 1.0, "overfit_batches": 0
 """Trainer setting that may leave a stage with fewer steps than its budget → the value with which it does not."""
 
 
-class StageFailed(RuntimeError):
+class StageFailed(EndsRun):
     """Raised if a stage has ended without a result: too few steps, nothing learned, or code that ended the process."""
 
 
