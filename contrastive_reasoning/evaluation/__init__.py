@@ -26,5 +26,4 @@ from contrastive_reasoning.evaluation.intervals import (
     probability_of_improvement as probability_of_improvement,
     wilson as wilson,
 )
-from contrastive_reasoning.evaluation.lm_eval import HarnessFailed as HarnessFailed, LMEval as LMEval
 from contrastive_reasoning.evaluation.suite import Setting as Setting, Suite as Suite, Track as Track

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import torch
 
-from contrastive_reasoning.evaluation import HarnessFailed, LMEval, wilson
-from contrastive_reasoning.evaluation.lm_eval import unknown_tasks
+from contrastive_reasoning.evaluation import wilson
+from contrastive_reasoning.evaluation.lm_eval import HarnessFailed, LMEval, unknown_tasks
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
 from contrastive_reasoning.policies.tiny import train_tokenizer
 from tests.tiny_models import tiny_llama, tiny_policy
