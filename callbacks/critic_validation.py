@@ -14,7 +14,14 @@ from callbacks.figures import LINE_COLOURS, log_with, watching
 from contrastive_reasoning.critics import CriticBatch, rows_of, take
 from contrastive_reasoning.critics.calibration import ReliabilityBins, reliability_bins
 from contrastive_reasoning.evaluation import wilson
-from contrastive_reasoning.geometry import alignment, effective_rank, parity_accuracy, parity_of, uniformity
+from contrastive_reasoning.geometry import (
+    alignment,
+    distinct_rows,
+    effective_rank,
+    parity_accuracy,
+    parity_of,
+    uniformity,
+)
 from contrastive_reasoning.losses import categorical_accuracy, mean_over
 from contrastive_reasoning.policies.sharding import gathered
 
@@ -216,14 +223,6 @@ def shuffles(state_actions: Any) -> dict[str, Any]:
             "starts": torch.stack([moved[:, 0], state_actions[:, 1]], dim=1),
         }
     return {"actions": moved}
-
-
-def distinct_rows(values: Tensor) -> list[int]:
-    """The first row of each different value, in the order of the rows; ``values`` are (N, …)."""
-    first: dict[tuple[float, ...], int] = {}
-    for row, numbers in enumerate(values.reshape(len(values), -1).tolist()):
-        first.setdefault(tuple(numbers), row)
-    return list(first.values())
 
 
 class GeometryProbe(L.Callback):

@@ -77,6 +77,7 @@ class OnlineTraining(L.Callback, ABC):
     """
 
     hook_phases: ClassVar[Mapping[str, Phase]] = {"on_train_batch_start": "lessons", "on_train_batch_end": "lessons"}
+    """Hook → the phase that its time belongs to."""
 
     def __init__(self, *, task: Task, lessons: OnlineUpdates, buffer: Any) -> None:
         self.task = task

@@ -13,10 +13,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from callbacks.critic_validation import distinct_rows
 from callbacks.figures import LABEL_COLOURS, PARITY_COLOURS, due, log_with, watching
 from contrastive_reasoning.critics import CriticBatch, CriticOracleBatch
-from contrastive_reasoning.geometry import parity_of, pca, tsne
+from contrastive_reasoning.geometry import distinct_rows, parity_of, pca, tsne
 from contrastive_reasoning.policies.sharding import gathered
 from contrastive_reasoning.rewards.base import verdicts_on
 from contrastive_reasoning.tasks.base import Task

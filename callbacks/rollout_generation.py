@@ -74,6 +74,7 @@ class RolloutGeneration(L.Callback):
     seed: int
 
     hook_phases: ClassVar[Mapping[str, Phase]] = {"on_train_batch_start": "rollout"}
+    """Hook → the phase that its time belongs to."""
     draws_once = True
     """Each rank draws as often as the others, as a server that draws for all ranks together needs it."""
 

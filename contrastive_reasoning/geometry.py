@@ -128,3 +128,11 @@ def effective_rank(embeddings: Float[Tensor, "N D"]) -> Float[Tensor, ""]:
     values = torch.linalg.svdvals(embeddings - embeddings.mean(dim=0))
     share = values / values.sum().clamp(min=torch.finfo(values.dtype).tiny)
     return torch.special.entr(share).sum().exp()
+
+
+def distinct_rows(values: Tensor) -> list[int]:
+    """Returns the first row of each different value, in the order of the rows; ``values`` are (N, …)."""
+    first: dict[tuple[float, ...], int] = {}
+    for row, numbers in enumerate(values.reshape(len(values), -1).tolist()):
+        first.setdefault(tuple(numbers), row)
+    return list(first.values())

@@ -113,7 +113,7 @@ def environments(node: Any) -> Iterator[str]:
     if isinstance(node, Mapping):
         name = node.get("environment")
         if isinstance(name, str) and str(node.get("_target_", "")).startswith(WITH_ENVIRONMENTS):
-            from contrastive_reasoning.tasks.verifiers.environment import module_of  # of few runs
+            from contrastive_reasoning.tasks.verifiers.environment import module_of  # few runs have any
 
             yield module_of(name)
     for value in node.values() if isinstance(node, Mapping) else node if isinstance(node, list | tuple) else ():
