@@ -17,7 +17,8 @@ from contrastive_reasoning.rollout import vllm
 from contrastive_reasoning.rollout.requests import ServerError
 from contrastive_reasoning.tasks.base import Problem
 from tests.contract.conftest import policy_of
-from tests.contract.recording import Served
+from tests.contract.fake_vllm import FakeVLLM, FakeWorker, TokenIn
+from tests.contract.recording import serving
 from tests.contract.vllm_kit import SAMPLED, SEED, engine_of
 from tests.two_ranks import on_ranks
 
@@ -63,28 +64,50 @@ def _fail(url: str, folder: Path, tokenizer: PreTrainedTokenizerFast, problems: 
     return str(caught.value)
 
 
-@pytest.mark.whole
-@pytest.mark.parametrize("kind", ["fake"], indirect=True)
-@pytest.mark.parametrize("at", ["save", "load_policy"])
-def test_failed_transfer_of_first_process_ends_all_with_one_sentence(
-    server: Served, tokenizer: PreTrainedTokenizerFast, problems: Sequence[Problem], tmp_path: Path, at: str
-) -> None:
+def _everything(
+    url: str, folder: Path, tokenizer: PreTrainedTokenizerFast, problems: Sequence[Problem]
+) -> dict[str, Any]:
+    failed = {at: _fail(url, folder, tokenizer, problems, at) for at in ("save", "load_policy")}
+    return failed | _generate(url, folder, tokenizer, problems)
+
+
+@pytest.fixture(scope="module")
+def weights_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("ranks")
+
+
+@pytest.fixture(scope="module")
+def results(
+    weights_folder: Path, tokenizer: PreTrainedTokenizerFast, problems: Sequence[Problem]
+) -> list[dict[str, Any]]:
+    """Of each process. The server loses the connection at the first transfer of weights."""
+
     def lose(answer: Any) -> Any:
+        server.tamper.clear()
         raise ConnectionError("the server ends here")
 
-    server.tamper["load_policy"] = lose
-    first, second = on_ranks(_fail, tmp_path, server.url, tmp_path, tokenizer, problems[:2], at)
-    assert first == second
-    assert ("rollout.engine.weights_folder" if at == "save" else "cannot be reached") in first
-    assert [*(tmp_path / "weights").iterdir()] == []
+    worker = FakeWorker(policy_of(tokenizer, seed=99, kind=TokenIn), logprobs_mode="raw_logprobs")
+    with serving(FakeVLLM(worker)) as server:
+        server.tamper["load_policy"] = lose
+        return on_ranks(_everything, weights_folder, server.url, weights_folder, tokenizer, problems[:2])
 
 
 @pytest.mark.whole
-@pytest.mark.parametrize("kind", ["fake"], indirect=True)  # tests more client processes, not the server
-def test_server_wakes_after_every_process_has_released_memory(
-    server: Served, tokenizer: PreTrainedTokenizerFast, problems: Sequence[Problem], tmp_path: Path
+@pytest.mark.parametrize(
+    ("at", "cause"), [("save", "rollout.engine.weights_folder"), ("load_policy", "cannot be reached")]
+)
+def test_failed_transfer_of_first_process_ends_all_with_one_sentence(
+    results: list[dict[str, Any]], weights_folder: Path, at: str, cause: str
 ) -> None:
-    first, second = on_ranks(_generate, tmp_path, server.url, tmp_path, tokenizer, problems[:2])
+    first, second = (result[at] for result in results)
+    assert first == second
+    assert cause in first
+    assert [*(weights_folder / "weights").iterdir()] == []
+
+
+@pytest.mark.whole
+def test_server_wakes_after_every_process_has_released_memory(results: list[dict[str, Any]]) -> None:
+    first, second = results
     assert first["found"][0] == ("/wake_up?tags=weights", ["gave0", "gave1"])
     assert [path for path, _ in second["found"]] == ["/v1/completions"] * 2
     assert first["ids"].shape == second["ids"].shape

@@ -114,9 +114,11 @@ def run_and_exit(execute: Callable[[dict[str, Any]], None], request: dict[str, A
 
 
 def run_command_line(request: dict[str, Any]) -> None:
-    """Run the whole command line in ``folder``."""
+    """Run the whole command line in ``folder``, with standard error in the file ``errors`` if given."""
     import experiments.run
 
+    if "errors" in request:
+        os.dup2(os.open(request["errors"], os.O_WRONLY | os.O_CREAT | os.O_TRUNC), 2)
     os.chdir(request["folder"])
     sys.path.insert(0, request["folder"])  # as after python -m
     experiments.run.main()

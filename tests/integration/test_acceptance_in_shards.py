@@ -9,6 +9,7 @@ import os
 import signal
 import subprocess
 import sys
+from copy import deepcopy
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,8 @@ from safetensors.torch import load_file
 from torch.testing import assert_close
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from experiments.stages.experiment import run_experiment
+from tests.config_kit import composed
 from tests.integration.test_killed_ranks import PATIENCE, struck
 from tests.integration.test_kills import stage
 from tests.integration.test_ranks_run import assert_same_numbers, numbers
@@ -32,10 +35,10 @@ COMMON = [
     "budget.grpo.microbatch_tokens=128",
 ]
 JOBS = {
-    "main": ["experiment=llama_critic", "stages=[critic,grpo]", "module.shard_reference=true"],
+    "main": ["experiment=llama_critic", "stages=[critic,grpo,evaluate]", "module.shard_reference=true"],
     "clipo": [
         "experiment=clipo_laptop",
-        "stages=[grpo]",
+        "stages=[grpo,evaluate]",
         "policy.pretrained=embedded:llama_arithmetic",  # it solves a few problems, so CLIPO has positives
         "budget.clipo.warmup_steps=1",
         "budget.grpo.group_size=8",
@@ -57,10 +60,10 @@ def start(outputs: Path, *overrides: str) -> subprocess.Popen[str]:
 
 @pytest.fixture(scope="module")
 def alone(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
-    """A job, and the folder of its GRPO stage run by one process."""
+    """A job, and its outputs by one process, which is this one."""
     outputs = tmp_path_factory.mktemp(request.param)
-    assert start(outputs, *JOBS[request.param]).wait(PATIENCE) == 0
-    return request.param, stage(outputs, "grpo")
+    run_experiment(deepcopy(composed(*COMMON, *JOBS[request.param], f"output_dir={outputs}")))
+    return request.param, outputs
 
 
 @pytest.mark.parametrize(
@@ -81,12 +84,14 @@ def test_two_sharded_ranks_with_one_killed_match_one_process(
     again = start(tmp_path, *run)
     _, errors = again.communicate(timeout=PATIENCE)
     assert again.returncode == 0, errors
-    folder = stage(tmp_path, "grpo")
-    expected, found = numbers(whole), numbers(folder)
+    for name in (path.name for path in (whole / "stages").iterdir()):
+        expected, found = numbers(stage(whole, name)), numbers(stage(tmp_path, name))
+        assert expected.keys() <= found.keys()
+        assert_same_numbers(found, expected)
+    folder, expected = stage(tmp_path, "grpo"), numbers(stage(whole, "grpo"))
     assert max(step for _, step in expected) == LAST[job]
-    assert_same_numbers(found, expected)
     assert any(value for (name, _), value in expected.items() if name == TAUGHT[job])
-    one, two = (load_file(path / "policy" / "model.safetensors") for path in (whole, folder))
+    one, two = (load_file(path / "policy" / "model.safetensors") for path in (stage(whole, "grpo"), folder))
     assert_close(two, one, rtol=0, atol=1e-5)
     model = AutoModelForCausalLM.from_pretrained(folder / "policy")
     tokenizer = AutoTokenizer.from_pretrained(folder / "policy")

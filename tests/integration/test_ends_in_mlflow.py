@@ -1,4 +1,4 @@
-"""MLflow's status of runs that finished, raised, were stopped or were killed, each run as by the command line."""
+"""MLflow's status of runs that raised, were stopped or were killed; test_run.py has that of finished ones."""
 
 from __future__ import annotations
 
@@ -33,7 +33,6 @@ def fails(problem, completion):
 RAISES = ["reward._target_=judges.Broken"]
 REFUSES = ["reward=function", "reward.function._target_=judges.fails"]
 ENDS: dict[str, tuple[list[str], dict[str, Any], int, str]] = {
-    "done": ([], {}, 0, "FINISHED"),
     "an exception": (RAISES, {}, FAILED, "FAILED"),
     "an end with a sentence": (REFUSES, {}, FAILED, "FAILED"),
     "SIGTERM": ([], {"place": "rollout", "step": 2, "signals": [signal.SIGTERM]}, INTERRUPTED, "KILLED"),

@@ -7,18 +7,19 @@ import os
 import re
 import subprocess
 import sys
+from copy import deepcopy
 from pathlib import Path
 
 import pytest
 import torch
-from hydra import compose
 from safetensors.torch import load_file
 from torch.testing import assert_close
 from transformers import AutoModelForCausalLM
 
 from contrastive_reasoning.policies.load import LoRA
 from experiments.run_folder.reader import read_metrics
-from experiments.schema import composing
+from experiments.stages.experiment import run_experiment
+from tests.config_kit import composed
 from tests.ports import free_port
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -33,11 +34,10 @@ EXACT = ["policy.compute_dtype=float32"]
 ONLY_EVALUATED = ["experiment=llama_baseline", "debug=fast", "stages=[evaluate]", "logger.mirror=false"]
 
 
-def run(*overrides: str, before: tuple[str, ...] = ("-m", "experiments.run")) -> subprocess.CompletedProcess[str]:
+def run(*overrides: str) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(
-        [sys.executable, *before, *overrides], env=environment, capture_output=True, text=True, check=False
-    )
+    command = [sys.executable, "-m", "experiments.run", *overrides]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return done
 
@@ -86,22 +86,19 @@ def assert_same_numbers(found: dict[tuple[str, int], float], expected: dict[tupl
     assert_close({key: values[key] for key in fixed}, fixed, rtol=1e-3, atol=1e-4)
 
 
-@pytest.fixture(scope="module")
-def one(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """The stage folders of a run by one process."""
-    output = tmp_path_factory.mktemp("one")
-    run(*SMALL, *EXACT, f"output_dir={output}")
+def run_alone(output: Path, *overrides: str) -> dict[str, Path]:
+    """The stage folders of a run by this process."""
+    run_experiment(deepcopy(composed(*overrides, f"output_dir={output}")))
     return stages(output)
 
 
 @pytest.mark.whole
-@pytest.mark.parametrize(
-    "shards", [["trainer=zero2"], ["trainer=zero3", "trainer.strategy.whole_elements=0"]], ids=["zero2", "zero3"]
-)
-def test_every_stage_in_shards_matches_one_process(shards: list[str], one: dict[str, Path], tmp_path: Path) -> None:
-    done = run(*SMALL, *EXACT, *shards, f"output_dir={tmp_path}")
+def test_every_stage_in_shards_matches_one_process(tmp_path: Path) -> None:
+    """test_acceptance_in_shards.py has ZeRO stage 3; its warm start is that of the adapters below."""
+    one = run_alone(tmp_path / "one", *SMALL, *EXACT)
+    done = run(*SMALL, *EXACT, "trainer=zero2", f"output_dir={tmp_path / 'two'}")
     assert done.stdout.count("grpo: running in") == 1, "rank 0 alone speaks"
-    two = stages(tmp_path)
+    two = stages(tmp_path / "two")
     assert list(one) == list(two) == ["warm_start", "critic", "grpo", "evaluate"]
     for stage in one:
         expected, found = numbers(one[stage]), numbers(two[stage])
@@ -119,9 +116,9 @@ def test_every_stage_in_shards_matches_one_process(shards: list[str], one: dict[
 def test_adapters_trained_in_shards_merge_to_policy_of_one_process(tmp_path: Path) -> None:
     adapters = f"policy.lora={{_target_:{LoRA.__module__}.LoRA,rank:4,alpha:8.0,dropout:0.0,target_modules:all-linear}}"
     small = [*SMALL, *EXACT, adapters, "stages=[warm_start]"]
-    run(*small, f"output_dir={tmp_path / 'one'}")
+    one = run_alone(tmp_path / "one", *small)["warm_start"]
     run(*small, f"output_dir={tmp_path / 'two'}", "trainer=zero3", "trainer.strategy.whole_elements=0")
-    one, two = (stages(tmp_path / name)["warm_start"] for name in ("one", "two"))
+    two = stages(tmp_path / "two")["warm_start"]
     expected, found = (load_file(folder / "policy" / "model.safetensors") for folder in (one, two))
     assert_close(found, expected, rtol=0, atol=1e-5)
     losses = [value for (name, _), value in sorted(numbers(one).items()) if name == "val/warm_start/loss"]
@@ -154,9 +151,7 @@ CLIPO += ["budget.grpo.problems=8", "budget.grpo.steps=3", "budget.grpo.max_comp
 @pytest.fixture(scope="module")
 def alone(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """The stage folders of GRPO with CLIPO by one process."""
-    output = tmp_path_factory.mktemp("alone")
-    run(*CLIPO, f"output_dir={output}")
-    return stages(output)
+    return run_alone(tmp_path_factory.mktemp("alone"), *CLIPO)
 
 
 @pytest.mark.slow
@@ -193,8 +188,7 @@ def test_batch_script_requests_resources_of_its_command() -> None:
     requested = dict(re.findall(r"^#SBATCH --([a-z-]+)=(\d+)$", script, flags=re.MULTILINE))
     overrides = re.findall(r"^ +((?:experiment|scale|trainer[\w.]*)=\S+?)(?: [\\&])?$", script, flags=re.MULTILINE)
     assert requested["ntasks-per-node"] == "1", "torchrun starts the ranks of a node"
-    with composing():
-        config = compose("config", [value.replace('"$SLURM_NNODES"', requested["nodes"]) for value in overrides])
+    config = composed(*(value.replace('"$SLURM_NNODES"', requested["nodes"]) for value in overrides))
     assert config.trainer.num_nodes == int(requested["nodes"])
     assert config.trainer.devices == int(requested["gpus-per-node"])
     assert config.budget.grpo.problems % (config.trainer.devices * config.trainer.num_nodes) == 0

@@ -5,15 +5,14 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
-import signal
 import subprocess
 import sys
 from copy import deepcopy
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pytest
+import yaml
 from mlflow.entities import Run
 from mlflow.tracking import MlflowClient
 from omegaconf import DictConfig
@@ -21,8 +20,8 @@ from transformers import AutoModelForCausalLM
 
 from experiments.config.contradictions import contradiction
 from experiments.config.stages import STAGES
-from experiments.stages.experiment import Interrupted, run_experiment
-from lightning_modules.grpo import GRPO
+from experiments.stages.experiment import run_experiment
+from experiments.system.devices import THREADS, cores_each
 from tests import config_kit
 from tests.integration.test_kills import numbers
 
@@ -86,31 +85,6 @@ def test_second_run_reuses_every_stage(first: Path) -> None:
 
 
 @pytest.mark.whole
-@pytest.mark.usefixtures("ctrl_c")
-def test_interrupted_grpo_stage_resumes_to_same_weights(
-    first: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Ctrl-C comes in the first step of GRPO, which ends. The earlier stages are copied from the first experiment."""
-    outputs = tmp_path / "outputs"
-    for stage in ("warm_start", "critic"):
-        shutil.copytree(first.parents[2] / "stages" / stage, outputs / "stages" / stage)
-    training_step = GRPO.training_step
-
-    def stop_in_the_first(module: GRPO, batch: Any, batch_idx: int) -> None:
-        if module.rollout_step == 0:
-            signal.raise_signal(signal.SIGINT)
-        training_step(module, batch, batch_idx)
-
-    monkeypatch.setattr(GRPO, "training_step", stop_in_the_first)
-    with pytest.raises(Interrupted, match=r"grpo: .*Ctrl-C .*step=000001\.ckpt"):
-        run(outputs)
-    monkeypatch.undo()
-    stages = entries(run(outputs))
-    assert [stages[name]["reused"] for name in STAGES] == [True, True, False, False]
-    assert weights(stages["grpo"]["folder"]) == weights(entries(first)["grpo"]["folder"])
-
-
-@pytest.mark.whole
 def test_run_without_callbacks_has_same_weights_and_metrics(first: Path, tmp_path: Path) -> None:
     """Without the configuration's callbacks, the weights and all metrics that remain are the same."""
     config = composed(tmp_path / "outputs")
@@ -125,10 +99,6 @@ def test_run_without_callbacks_has_same_weights_and_metrics(first: Path, tmp_pat
         for path in Path(entry["folder"]).rglob("*.safetensors"):
             other = Path(unwatched[name]["folder"]) / path.relative_to(entry["folder"])
             assert other.read_bytes() == path.read_bytes(), path
-
-
-def weights(folder: str) -> bytes:
-    return (Path(folder) / "policy" / "model.safetensors").read_bytes()
 
 
 SECRET = "sentinel-0123456789"
@@ -153,50 +123,53 @@ class Leak(Callback):
 
 
 class Sweep(NamedTuple):
-    """The database, the folders and the output of a sweep."""
-
-    database: str
+    client: MlflowClient
+    runs: list[Run]
+    """In MLflow: of the sweep, its jobs and their stages."""
     folders: list[Path]
     said: str
 
 
 @pytest.fixture(scope="module")
 def sweep(first: Path, tmp_path_factory: pytest.TempPathFactory) -> Sweep:
-    """2 × 1 jobs by the command line. The warm start and the critic come from the finished experiment."""
+    """2 × 1 jobs at once by the command line; both write to a new database. The warm start and the critic come from
+    the finished experiment."""
     tracked, own = tmp_path_factory.mktemp("mlruns"), tmp_path_factory.mktemp("own")
     (own / "leaky.py").write_text(LEAK)
     database = f"sqlite:///{tracked / 'mlflow.db'}"
     command = [sys.executable, "-m", "experiments.run", "-m", *SMALL, f"output_dir={first.parents[2]}"]
     swept = ["objective.kl_weight=0.1,0.2", "rollout.group_size=4", "stages=[warm_start,critic,grpo]"]
-    environment = {**os.environ, **SECRETS, "MLFLOW_TRACKING_URI": database, "OMP_NUM_THREADS": "1"}
+    swept += ["hydra/launcher=joblib", "hydra.launcher.n_jobs=2"]
+    environment = {name: value for name, value in os.environ.items() if name not in THREADS}
+    environment |= {**SECRETS, "MLFLOW_TRACKING_URI": database}
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, [str(own), os.environ.get("PYTHONPATH")]))
     command = [*command, *swept, "logger.patience=60", "callbacks.grpo.completion_projection._target_=leaky.Leak"]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    return Sweep(database, [first.parents[2], tracked], done.stdout + done.stderr)
+    client = MlflowClient(tracking_uri=database)
+    runs = client.search_runs([each.experiment_id for each in client.search_experiments()])
+    return Sweep(client, runs, [first.parents[2], tracked], done.stdout + done.stderr)
 
 
 @pytest.mark.whole
-def test_sweep_jobs_reuse_warm_start_and_critic_of_first_experiment(first: Path, sweep: Sweep) -> None:
+def test_parallel_jobs_share_cores_and_reuse_warm_start_and_critic_of_first_experiment(
+    first: Path, sweep: Sweep
+) -> None:
     jobs = [entries(folder) for folder in first.parent.iterdir() if (folder / "sweep.json").exists()]
-    assert len(jobs) == 2
-    for job in jobs:
-        assert {name: entry["reused"] for name, entry in job.items()} == {
-            "warm_start": True,
-            "critic": True,
-            "grpo": False,
-        }
+    reused = {"warm_start": True, "critic": True, "grpo": False}
+    assert [{name: entry["reused"] for name, entry in job.items()} for job in jobs] == [reused] * 2
+    configs = [Path(job["grpo"]["folder"]) / "config.yaml" for job in jobs]
+    assert {yaml.safe_load(path.read_text())["threads"] for path in configs} == {cores_each(2)}
+    one, other = (json.loads(path.read_text()) for path in first.parents[2].glob("sweeps/*/*/job.json"))
+    assert max(one["began"], other["began"]) < min(one["ended"], other["ended"]), "two ran at once"
 
 
 @pytest.mark.whole
 def test_sweep_in_mlflow_is_one_parent_with_its_jobs_as_children(sweep: Sweep) -> None:
-    client = MlflowClient(tracking_uri=sweep.database)
-    experiment = client.get_experiment_by_name("llama_critic")
-    assert experiment is not None
-    runs = client.search_runs([experiment.experiment_id])
-    parents = [run for run in runs if run.data.tags["kind"] == "sweep"]
-    assert len(parents) == 1
-    children = [run for run in runs if run.data.tags.get("mlflow.parentRunId") == parents[0].info.run_id]
+    assert sorted(run.data.tags["kind"] for run in sweep.runs) == ["experiment"] * 2 + ["stage"] * 6 + ["sweep"]
+    assert {run.info.status for run in sweep.runs} == {"FINISHED"}
+    (parent,) = (run for run in sweep.runs if run.data.tags["kind"] == "sweep")
+    children = [run for run in sweep.runs if run.data.tags.get("mlflow.parentRunId") == parent.info.run_id]
     arms = {(run.data.params["objective.kl_weight"], run.data.params["rollout.group_size"]) for run in children}
     assert arms == {("0.1", "4"), ("0.2", "4")}
     assert all("val/verifier/accuracy" in run.data.metrics for run in children)
@@ -205,10 +178,7 @@ def test_sweep_in_mlflow_is_one_parent_with_its_jobs_as_children(sweep: Sweep) -
 @pytest.mark.whole
 def test_mlflow_has_all_metadata_and_artifacts_of_a_sweep_run(sweep: Sweep, tmp_path: Path) -> None:
     """Its tags, software, data, system metrics, figures, pages, tables, and its policy."""
-    client = MlflowClient(tracking_uri=sweep.database)
-    experiment = client.get_experiment_by_name("llama_critic")
-    assert experiment is not None
-    runs = client.search_runs([experiment.experiment_id])
+    client, runs = sweep.client, sweep.runs
     job = next(run for run in runs if run.data.tags["kind"] == "experiment")
     stages = {run.data.tags["stage"]: run for run in runs if run.data.tags.get("mlflow.parentRunId") == job.info.run_id}
     assert {"method", "objective", "reward", "policy", "seed", "git_sha"} <= set(job.data.tags)

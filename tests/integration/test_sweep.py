@@ -14,14 +14,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-import yaml
 from hydra import compose
 from mlflow.tracking import MlflowClient
 
 from contrastive_reasoning.policies.load import resolve
 from experiments.schema import composing
 from experiments.stages.experiment import run_experiment
-from experiments.system.devices import cores_each
 
 EMBEDDED = "embedded:llama_countdown_unaimed"
 EVALUATED = ["experiment=llama_baseline", "debug=fast", "stages=[evaluate]"]
@@ -106,35 +104,6 @@ def test_sweeper_that_minimises_success_is_rejected(tmp_path: Path) -> None:
         "use hydra.sweeper.direction=maximize\n"
     )
     assert not [*tmp_path.iterdir()]
-
-
-@pytest.mark.whole
-def test_parallel_jobs_share_cores_gpus_and_tracker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """MLflow's SQLite database has two writers at once from the start, when its tables are created."""
-    database = f"sqlite:///{tmp_path / 'mlflow.db'}"
-    for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", database)
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "98,99")  # two names, so that the jobs can share them
-    swept = [
-        "trainer.accelerator=auto",
-        "seed=0,1,2",
-        "hydra/launcher=joblib",
-        "hydra.launcher.n_jobs=2",
-        "logger.patience=120",
-    ]
-    done = run("-m", *EVALUATED, *swept, f"output_dir={tmp_path}")
-    assert done.code == 0, done.said + done.errors
-    jobs = jobs_of(tmp_path)
-    assert [job["state"] for job in jobs] == ["done"] * 3
-    assert jobs[1]["began"] < jobs[0]["ended"], "two ran at once"
-    threads = {yaml.safe_load(path.read_text())["threads"] for path in tmp_path.glob("stages/*/*/config.yaml")}
-    assert threads == {cores_each(2)}
-    assert sorted(path.name for path in tmp_path.glob("sweeps/*/.gpus-*")) == [".gpus-0", ".gpus-1"]
-    assert statuses(database, "llama_baseline") == {kind: {"FINISHED"} for kind in ("experiment", "stage", "sweep")}
-    client = MlflowClient(tracking_uri=database)
-    runs = client.search_runs([each.experiment_id for each in client.search_experiments()])
-    assert sorted(run.data.tags["kind"] for run in runs) == ["experiment"] * 3 + ["stage"] * 3 + ["sweep"]
 
 
 @pytest.mark.slow

@@ -27,10 +27,10 @@ SIZES = ["budget.warm_start.steps=12", "budget.warm_start.unaimed_steps=0", "bud
 LORA = ["adapter=lora", "policy.lora.rank=4"]
 
 
-@pytest.fixture
-def pretrained(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def pretrained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A bundled policy as a folder in Hugging Face format, with a chat template that it was not trained with."""
-    folder, bundled = tmp_path / "pretrained", resolve("embedded:llama_countdown")
+    folder, bundled = tmp_path_factory.mktemp("pretrained"), resolve("embedded:llama_countdown")
     AutoModelForCausalLM.from_pretrained(bundled).save_pretrained(folder)
     tokenizer = AutoTokenizer.from_pretrained(bundled)
     tokenizer.chat_template = TEMPLATE
@@ -58,11 +58,19 @@ def losses(folder: Path) -> list[float]:
     return [line["value"] for line in lines if line["name"] == "val/warm_start/loss"]
 
 
-@pytest.mark.parametrize("adapter", [[], pytest.param(LORA, marks=pytest.mark.whole)], ids=["weights", "lora"])
+@pytest.fixture(scope="module", params=[[], pytest.param(LORA, marks=pytest.mark.whole)], ids=["weights", "lora"])
+def trained(
+    request: pytest.FixtureRequest, pretrained: Path, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, Path]:
+    """The folder of each stage of an uninterrupted run."""
+    only = ["stages=[warm_start,grpo]", "budget.grpo.learning_rate=1e-6", *request.param]
+    return run(pretrained, tmp_path_factory.mktemp("outputs"), *only)
+
+
 def test_warm_start_trains_pretrained_policy_and_grpo_continues_from_it(
-    pretrained: Path, tmp_path: Path, adapter: list[str]
+    pretrained: Path, trained: dict[str, Path]
 ) -> None:
-    stages = run(pretrained, tmp_path / "outputs", "budget.grpo.learning_rate=1e-6", *adapter)
+    stages = trained
     before, *_, after = losses(stages["warm_start"])
     assert after < 0.9 * before
     original, trained = weights(pretrained), weights(stages["warm_start"] / "policy")
@@ -77,12 +85,11 @@ def test_warm_start_trains_pretrained_policy_and_grpo_continues_from_it(
 
 @pytest.mark.whole
 @pytest.mark.usefixtures("ctrl_c")
-@pytest.mark.parametrize("adapter", [[], LORA], ids=["weights", "lora"])
+@pytest.mark.parametrize("trained", [LORA], ids=["lora"], indirect=True)  # unit tests resume all weights
 def test_interrupted_warm_start_resumes_to_same_weights(
-    pretrained: Path, tmp_path: Path, adapter: list[str], monkeypatch: pytest.MonkeyPatch
+    pretrained: Path, trained: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    only = ["stages=[warm_start]", *adapter]
-    whole = run(pretrained, tmp_path / "whole", *only)["warm_start"]
+    only = ["stages=[warm_start]", *LORA]
     training_step = WarmStart.training_step
 
     def stop_in_the_sixth(module: WarmStart, batch: Any, batch_idx: int) -> torch.Tensor:
@@ -92,7 +99,7 @@ def test_interrupted_warm_start_resumes_to_same_weights(
 
     monkeypatch.setattr(WarmStart, "training_step", stop_in_the_sixth)
     with pytest.raises(Interrupted, match=r"warm_start: .*Ctrl-C .*step 6"):
-        run(pretrained, tmp_path / "stopped", *only)
+        run(pretrained, tmp_path, *only)
     monkeypatch.undo()
-    resumed = run(pretrained, tmp_path / "stopped", *only)["warm_start"]
-    assert torch.equal(weights(resumed / "policy"), weights(whole / "policy"))
+    resumed = run(pretrained, tmp_path, *only)["warm_start"]
+    assert torch.equal(weights(resumed / "policy"), weights(trained["warm_start"] / "policy"))

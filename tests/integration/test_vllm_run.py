@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 import torch
@@ -19,6 +18,7 @@ from experiments.system.launch import FAILED
 from experiments.system.terminal import USAGE_ERROR
 from tests.contract.fake_vllm import FakeVLLM, FakeWorker, TokenIn
 from tests.contract.recording import serving
+from tests.integration.forking import forks
 from tests.ports import free_port
 
 pytestmark = pytest.mark.whole
@@ -39,16 +39,34 @@ def backend(policy: str) -> FakeVLLM:
     return FakeVLLM(FakeWorker(served, logprobs_mode="raw_logprobs"))
 
 
-def run(url: str, outputs: Path, *overrides: str) -> subprocess.CompletedProcess[str]:
-    server = ["rollout=vllm", f"rollout.engine.url={url}", "rollout.engine.retries=0"]
-    command = [sys.executable, "-m", "experiments.run", *overrides, "debug=fast", "logger.mirror=false", *server]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    return subprocess.run(
-        [*command, f"output_dir={outputs}"], env=environment, capture_output=True, text=True, check=False
-    )
+class Ended(NamedTuple):
+    """Exit code and output of a run."""
+
+    returncode: int
+    stdout: str
+    stderr: str
 
 
-def test_wrong_or_absent_server_ends_run_before_first_stage(tmp_path: Path) -> None:
+Run = Callable[..., Ended]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
+    """Runs with the server at a URL."""
+    log = tmp_path_factory.mktemp("said") / "log"
+    with forks(["experiment=llama_critic", "rollout=vllm"], log) as started:
+
+        def run_with(url: str, outputs: Path, *overrides: str) -> Ended:
+            server = ["rollout=vllm", f"rollout.engine.url={url}", "rollout.engine.retries=0"]
+            words = [*overrides, "debug=fast", "logger.mirror=false", *server, f"output_dir={outputs}"]
+            before, errors = len(log.read_text()), log.with_name("errors")
+            code = started(*words, folder=str(outputs), errors=str(errors))
+            return Ended(code, log.read_text()[before:], errors.read_text())
+
+        yield run_with
+
+
+def test_wrong_or_absent_server_ends_run_before_first_stage(run: Run, tmp_path: Path) -> None:
     with serving(backend(OTHER)) as served:
         wrong = run(served.url, tmp_path, "experiment=llama_critic")
         assert served.paths() == ["/v1/completions", "policy_report"]
@@ -64,7 +82,7 @@ def test_wrong_or_absent_server_ends_run_before_first_stage(tmp_path: Path) -> N
     assert not (tmp_path / "stages").exists()
 
 
-def test_run_resumes_after_death_of_its_server(tmp_path: Path) -> None:
+def test_run_resumes_after_death_of_its_server(run: Run, tmp_path: Path) -> None:
     """The server dies once there is a checkpoint. A finished run needs no server."""
     grpo = ("experiment=llama_baseline", "stages=[grpo]")
     with serving(backend(OWN)) as served:
