@@ -59,7 +59,7 @@ def losses(folder: Path) -> list[float]:
 
 
 @pytest.fixture(scope="module", params=[[], pytest.param(LORA, marks=pytest.mark.whole)], ids=["weights", "lora"])
-def trained(
+def stages(
     request: pytest.FixtureRequest, pretrained: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> dict[str, Path]:
     """The folder of each stage of an uninterrupted run."""
@@ -68,9 +68,8 @@ def trained(
 
 
 def test_warm_start_trains_pretrained_policy_and_grpo_continues_from_it(
-    pretrained: Path, trained: dict[str, Path]
+    pretrained: Path, stages: dict[str, Path]
 ) -> None:
-    stages = trained
     before, *_, after = losses(stages["warm_start"])
     assert after < 0.9 * before
     original, trained = weights(pretrained), weights(stages["warm_start"] / "policy")
@@ -85,9 +84,9 @@ def test_warm_start_trains_pretrained_policy_and_grpo_continues_from_it(
 
 @pytest.mark.whole
 @pytest.mark.usefixtures("ctrl_c")
-@pytest.mark.parametrize("trained", [LORA], ids=["lora"], indirect=True)  # unit tests resume all weights
+@pytest.mark.parametrize("stages", [LORA], ids=["lora"], indirect=True)  # unit tests resume all weights
 def test_interrupted_warm_start_resumes_to_same_weights(
-    pretrained: Path, trained: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    pretrained: Path, stages: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     only = ["stages=[warm_start]", *LORA]
     training_step = WarmStart.training_step
@@ -102,4 +101,4 @@ def test_interrupted_warm_start_resumes_to_same_weights(
         run(pretrained, tmp_path, *only)
     monkeypatch.undo()
     resumed = run(pretrained, tmp_path, *only)["warm_start"]
-    assert torch.equal(weights(resumed / "policy"), weights(trained["warm_start"] / "policy"))
+    assert torch.equal(weights(resumed / "policy"), weights(stages["warm_start"] / "policy"))
