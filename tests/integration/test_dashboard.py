@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import os
 import re
-import signal
 import subprocess
 import sys
-import time
-import urllib.request
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import parse_qs
@@ -23,11 +19,10 @@ from experiments.mlflow_sync import Tracker, TrackerError
 from experiments.mlflow_sync.sync import MEMORY_FILE, FolderSync
 from experiments.run_folder.reader import read_json
 from experiments.system.files import write_json
+from tests import browser
 from tests.browser import opened
-from tests.ports import free_port
 from tests.unit.experiments.conftest import Outputs
 
-ROOT = Path(__file__).resolve().parents[2]
 LOGIN = "me:opensesame"
 NAMES = ("llama_baseline", "llama_critic", "llama_oracle")
 STUDY = "countdown_credit"
@@ -104,27 +99,8 @@ def dashboard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Dashboard]:
         FolderSync(kit.run(name, seed=0, final=0.4), tracker).send(live=False)
     for arm in ("verifier", "critic"):
         FolderSync(kit.run(STUDY, seed=len(arm), final=0.5, reward=arm), tracker).send(live=False)
-    port = free_port()
-    started = [sys.executable, "-m", "experiments.dashboard", "--port", str(port), "--workers", "1"]
-    environment = {**os.environ, "MLFLOW_TRACKING_URI": database, "PYTHONPATH": str(ROOT)}
-    with (folder / "server.log").open("w") as log:
-        process = subprocess.Popen(
-            [*started, "--default-artifact-root", str(folder / "artifacts")],
-            cwd=folder,
-            env=environment,
-            stdout=log,
-            stderr=log,
-            start_new_session=True,
-        )
-    deadline = time.monotonic() + 600
-    while time.monotonic() < deadline:
-        with suppress(OSError), urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=5):
-            break
-        assert process.poll() is None, (folder / "server.log").read_text()
-        time.sleep(0.5)
-    yield Dashboard(port, folder)
-    os.killpg(process.pid, signal.SIGTERM)
-    process.wait(60)
+    with browser.dashboard(folder, "--default-artifact-root", str(folder / "artifacts")) as port:
+        yield Dashboard(port, folder)
 
 
 def listening(port: int) -> set[str]:

@@ -6,7 +6,7 @@ import json
 import random
 import shutil
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -73,24 +73,22 @@ DEATHS = [
 ]
 """Stage, place and step of each kill, and the step from which the next run resumes. A stage that has finished training
 is in no step, so its step is 0."""
-
-
-DEATHS_OF_A_HEAD = [
-    ("head's step", 1, None),
-    ("rollout", 2, 1),
-    ("head's step", 3, 2),
-    ("backward", 4, 3),
-    ("checkpoint in place", 5, 4),
-    ("checkpoint sealed", 5, 5),  # the last step: training has ended and is not repeated
-]
-"""Place and step of each kill, and the step from which the next run resumes."""
-
-DEATHS_OF_OUTCOMES = [
-    ("outcomes' step", 1, None),
-    ("reward", 3, 2),
-    ("outcomes' step", 4, 3),
-    ("checkpoint in place", 5, 4),
-]
+OTHER_DEATHS = {
+    "head": [
+        ("grpo", "head's step", 1, None),
+        ("grpo", "rollout", 2, 1),
+        ("grpo", "head's step", 3, 2),
+        ("grpo", "backward", 4, 3),
+        ("grpo", "checkpoint in place", 5, 4),
+        ("grpo", "checkpoint sealed", 5, 5),  # the last step: training has ended and is not repeated
+    ],
+    "outcomes": [
+        ("grpo", "outcomes' step", 1, None),
+        ("grpo", "reward", 3, 2),
+        ("grpo", "outcomes' step", 4, 3),
+        ("grpo", "checkpoint in place", 5, 4),
+    ],
+}
 
 
 @pytest.fixture(scope="module")
@@ -112,13 +110,17 @@ def stage(outputs: Path, name: str) -> Path:
     return folder
 
 
-def test_run_killed_in_every_phase_equals_uninterrupted_run(run: Forks, whole: Path, tmp_path: Path) -> None:
-    """One run, killed once in each phase. A kill costs only the current step, and so does a damaged newest checkpoint
-    at the end."""
-    for name, place, step, kept in DEATHS:
-        assert run(*WHOLE, f"output_dir={tmp_path}", place=place, step=step) == KILLED, place
-        checkpoints = stage(tmp_path, name) / "checkpoints"
+def kill_at(run: Forks, words: list[str], outputs: Path, deaths: Iterable[tuple[str, str, int, int | None]]) -> None:
+    """Kill one run at each place in turn. A kill costs only the current step."""
+    for name, place, step, kept in deaths:
+        assert run(*words, f"output_dir={outputs}", place=place, step=step) == KILLED, place
+        checkpoints = stage(outputs, name) / "checkpoints"
         assert newest_sound(checkpoints)[0] == (None if kept is None else path_of(checkpoints, kept)), place
+
+
+def test_run_killed_in_every_phase_equals_uninterrupted_run(run: Forks, whole: Path, tmp_path: Path) -> None:
+    """One run, killed once in each phase; at the end its newest checkpoint is damaged, which costs a step, too."""
+    kill_at(run, WHOLE, tmp_path, DEATHS)
     newest = path_of(stage(tmp_path, "grpo") / "checkpoints", 6)
     flip(newest, newest.stat().st_size // 2)
     assert run(*WHOLE, f"output_dir={tmp_path}") == 0
@@ -129,37 +131,19 @@ def test_run_killed_in_every_phase_equals_uninterrupted_run(run: Forks, whole: P
 
 
 @pytest.mark.whole
-def test_clipo_run_killed_in_every_phase_equals_uninterrupted_run(
-    run: Forks, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+@pytest.mark.parametrize(("words", "part"), [(OF_A_HEAD, "head"), (OF_OUTCOMES, "outcomes")], ids=OTHER_DEATHS)
+def test_run_with_another_optimizer_killed_beside_its_steps_equals_uninterrupted_run(
+    run: Forks, tmp_path: Path, words: list[str], part: str
 ) -> None:
-    """CLIPO's head has its own optimizer. Kills: in its warm-up, between its step and the policy's, and after both."""
-    undisturbed = tmp_path_factory.mktemp("undisturbed")
-    assert run(*OF_A_HEAD, f"output_dir={undisturbed}") == 0
+    """CLIPO's head: killed in its warm-up, between its step and the policy's, and after both. And a value network."""
+    undisturbed, killed = tmp_path / "undisturbed", tmp_path / "killed"
+    assert run(*words, f"output_dir={undisturbed}") == 0
     expected = stage(undisturbed, "grpo")
-    trained_steps = [
-        step for (name, step), value in numbers(expected).items() if name == "train/clipo/valid_groups" and value
-    ]
-    assert sorted(trained_steps) == [1, 2, 3, 4, 5], "in every batch the head had completions to pull together"
-    for place, step, kept in DEATHS_OF_A_HEAD:
-        assert run(*OF_A_HEAD, f"output_dir={tmp_path}", place=place, step=step) == KILLED, place
-        checkpoints = stage(tmp_path, "grpo") / "checkpoints"
-        assert newest_sound(checkpoints)[0] == (None if kept is None else path_of(checkpoints, kept)), place
-    assert run(*OF_A_HEAD, f"output_dir={tmp_path}") == 0
-    assert_same(stage(tmp_path, "grpo"), expected)
-
-
-@pytest.mark.whole
-def test_run_with_outcome_critic_killed_beside_its_steps_equals_uninterrupted_run(
-    run: Forks, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    undisturbed = tmp_path_factory.mktemp("undisturbed")
-    assert run(*OF_OUTCOMES, f"output_dir={undisturbed}") == 0
-    for place, step, kept in DEATHS_OF_OUTCOMES:
-        assert run(*OF_OUTCOMES, f"output_dir={tmp_path}", place=place, step=step) == KILLED, place
-        checkpoints = stage(tmp_path, "grpo") / "checkpoints"
-        assert newest_sound(checkpoints)[0] == (None if kept is None else path_of(checkpoints, kept)), place
-    assert run(*OF_OUTCOMES, f"output_dir={tmp_path}") == 0
-    assert_same(stage(tmp_path, "grpo"), stage(undisturbed, "grpo"))
+    valid = [step for (name, step), value in numbers(expected).items() if name == "train/clipo/valid_groups" and value]
+    assert part == "outcomes" or sorted(valid) == [1, 2, 3, 4, 5], "in every batch the head had completions to compare"
+    kill_at(run, words, killed, OTHER_DEATHS[part])
+    assert run(*words, f"output_dir={killed}") == 0
+    assert_same(stage(killed, "grpo"), expected)
 
 
 @pytest.mark.whole

@@ -5,21 +5,17 @@ from __future__ import annotations
 import csv
 import os
 import re
-import signal
 import subprocess
 import sys
-import time
 import urllib.request
 from collections.abc import Iterator
-from contextlib import suppress
 from html import unescape
 from pathlib import Path
 from urllib.parse import urljoin
 
 import pytest
 
-from tests.browser import opened
-from tests.ports import free_port
+from tests.browser import dashboard, opened
 
 ROOT = Path(__file__).resolve().parents[2]
 SHARED = ("debug=fast", "stages=[warm_start,grpo,evaluate]", "logger.patience=300", "seed=0")
@@ -55,22 +51,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def output(folder: Path) -> Iterator[str]:
     """The output of ``make dashboard``, while its server runs."""
-    port, log = free_port(), folder / "server.log"
-    command = [sys.executable, "-m", "experiments.dashboard", "--port", str(port), "--workers", "1"]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "MLFLOW_TRACKING_URI": f"sqlite:///{folder / 'mlflow.db'}"}
-    with log.open("w") as file:
-        server = subprocess.Popen(
-            command, cwd=folder, env=environment, stdout=file, stderr=file, start_new_session=True
-        )
-    deadline = time.monotonic() + 300
-    while time.monotonic() < deadline:
-        with suppress(OSError), urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=5):
-            break
-        assert server.poll() is None, log.read_text()
-        time.sleep(0.5)
-    yield log.read_text()
-    os.killpg(server.pid, signal.SIGTERM)
-    server.wait(60)
+    with dashboard(folder):
+        yield (folder / "server.log").read_text()
 
 
 def page_and_pictures(address: str, folder: Path) -> tuple[str, dict[str, bytes]]:
