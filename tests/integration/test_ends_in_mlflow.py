@@ -13,10 +13,10 @@ import pytest
 
 from experiments.mlflow_sync import TrackedRun, Tracker
 from experiments.system.launch import FAILED, INTERRUPTED
-from tests.integration.forking import Forks
+from tests.integration.forking import SHORT, Forks
 from tests.integration.killing import runs
 
-OURS = ["experiment=llama_baseline", "debug=fast", "stages=[grpo]", "budget.grpo.steps=2", "logger.patience=120"]
+OURS = ["experiment=llama_baseline", "debug=fast", *SHORT, "stages=[grpo]", "logger.patience=120"]
 MODULE = """
 class Broken:
     part = "broken"

@@ -16,7 +16,7 @@ import torch
 from experiments.run_folder.reader import METRICS_FILE, complete_lines, read_metrics
 from experiments.stages.checkpoints import newest_sound, path_of
 from experiments.system.launch import INTERRUPTED
-from tests.integration.forking import Forks
+from tests.integration.forking import SHORT, Forks
 from tests.integration.killing import runs
 from tests.unit.experiments.stages.test_checkpoints import flip
 
@@ -25,7 +25,7 @@ WHOLE = [
     "experiment=llama_critic_calibrated",  # curves, an online critic and AdamW: the most state a run has
     "online=refresh",
     "debug=fast",
-    "logger.mirror=false",
+    *("logger.mirror=false", *SHORT),
     "stages=[critic,grpo]",
     "online.learn_every=1",
     "online.refresh_every=2",
@@ -39,7 +39,7 @@ WHOLE = [
 OF_A_HEAD = [
     "experiment=clipo_laptop",
     "debug=fast",
-    "logger.mirror=false",
+    *("logger.mirror=false", *SHORT),
     "stages=[grpo]",
     "policy.pretrained=embedded:llama_arithmetic",  # it solves a few problems, so CLIPO has positives
     "budget.clipo.warmup_steps=1",
@@ -51,7 +51,7 @@ OF_A_HEAD = [
 """One batch trains only the head, four train the policy too."""
 OF_OUTCOMES = [
     *("experiment=llama_critic_outcomes", "stages=[grpo]", "online.lessons.steps=2", "online.buffer_batches=2"),
-    *(line for line in WHOLE if line.startswith(("debug", "logger", "budget", "policy"))),
+    *(line for line in WHOLE if line.startswith(("debug", "logger", "callbacks", "budget", "policy"))),
 ]
 """A value network learns in all six batches."""
 CLOCK = ("system/", "train/throughput/", "train/spent/seconds", "train/online_critic/seconds")

@@ -18,7 +18,7 @@ from experiments.system.launch import FAILED
 from experiments.system.terminal import USAGE_ERROR
 from tests.contract.fake_vllm import FakeVLLM, FakeWorker, TokenIn
 from tests.contract.recording import serving
-from tests.integration.forking import forks
+from tests.integration.forking import SHORT, forks
 from tests.ports import free_port
 
 pytestmark = pytest.mark.whole
@@ -58,7 +58,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
 
         def run_with(url: str, outputs: Path, *overrides: str) -> Ended:
             server = ["rollout=vllm", f"rollout.engine.url={url}", "rollout.engine.retries=0"]
-            words = [*overrides, "debug=fast", "logger.mirror=false", *server, f"output_dir={outputs}"]
+            words = [*overrides, "debug=fast", "logger.mirror=false", *SHORT, *server, f"output_dir={outputs}"]
             before, errors = len(log.read_text()), log.with_name("errors")
             code = started(*words, folder=str(outputs), errors=str(errors))
             return Ended(code, log.read_text()[before:], errors.read_text())
