@@ -105,13 +105,8 @@ def test_installed_commands_work_outside_of_a_clone(installed: Installed) -> Non
     typo = installed(COMMAND, "exp", "llama_critic", "reward.wieght=1")
     assert typo.returncode == 2
     assert typo.stderr.startswith("reward.wieght: no such key; did you mean 'reward.weight' of batches, ")
-    study = installed(COMMAND, "study", "countdown_cerdit")
-    assert (study.returncode, study.stderr) == (2, "no study 'countdown_cerdit'; did you mean 'countdown_credit'?\n")
     wrong = installed(COMMAND, "sample", "model=embedded:llama_countdwn")
     assert wrong.stderr.endswith("did you mean 'embedded:llama_countdown'?\n"), "embedded policies come along"
-    planned = installed(COMMAND, "plan", "grpo_gsm8k", "scale=paper", "gpus=8")
-    assert (planned.returncode, planned.stderr) == (0, "")
-    assert "GiB" in planned.stdout
     # suggested commands must work here: no target of make, and no folder to install from
     if find_spec("optuna") is None:
         extra = installed(COMMAND, "exp", "llama_critic", "hydra/sweeper=optuna")
@@ -131,8 +126,9 @@ def another_project(tmp_path: Path) -> Path:
 
 
 def test_command_ignores_packages_of_same_name_in_another_project(installed: Installed, another_project: Path) -> None:
-    planned = installed(COMMAND, "plan", "grpo_gsm8k", "scale=paper", where=another_project)
+    planned = installed(COMMAND, "plan", "grpo_gsm8k", "scale=paper", "gpus=8", where=another_project)
     assert (planned.returncode, planned.stderr) == (0, "")
+    assert "GiB" in planned.stdout
 
 
 @pytest.mark.slow
