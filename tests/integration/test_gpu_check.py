@@ -13,6 +13,7 @@ from contrastive_reasoning.policies.tiny import train_tokenizer
 from tests.tiny_models import tiny_llama
 
 EXPERIMENT = "clipo_laptop debug=fast stages=[warm_start,grpo] policy.compute_dtype=float32 budget.clipo.warmup_steps=1"
+EXPERIMENT += " budget.grpo.validation_problems=2"
 AT_LEISURE = "minutes=300"
 
 
