@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 from jaxtyping import install_import_hook
 
+from tests.integration.forking import Forks, forks
+
 if "PYTEST_XDIST_WORKER" in os.environ:  # must be set before torch is imported
     os.environ.setdefault("OMP_NUM_THREADS", "1")
 
@@ -48,6 +50,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="DIR",
         help="folder of recorded reference numbers for tests/golden (default: tests/golden/data)",
     )
+
+
+@pytest.fixture(scope="session")
+def command_line(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Forks]:
+    """Runs whole command lines without a new import of everything."""
+    with forks(["experiment=llama_critic"], tmp_path_factory.mktemp("said") / "log") as started:
+        yield started
 
 
 @pytest.fixture

@@ -11,7 +11,6 @@ import re
 import subprocess
 import sys
 from collections import defaultdict
-from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 
@@ -19,7 +18,7 @@ import pytest
 from omegaconf import OmegaConf
 
 from tests.config_kit import composed
-from tests.integration.forking import Forks, forks
+from tests.integration.forking import Forks
 
 ROOT = Path(__file__).resolve().parents[2]
 NAMES = json.loads((Path(__file__).parent / "data" / "public_names.json").read_text(encoding="utf-8"))
@@ -79,17 +78,11 @@ def test_public_python_names_can_be_imported(module: str) -> None:
     assert not [name for name in NAMES["python"][module] if not hasattr(found, name)]
 
 
-@pytest.fixture(scope="module")
-def train(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Forks]:
-    with forks(["experiment=llama_critic_calibrated"], tmp_path_factory.mktemp("said") / "log") as started:
-        yield started
-
-
 @pytest.mark.whole
 @pytest.mark.parametrize("run", RUNS)
-def test_run_logs_every_public_metric(run: str, train: Forks, tmp_path: Path) -> None:
+def test_run_logs_every_public_metric(run: str, command_line: Forks, tmp_path: Path) -> None:
     given = ["seed=3", *RUNS[run].split(), f"output_dir={tmp_path}", "logger.mirror=false"]
-    assert train(*given, folder=str(tmp_path)) == 0, train.log.read_text()
+    assert command_line(*given, folder=str(tmp_path)) == 0, command_line.log.read_text()
     logged = defaultdict[str, set[str]](set)
     for file in tmp_path.glob("stages/*/*/metrics.jsonl"):
         for line in file.read_text(encoding="utf-8").splitlines():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,7 +18,7 @@ from experiments.system.launch import FAILED
 from experiments.system.terminal import USAGE_ERROR
 from tests.contract.fake_vllm import FakeVLLM, FakeWorker, TokenIn
 from tests.contract.recording import serving
-from tests.integration.forking import SHORT, forks
+from tests.integration.forking import SHORT, Forks
 from tests.ports import free_port
 
 pytestmark = pytest.mark.whole
@@ -50,20 +50,19 @@ class Ended(NamedTuple):
 Run = Callable[..., Ended]
 
 
-@pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
+@pytest.fixture
+def run(command_line: Forks, tmp_path_factory: pytest.TempPathFactory) -> Run:
     """Runs with the server at a URL."""
-    log = tmp_path_factory.mktemp("said") / "log"
-    with forks(["experiment=llama_critic", "rollout=vllm"], log) as started:
+    log, errors = command_line.log, tmp_path_factory.mktemp("errors") / "errors"
 
-        def run_with(url: str, outputs: Path, *overrides: str) -> Ended:
-            server = ["rollout=vllm", f"rollout.engine.url={url}", "rollout.engine.retries=0"]
-            words = [*overrides, "debug=fast", "logger.mirror=false", *SHORT, *server, f"output_dir={outputs}"]
-            before, errors = len(log.read_text()), log.with_name("errors")
-            code = started(*words, folder=str(outputs), errors=str(errors))
-            return Ended(code, log.read_text()[before:], errors.read_text())
+    def run_with(url: str, outputs: Path, *overrides: str) -> Ended:
+        server = ["rollout=vllm", f"rollout.engine.url={url}", "rollout.engine.retries=0"]
+        words = [*overrides, "debug=fast", "logger.mirror=false", *SHORT, *server, f"output_dir={outputs}"]
+        before = len(log.read_text())
+        code = command_line(*words, folder=str(outputs), errors=str(errors))
+        return Ended(code, log.read_text()[before:], errors.read_text())
 
-        yield run_with
+    return run_with
 
 
 def test_wrong_or_absent_server_ends_run_before_first_stage(run: Run, tmp_path: Path) -> None:

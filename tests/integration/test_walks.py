@@ -7,7 +7,7 @@ import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,7 +17,7 @@ import pytest
 
 from contrastive_reasoning.policies.tiny import train_tokenizer
 from experiments.run_folder.reader import read_json, read_metrics
-from tests.integration.forking import SHORT, Forks, forks
+from tests.integration.forking import SHORT, Forks
 from tests.integration.test_docs import BLOCK, asked, commands
 from tests.tiny_models import tiny_llama
 
@@ -150,18 +150,12 @@ def test_tests_of_the_example_files_pass() -> None:
     assert len(re.findall(r"^def test_", "".join(path.read_text() for path in EXAMPLES.glob("test_*.py")), re.M)) == 5
 
 
-@pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Forks]:
-    with forks(["experiment=llama_critic"], tmp_path_factory.mktemp("said") / "log") as started:
-        yield started
-
-
 @pytest.mark.whole
 @pytest.mark.parametrize("title", WALKS)
-def test_walk_uses_files_of_the_page_and_logs_its_metric(title: str, run: Forks, tmp_path: Path) -> None:
+def test_walk_uses_files_of_the_page_and_logs_its_metric(title: str, command_line: Forks, tmp_path: Path) -> None:
     walk = WALKS[title]
     walk.prepare(tmp_path)
-    folder = run_walk(title, run, tmp_path)
+    folder = run_walk(title, command_line, tmp_path)
     stage = "critic" if "critic" in walk.stages else "grpo"
     config = (stage_folder(folder, stage) / "config.yaml").read_text(encoding="utf-8")
     assert [name for name in walk.leaves if name not in config] == []
