@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
+import re
 import sys
 from pathlib import Path
 
@@ -21,9 +20,9 @@ from experiments.config.folders import (
 )
 from experiments.config.override_checks import override_error
 from experiments.plan.__main__ import main as plan
+from experiments.run import main as run
 from experiments.schema import composing
 
-ROOT = Path(__file__).resolve().parents[4]
 EXPERIMENT = """
 # @package _global_
 # My experiment.
@@ -92,17 +91,17 @@ def test_composition_summaries_plan_and_command_use_config_dir(folder: Path) -> 
 
 
 @pytest.mark.parametrize(
-    ("overrides", "sentence"),
+    ("overrides", "named"),
     [
-        (["experiment=mine", "reward=my_reward", "reward.limit_s=5.0"], None),
-        (["experiment=mien"], "experiment=mien: no such experiment; did you mean 'mine'?"),
-        (["experiment=mine", "reward=my_rewrd"], "reward=my_rewrd: no such reward; did you mean 'my_reward'?"),
-        (["experiment=mine", "flavor=sweet"], "flavor: no such key; did you mean 'flavour'?"),
+        (["experiment=mien"], "experiment=mien: .*'mine'"),
+        (["experiment=mine", "reward=my_rewrd"], "reward=my_rewrd: .*'my_reward'"),
+        (["experiment=mine", "flavor=sweet"], "flavor: .*'flavour'"),
     ],
 )
-def test_typo_gets_suggestion_from_config_dir(folder: Path, overrides: list[str], sentence: str | None) -> None:
+def test_typo_gets_suggestion_from_config_dir(folder: Path, overrides: list[str], named: str) -> None:
     take_config_dir(["--config-dir", str(folder)])
-    assert override_error(overrides) == sentence
+    assert override_error(["experiment=mine", "reward=my_reward", "reward.limit_s=5.0"]) is None
+    assert re.match(named, override_error(overrides) or "")
 
 
 def test_take_config_dir_rejects_unusable_folder(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -120,12 +119,10 @@ def test_take_config_dir_rejects_unusable_folder(folder: Path, monkeypatch: pyte
         take_config_dir(["experiment=mine"])
 
 
-def test_run_prints_one_sentence_for_missing_config_dir(folder: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "experiments.run", "experiment=mine", "--config-dir", "my_cnf"],
-        cwd=folder.parent,
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-    )
-    assert (done.returncode, done.stderr.strip()) == (2, "--config-dir my_cnf: no such folder")
+def test_run_prints_one_sentence_for_missing_config_dir(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["run", "experiment=mine", "--config-dir", "my_cnf"])
+    with pytest.raises(SystemExit, match="2"):
+        run()
+    assert capsys.readouterr().err == "--config-dir my_cnf: no such folder\n"

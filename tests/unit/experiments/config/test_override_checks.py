@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -11,97 +12,10 @@ import pytest
 
 from experiments.config.composition import parse
 from experiments.config.folders import CONF, VARIABLE
-from experiments.config.hints import install_command
 from experiments.config.override_checks import nothing_to_sweep, override_error, override_errors
 
 CRITIC = "experiment=llama_critic_level"
 JOBLIB, SUBMITIT = (f"hydra_plugins.{name}" for name in ("hydra_joblib_launcher", "hydra_submitit_launcher"))
-ORACLE_MESSAGE = "reward=orcle: no such reward; did you mean 'oracle'?"
-REWARD_HINT = "did you mean 'reward.weight' of batch_size, checkpoint, critic, outcome, task, temperature, weight?"
-
-
-MISTAKES = [
-    (["experiment=llama_critc"], "experiment=llama_critc: no such experiment; did you mean 'llama_critic'?"),
-    (
-        [CRITIC, "objective=grop"],
-        "objective=grop: no such objective; "
-        "did you mean 'grpo' of cispo, dapo, dr_grpo, gmpo, grpo, grpo_full_kl, gspo?",
-    ),
-    ([CRITIC, "sed=1"], "sed: no such key; did you mean 'seed'?"),
-    ([CRITIC, "objektive=grpo"], "objektive: no such key; did you mean 'objective'?"),
-    ([CRITIC, "weight=1"], "weight: no such key; did you mean 'reward.weight'?"),
-    ([CRITIC, "reward.wieght=0.1"], f"reward.wieght: no such key; {REWARD_HINT}"),
-    (
-        [CRITIC, "+reward.extra=1"],
-        "+reward.extra=1: a new key cannot be added; every argument already has its key, write key=value",
-    ),
-    ([CRITIC, "~reward.weight"], "~reward.weight: a key cannot be removed; write key=null"),
-    ([CRITIC, "seed=abc"], "seed must be a whole number, got the text 'abc'"),
-    ([CRITIC, "rollout.sampling=1"], "rollout.sampling=1: it takes a mapping of keys"),
-    ([CRITIC, "reward=critic_calibrated", "reward@reward.source=orcle"], ORACLE_MESSAGE),
-    ([CRITIC, "reward=critic_steps"], "reward=critic_steps: no such reward; did you mean 'critic'?"),
-    ([CRITIC, "seed"], "'seed' is not a valid override: write key=value (Hydra: missing EQUAL at '<EOF>')"),
-    (
-        [CRITIC, "hydra.run.dir=${oc.env:MY_TOKEN}"],
-        "hydra.run.dir holds the environment's MY_TOKEN: a configuration is written into every run folder; "
-        "what needs it reads it from the environment itself",
-    ),
-    ([CRITIC, "policy.pretrained=${no.key}"], "policy.pretrained: Interpolation key 'no.key' not found"),
-    (
-        [CRITIC, "policy.pretrained=${oc.env:NO_SUCH_VARIABLE}/llama"],
-        "policy.pretrained: KeyError raised while resolving interpolation: "
-        "\"Environment variable 'NO_SUCH_VARIABLE' not found\"",
-    ),
-]
-
-
-def test_override_errors_gives_one_sentence_per_mistake() -> None:
-    found = [*override_errors(overrides for overrides, _ in MISTAKES)]  # shared overrides are composed once
-    assert found == [sentence for _, sentence in MISTAKES]
-    assert override_error(MISTAKES[0][0]) == MISTAKES[0][1]
-
-
-SUGGESTED = {
-    "scale=papr": "paper",
-    "rollout.sampling.temprature=1.0": "rollout.sampling.temperature",
-    "stages=[evalute]": "evaluate",
-    "policy.pretrained=embedded:lama_countdown": "embedded:llama_countdown",
-    "hydra/launcher=jobib": "joblib",
-    "sweep=tau hydra.job.nme=x": "hydra.job.name",
-    "seed=1,2 objective=grpo,dpao": "dapo",
-}
-
-
-def test_typo_is_rejected_with_suggestion() -> None:
-    for (overrides, suggested), sentence in zip(
-        SUGGESTED.items(), override_errors([CRITIC, *overrides.split()] for overrides in SUGGESTED), strict=True
-    ):
-        assert sentence is not None, overrides
-        suggestion, of, others = sentence.partition(" of ")
-        assert suggestion.removesuffix("?").endswith(f"did you mean {suggested!r}")
-        assert sentence.endswith("?")
-        assert "\n" not in sentence
-        if of:
-            names = others.removesuffix("?").split(", ")
-            assert suggested in names or suggested.rpartition(".")[2] in names
-
-
-@pytest.mark.parametrize(
-    ("override", "value"),
-    [("seed=0,0", "0"), ("seed=0,1,0", "0"), ("seed=choice(3,3)", "3"), ("reward.temperature=0.1,0.10", "0.1")],
-)
-def test_value_that_a_sweep_has_twice_is_rejected(override: str, value: str) -> None:
-    sentence = override_error(["experiment=clipo_laptop", override]) or ""
-    assert override.partition("=")[0] in sentence
-    assert f" {value} " in sentence
-    assert override_error(["experiment=clipo_laptop", "seed=0,1", "reward.temperature=0.1,0.01"]) is None
-
-
-def test_several_presets_at_once_are_rejected() -> None:
-    """Hydra runs a job for each preset, and none of the values that they sweep."""
-    overrides = ["experiment=clipo_laptop", "sweep=tau,group_size"]
-    assert (override_error(overrides) or "").startswith("sweep=tau,group_size: ")
-    assert override_error([*overrides[:1], "sweep=tau"]) is None
 
 
 def test_value_that_a_preset_has_twice_is_rejected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -112,104 +26,56 @@ def test_value_that_a_preset_has_twice_is_rejected(tmp_path: Path, monkeypatch: 
     assert (override_error(["experiment=clipo_laptop", "sweep=twice"]) or "").startswith("seed=4,4: ")
 
 
-@pytest.mark.parametrize("key", ["hydra.sweep.dir", "hydra.run.dir"])
-def test_home_folder_in_hydras_own_folders_is_rejected(key: str) -> None:
-    assert (override_error(["experiment=clipo_laptop", f'{key}="~/x"']) or "").startswith(key)
-
-
-def test_sweep_preset_values_are_checked_before_first_job() -> None:
-    sentence = override_error(["experiment=grpo_laptop", "sweep=tau"])
-    assert sentence is not None
-    assert sentence.startswith("reward.temperature: no such key; ")
-    assert override_error(["experiment=clipo_laptop", "sweep=fixed_head"]) is None
-    # the command line wins
-    assert override_error(["experiment=clipo_laptop", "sweep=fixed_head", "reward=clipo"]) is None
-
-
 @pytest.mark.parametrize(
-    ("override", "sentence"),
+    ("override", "named"),
     [
-        (
-            "policy.pretrained=log/epoch=999-step=87999",
-            "quote its value, in a shell twice: 'policy.pretrained=\"log/epoch=999-step=87999\"' "
-            "(Hydra: mismatched input '=' expecting <EOF>)",
-        ),
-        (
-            "output_dir=out#1",
-            "quote its value, in a shell twice: 'output_dir=\"out#1\"' (Hydra: token recognition error at: '#')",
-        ),
-        (
-            "name=größe",
-            "quote its value, in a shell twice: 'name=\"größe\"' (Hydra: token recognition error at",
-        ),
-        (
-            "policy.pretrained=FOLDER,b",
-            "several values, and this is a single run; to run each of them use make sweep, for one value that holds a "
-            "comma quote it: 'policy.pretrained=\"FOLDER,b\"'",
-        ),
-        ("experiment=grpo_laptop,clipo_laptop", "several values, and this is a single run; to run each of them use"),
+        ("policy.pretrained=log/epoch=999-step=87999", "quote its value.*Hydra: mismatched input '='"),
+        ("output_dir=out#1", "quote its value.*Hydra: token recognition error at: '#'"),
+        ("name=größe", "quote its value.*Hydra: token recognition error"),
+        ("policy.pretrained=FOLDER,b", "several values.*make sweep.*quote it"),
+        ("experiment=grpo_laptop,clipo_laptop", "several values.*make sweep"),
+        ("logger=wandb,csv", r"write logger=\[wandb,csv\]"),
     ],
 )
-def test_value_rejected_by_hydra_grammar_is_shown_quoted(override: str, sentence: str) -> None:
-    error = override_error([CRITIC, override], multirun=False)
-    assert error is not None
-    assert error.startswith((f"{override}: {sentence}", f"{override!r} is not a valid override: {sentence}"))
-    quoted = shlex.split(error.partition("quote")[2].partition(": ")[2].partition(" (Hydra")[0]) if "'" in error else []
+def test_value_that_hydra_would_read_otherwise_is_shown_quoted(override: str, named: str) -> None:
+    error = override_error([CRITIC, override], multirun=False) or ""
+    assert re.match(rf"'?{override}'?.*: {named}", error)
+    quoted = shlex.split(error.partition("quote")[2].partition(": ")[2].partition(" (Hydra")[0])
     assert all(len(parse([line])) == 1 for line in quoted), "what is proposed parses"
 
 
-def test_escape_sequence_in_override_is_rejected() -> None:
-    error = override_error([CRITIC, r'rollout.sampling.stop=["\n"]'])
-    assert error is not None
-    assert error.startswith(r"rollout.sampling.stop: an override reads \n as two characters")
-    assert override_error([CRITIC, 'rollout.sampling.stop=["\n"]']) is None
-
-
-HEADER = "# @package _global_\n"
+HEADER = b"# @package _global_\n"
 
 
 @pytest.mark.parametrize(
-    ("text", "sentence"),
+    ("text", "named"),
     [
-        ("# Mine.\nname: a\n", "{path}: its first line must be '# @package _global_', as in every file of experiment/"),
+        (b"# Mine.\nname: a\n", "{path}: .*'# @package _global_'"),
+        (HEADER + b"name: a\nbudget:\n\tgrpo: 1\n", '.*"{path}", line 4, column 1'),
+        (HEADER + b"name: a\nname: b\n", '.*duplicate key name in "{path}", line 3, column 1'),
+        (HEADER + "name: café\n".encode("latin-1"), "{path}: .*utf-8.* byte 0xe9"),
         (
-            f"{HEADER}name: a\nbudget:\n\tgrpo: 1\n",
-            "while scanning for the next token found character '\\t' that cannot start any token in "
-            '"{path}", line 4, column 1',
+            HEADER + b"defaults: [llama_baseline, _self_]\nbudget: {grpo: {stepz: 5}}\n",
+            r"budget\.grpo\.stepz: .*\.steps'",
         ),
-        (
-            f"{HEADER}name: a\nname: b\n",
-            'while constructing a mapping in "{path}", line 2, column 1 found duplicate key name in "{path}", line 3, '
-            "column 1",
-        ),
-        (
-            f"{HEADER}name: a\nrewards: {{weight: 1}}\n",
-            "In 'experiment/mine': rewards: no such key; did you mean 'reward'?",
-        ),
-        (
-            f"{HEADER}name: a\nseed: abc\n",
-            "In 'experiment/mine': seed must be a whole number, got the text 'abc'",
-        ),
-        (f"{HEADER}name: a\nseed: ${{nothing.here}}\n", "seed: Interpolation key 'nothing.here' not found"),
-        (
-            f"{HEADER}defaults:\n  - override /familie: qwen\n",
-            "In 'experiment/mine': Could not override 'familie'. No match in the defaults list.",
-        ),
+        (HEADER + b"name: a\nrewards: {weight: 1}\n", "In 'experiment/mine': rewards: .*'reward'"),
+        (HEADER + b"name: a\nseed: abc\n", "In 'experiment/mine': seed must be a whole number, .*'abc'"),
+        (HEADER + b"name: a\nseed: ${nothing.here}\n", "seed: .*'nothing.here' not found"),
+        (HEADER + b"defaults:\n  - override /familie: qwen\n", "In 'experiment/mine': .*'familie'"),
     ],
 )
-def test_error_in_user_file_names_file_or_key_and_reason(text: str, sentence: str, own_folder: Path) -> None:
-    (own_folder / "mine.yaml").write_text(text)
-    assert override_error(["experiment=mine"]) == sentence.format(path=own_folder / "mine.yaml")
+def test_error_in_user_file_names_file_or_key_and_reason(text: bytes, named: str, own_folder: Path) -> None:
+    path = own_folder / "mine.yaml"
+    path.write_bytes(text)
+    message = override_error(["experiment=mine"]) or ""
+    assert re.match(named.format(path=path), message)
+    assert "\n" not in message
 
 
-def test_user_file_with_wrong_extension_or_encoding_is_rejected(own_folder: Path) -> None:
-    (own_folder / "other.yml").write_text(f"{HEADER}name: a\n")
-    (own_folder / "latin.yaml").write_bytes(f"{HEADER}name: café\n".encode("latin-1"))
-    ending, encoding = override_error(["experiment=other"]), override_error(["experiment=latin"])
-    assert ending is not None
-    assert ending.startswith(f"experiment=other: {own_folder / 'other.yml'} must be called other.yaml")
-    assert encoding is not None
-    assert encoding.startswith(f"{own_folder / 'latin.yaml'}: 'utf-8' codec can't decode byte 0xe9")
+def test_user_file_with_wrong_extension_is_rejected(own_folder: Path) -> None:
+    (own_folder / "other.yml").write_bytes(HEADER + b"name: a\n")
+    message = override_error(["experiment=other"]) or ""
+    assert message.startswith(f"experiment=other: {own_folder / 'other.yml'} must be called other.yaml")
 
 
 @pytest.fixture
@@ -220,27 +86,36 @@ def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "experiment"
 
 
-GOOD = [
+VALID = [
     "scale=paper family=qwen",
     "reward.weight=0.1,0.2 rollout.group_size=8,16 seed=0,1,2",
     "policy.pretrained=null debug=fast hydra.sweep.dir=elsewhere",
-    "trainer.devices=auto",
+    *(f"trainer.devices={devices}" for devices in ("auto", "2", "'2'")),
     "trainer=gpu trainer.devices=[1] trainer.precision=32",
-    "trainer.precision=32-true",
+    "trainer.precision=32-true trainer.strategy=ddp",
     "reward=oracle_calibrated reward@reward.source=oracle_flipped reward.source.flip=0.2",
     "hydra.sweep.dir=x hydra.mode=RUN",
     "hydra.mode=MULTIRUN hydra.verbose=true seed=0,1",
     "hydra.sweeper.max_batch_size=3",
     "+hydra.job.env_set.X=1",
     "hydra/launcher=basic seed=0,1",
-    *(["hydra/launcher=joblib hydra.launcher.n_jobs=2 seed=0,1"] if find_spec(JOBLIB) else []),
+    *(["hydra/launcher=joblib hydra.launcher.n_jobs=-1 seed=0,1"] if find_spec(JOBLIB) else []),
     *(["hydra/launcher=submitit_slurm hydra.launcher.partition=gpu"] if find_spec(SUBMITIT) else []),
+    "sweep=tau",
+    "experiment=clipo_laptop sweep=fixed_head",
+    "experiment=clipo_laptop sweep=fixed_head reward=clipo",  # the command line wins
+    "adapter=lora policy.lora.rank=4",
+    "name=no arm=no baseline=no",  # texts for Hydra's command line
+    f"seed=0,20261128123456,{2**63 - 1}",
+    *(f"module=grpo {other}" for other in ("objective.kl_weight=0", "stages=[warm_start]")),
+    "experiment=grpo_laptop objective=grpo_full_kl module=grpo_reference",
+    "experiment=llama_critic_outcomes",
 ]
 
 
 def test_valid_overrides_have_no_error() -> None:
-    found = override_errors([CRITIC, *overrides.split()] for overrides in GOOD)
-    assert dict(zip(GOOD, found, strict=True)) == dict.fromkeys(GOOD)
+    lines = [line.split() if line.startswith("experiment=") else [CRITIC, *line.split()] for line in VALID]
+    assert dict(zip(VALID, override_errors(lines), strict=True)) == dict.fromkeys(VALID)
 
 
 def test_typo_is_rejected_within_three_seconds_without_heavy_imports() -> None:
@@ -256,7 +131,7 @@ def test_typo_is_rejected_within_three_seconds_without_heavy_imports() -> None:
     assert after.children_user + after.children_system - before.children_user - before.children_system < 3
     assert done.returncode == 2
     assert done.stdout == "[]\n"
-    assert done.stderr == f"reward.wieght: no such key; {REWARD_HINT}\n"
+    assert re.fullmatch(r"reward\.wieght: .*'reward\.weight'.*\n", done.stderr)
 
 
 def test_unknown_key_without_near_match_lists_only_groups() -> None:
@@ -267,41 +142,6 @@ def test_unknown_key_without_near_match_lists_only_groups() -> None:
         assert start == f"{key.partition('.')[0]}: no such key; "
         assert {"reward", "objective", "seed", "budget"} <= set(names.split(", "))
         assert "." not in names
-
-
-INVALID_VALUES = [
-    (
-        "hydra.launcher.n_jobs=2",
-        "hydra.launcher.n_jobs: no such key of the chosen launcher; choose another with hydra/l",
-    ),
-    (
-        "hydra.sweeper.n_trials=2",
-        "hydra.sweeper.n_trials: no such key of the chosen sweeper; choose another with hydra/s",
-    ),
-    ("seed=1.5", "seed must be a whole number, got 1.5"),
-    ("seed=null", "seed cannot be null"),
-    ("hydra.mode=MULTIRN", "hydra.mode: Invalid value 'MULTIRN', expected one of [RUN, MULTIRUN]"),
-    ("hydra/job_logging=nonee", "these choices together need hydra/job_logging=nonee, which does not exist; did"),
-]
-
-
-def test_invalid_choices_and_hydra_values_are_rejected() -> None:
-    found = override_errors(["experiment=clipo_laptop", *overrides.split()] for overrides, _ in INVALID_VALUES)
-    for (_, sentence), message in zip(INVALID_VALUES, found, strict=True):
-        assert (message or "").startswith(sentence)
-
-
-@pytest.mark.skipif(find_spec(JOBLIB) is None, reason="the extra joblib is not installed")
-def test_launcher_without_jobs_is_rejected() -> None:
-    overrides = ["experiment=clipo_laptop", "seed=0,1", "hydra/launcher=joblib"]
-    assert (override_error([*overrides, "hydra.launcher.n_jobs=0"]) or "").startswith("hydra.launcher.n_jobs=0: ")
-    assert override_error([*overrides, "hydra.launcher.n_jobs=-1"]) is None
-
-
-def test_launchers_that_can_be_installed_are_named_with_those_that_are() -> None:
-    sentence = override_error(["experiment=clipo_laptop", "hydra.launcher.n_jobs=2"]) or ""
-    names = sentence.rpartition("hydra/launcher=")[2].split("|")
-    assert {"basic", "joblib", "submitit_slurm"} <= set(names)
 
 
 @pytest.mark.parametrize(
@@ -322,19 +162,3 @@ def test_multirun_without_several_values_is_rejected_unless_hydra_keys_are_given
     assert (sentence is None) is sweeps
     presets = "|".join(sorted(path.stem for path in (CONF / "sweep").glob("*.yaml")))
     assert sweeps or (sentence or "").endswith(f", sweep={presets}")
-
-
-@pytest.mark.parametrize(
-    ("override", "sentence"),
-    [
-        ("hydra/sweeper=optuna", f"hydra/sweeper=optuna is not installed: {install_command('optuna')}"),
-        (
-            "reward.temperature=interval(0.01,0.2)",
-            "reward.temperature=interval(0.01,0.2): a sweep without steps needs hydra/sweeper=optuna",
-        ),
-    ],
-)
-def test_missing_plugin_is_rejected_with_install_command(override: str, sentence: str) -> None:
-    if find_spec("optuna"):
-        pytest.skip("it is installed here")
-    assert override_error(["experiment=clipo_laptop", override]) == sentence

@@ -102,11 +102,6 @@ def test_user_policy_is_not_changed_by_task_or_scale(folder: Path) -> None:
         assert config.policy == OmegaConf.create(POLICY), (task, scale)
 
 
-def test_policy_and_budget_of_another_scale_can_be_chosen() -> None:
-    chosen = composed("name=any", "task=math", "policy=qwen_paper", "budget=paper", "scale=laptop")
-    assert (chosen.policy.pretrained, chosen.budget.grpo.steps) == ("Qwen/Qwen2.5-7B-Instruct", 464)
-
-
 def test_task_and_scale_select_policy_and_task_style() -> None:
     """The small model and the style of the task depend on both, so neither scale nor policy alone shows them."""
     laptop, paper = (composed("name=any", "task=countdown", f"scale={scale}") for scale in ("laptop", "paper"))

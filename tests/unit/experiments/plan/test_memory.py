@@ -27,43 +27,26 @@ KEPT = 0.2
 """The same for kept activations; 18 % is the largest seen."""
 ALONE = by_name("cpu", 1)
 
-LLAMA = {
-    "vocab_size": 2000,
-    "hidden_size": 256,
-    "intermediate_size": 704,
-    "num_hidden_layers": 4,
-    "num_attention_heads": 8,
-    "num_key_value_heads": 4,
-    "max_position_embeddings": 512,
-    "tie_word_embeddings": True,
-}
-QWEN = {
-    **LLAMA,
-    "vocab_size": 4000,
-    "hidden_size": 384,
-    "intermediate_size": 1536,
-    "num_hidden_layers": 4,
-    "num_attention_heads": 6,
-    "num_key_value_heads": 2,
-    "tie_word_embeddings": False,
-}
-UNSHARED = {
-    **LLAMA,
-    "vocab_size": 3000,
-    "hidden_size": 512,
-    "intermediate_size": 1792,
-    "num_key_value_heads": 8,
-    "tie_word_embeddings": False,
-}
-DEEP = {
-    **LLAMA,
-    "vocab_size": 9000,
-    "hidden_size": 320,
-    "intermediate_size": 1700,
-    "num_hidden_layers": 8,
-    "num_attention_heads": 10,
-    "num_key_value_heads": 2,
-}
+
+def sizes(
+    vocabulary: int, hidden: int, inner: int, *, layers: int = 4, heads: int = 8, values: int = 4, tied: bool = True
+) -> dict[str, Any]:
+    return {
+        "vocab_size": vocabulary,
+        "hidden_size": hidden,
+        "intermediate_size": inner,
+        "num_hidden_layers": layers,
+        "num_attention_heads": heads,
+        "num_key_value_heads": values,
+        "max_position_embeddings": 512,
+        "tie_word_embeddings": tied,
+    }
+
+
+LLAMA = sizes(2000, 256, 704)
+QWEN = sizes(4000, 384, 1536, heads=6, values=2, tied=False)
+UNSHARED = sizes(3000, 512, 1792, values=8, tied=False)
+DEEP = sizes(9000, 320, 1700, layers=8, heads=10, values=2)
 SMALL = {"prompts": 1, "prompt": 32, "group": 4, "completion": 40}
 LARGE = {"prompts": 2, "prompt": 48, "group": 4, "completion": 72}
 LONG_PROMPT = {"prompts": 1, "prompt": 150, "group": 6, "completion": 33}
@@ -80,9 +63,8 @@ def case(
     batch: Mapping[str, int],
     **others: Any,
 ) -> dict[str, Any]:
-    sizes = QWEN if kind == "qwen2" else LLAMA
     settings = {"weights": weights, "compute": compute, "rank": rank, "checkpointing": checkpointing, "chunk": 128}
-    return {"kind": kind, "sizes": sizes, **settings, **batch, **others}
+    return {"kind": kind, "sizes": QWEN if kind == "qwen2" else LLAMA, **settings, **batch, **others}
 
 
 F, B = "float32", "bfloat16"
@@ -105,9 +87,9 @@ OTHERS = [
         (LONG_PROMPT, MANY),
     )
 ]
-COPIES = case("llama", F, B, None, True, SMALL, sizes={**LLAMA, "vocab_size": 300, "num_hidden_layers": 8})
+COPIES = case("llama", F, B, None, True, SMALL, sizes=sizes(300, 256, 704, layers=8))
 """The copies of the weights in the forward pass are the largest workspace."""
-LOSS = {**LLAMA, "vocab_size": 12_000, "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2}
+LOSS = sizes(12_000, 64, 128, layers=2)
 """The loss is the largest workspace."""
 EVERY_DAY = [
     *(HELD_OUT[5], OTHERS[9], OTHERS[14], OTHERS[22], COPIES),

@@ -58,7 +58,6 @@ INIT = {"own_code"}
 """Runs before each module of the package; the names that it imports from its modules are not followed."""
 LAZY = {"own_code.lazy", "own_code.lazy.one", "own_code.lazy.two"}
 CHECKED = "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n"
-"""Runs before each module of the package; the names that it imports from its modules are not followed."""
 
 
 def hashes(*targets: str) -> dict[str, str]:
@@ -139,8 +138,16 @@ def test_code_named_by_other_strings_of_a_node_is_hashed(folder: Path, node: Any
     assert modules <= set(code_hashes({"part": node}))
 
 
-def test_computed_module_name_includes_whole_package(folder: Path) -> None:
-    (folder / "own_code/late.py").write_text("import importlib\nshift = importlib.import_module(f'own_code.{1}')\n")
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import importlib\nshift = importlib.import_module(f'own_code.{1}')",
+        "from hydra.utils import instantiate\nshift = instantiate",
+        "from pkgutil import resolve_name\nshift = resolve_name",
+    ],
+)
+def test_computed_import_includes_whole_package(folder: Path, code: str) -> None:
+    (folder / "own_code/late.py").write_text(code)
     assert {"own_code.other", "own_code.types_only", "own_code.lazy.two"} <= set(hashes("own_code.late.shift"))
 
 
@@ -195,16 +202,12 @@ def test_hash_changes_with_code_but_not_with_comments_or_docstrings(
 
 
 @pytest.mark.parametrize(
-    ("file", "code", "module"),
-    [
-        ("late", "from own_code.types_only import Shape\nshift = 1.0\n", "own_code.types_only"),
-        ("__init__", "from own_code.types_only import Shape as loss\n", "own_code.types_only"),
-    ],
+    ("file", "code"), [("late", "import Shape\nshift = 1.0\n"), ("__init__", "import Shape as loss\n")]
 )
-def test_import_added_after_first_hash_is_followed(folder: Path, file: str, code: str, module: str) -> None:
-    assert module not in hashes("own_alone.brevity")
-    (folder / "own_code" / f"{file}.py").write_text(code)
-    assert module in hashes("own_alone.brevity")
+def test_import_added_after_first_hash_is_followed(folder: Path, file: str, code: str) -> None:
+    assert "own_code.types_only" not in hashes("own_alone.brevity")
+    (folder / "own_code" / f"{file}.py").write_text(f"from own_code.types_only {code}")
+    assert "own_code.types_only" in hashes("own_alone.brevity")
 
 
 def test_unparsable_module_is_hashed_by_its_bytes(folder: Path) -> None:
@@ -214,14 +217,10 @@ def test_unparsable_module_is_hashed_by_its_bytes(folder: Path) -> None:
     assert changed_modules(hashes("own_alone.f"), before | {"used_then": "0"}) == ["own_alone", "used_then"]
 
 
-@pytest.mark.parametrize("target", ["torch.optim.AdamW", "collections.OrderedDict", "builtins.dict", "no_such.f", "f"])
-def test_libraries_and_missing_modules_are_not_hashed(target: str) -> None:
-    assert hashes(target) == {}
-
-
-def test_library_in_a_folder_of_its_own_is_not_hashed(folder: Path) -> None:
+def test_libraries_and_missing_modules_are_not_hashed(folder: Path) -> None:
+    assert hashes("torch.optim.AdamW", "collections.OrderedDict", "builtins.dict", "no_such.f", "f") == {}
     assert hashes("own_alone.brevity")
-    (folder / "own_code-1.0.dist-info").mkdir()  # as pip install --target leaves it
+    (folder / "own_code-1.0.dist-info").mkdir()  # as pip install --target leaves a library in a folder of its own
     clear_cache()
     assert hashes("own_alone.brevity") == {}
 
@@ -234,10 +233,3 @@ def test_loss_is_hashed_as_its_module_and_progress_code_is_not_hashed() -> None:
     assert {"experiments.stages.train", "experiments.assemble"} <= trained
     assert not [name for name in trained if name.startswith(("contrastive_reasoning.progress", "experiments.system"))]
     assert "contrastive_reasoning.stack_dump" not in code_hashes({}, ["experiments.stages.evaluate.evaluate"])
-
-
-@pytest.mark.parametrize("name", ["hydra.utils.instantiate", "pkgutil.resolve_name"])
-def test_function_that_imports_by_a_name_in_its_argument_computes_imports(folder: Path, name: str) -> None:
-    module, _, function = name.rpartition(".")
-    (folder / "own_code/late.py").write_text(f"from {module} import {function}\nshift = {function}\n")
-    assert "own_code.types_only" in hashes("own_code.late.shift")

@@ -107,17 +107,11 @@ def test_custom_suite_has_only_own_row_and_caption_names_problem_limit() -> None
     assert caption(some, model=MODEL) == f"{ours}; published: A paper, Table 1, of {MODEL}"
 
 
-def test_markdown_table_leaves_missing_values_empty() -> None:
+def test_missing_value_is_empty_in_markdown_table() -> None:
     rows = summary_rows(TRACK, {"test": {"one/verifier/accuracy": 0.53}}, model=MODEL)[2:5]
-    assert table_of(rows, caption(TRACK, model=MODEL)).as_markdown().splitlines() == [
-        "| model | ONE | Avg. |",
-        "| --- | ---: | ---: |",
-        "| GRPO+CLIPO (published) | 52.00 | 61.25 |",
-        "| Δ (published) | +1.01 | -0.25 |",
-        "| ours | 53.00 |  |",
-        "",
-        f"verifier/accuracy in %; published: A paper, Table 1, of {MODEL}",
-    ]
+    lines = table_of(rows, caption(TRACK, model=MODEL)).as_markdown().splitlines()
+    assert lines[3:5] == ["| Δ (published) | +1.01 | -0.25 |", "| ours | 53.00 |  |"]
+    assert lines[-1] == caption(TRACK, model=MODEL)
 
 
 def test_table_has_no_negative_zero_or_signed_nan() -> None:

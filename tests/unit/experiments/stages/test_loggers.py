@@ -21,7 +21,6 @@ from wandb.proto import wandb_internal_pb2
 
 from callbacks.figures import log_with
 from experiments.assemble import AssemblyError, with_values
-from experiments.config.override_checks import override_error
 from experiments.stages.loggers import run_folder_of, stage_loggers
 from tests.config_kit import composed
 
@@ -167,15 +166,3 @@ def test_logger_without_its_package_is_named(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr("lightning.fabric.loggers.tensorboard._TENSORBOARDX_AVAILABLE", False)
     with pytest.raises(AssemblyError, match=r"^logger\.also: .*tensorboard.*pip install"):
         log("tensorboard", tmp_path)
-
-
-@pytest.mark.parametrize(
-    ("override", "named"),
-    [
-        ("logger=[wandb,tenorboard]", "tensorboard"),
-        ("logger=wandb,csv", "logger=[wandb,csv]"),
-        ("reward=[verifier,clipo]", "reward"),
-    ],
-)
-def test_wrong_choice_of_loggers_names_the_right_one(override: str, named: str) -> None:
-    assert named in str(override_error(["experiment=llama_critic", override], multirun=False))

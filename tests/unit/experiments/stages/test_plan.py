@@ -33,13 +33,8 @@ def composed(*overrides: str) -> DictConfig:
     return config_kit.composed("experiment=llama_baseline", *overrides)
 
 
-def on_problems(path: Path) -> list[str]:
-    path.write_text('{"nums": [1, 2, 3], "target": 6}\n')
-    return ["task.train=file", f"task.train_file={path}"]
-
-
 def changed(before: StagePlan, after: StagePlan) -> tuple[bool, bool]:
-    """Whether the settings and the fingerprint differ."""
+    """Returns whether the settings and the fingerprint differ."""
     return before.settings != after.settings, before.fingerprint != after.fingerprint
 
 
@@ -61,26 +56,32 @@ def rewarded(target: str, *overrides: str) -> DictConfig:
     return composed("reward=function", f"reward.function._target_={target}", *overrides)
 
 
-def test_edit_inside_large_problem_file_changes_fingerprint_and_settings(tmp_path: Path) -> None:
-    problems = tmp_path / "problems.jsonl"
-    config = composed(*on_problems(problems))
-    lines = ['{"nums": [1, 2, 3], "target": 6}\n'] * 100_000
-    problems.write_text("".join(lines))
-    before = plan_stage("grpo", config, {})
-    assert plan_stage("grpo", config, {}) == before
-    lines[50_000] = '{"nums": [1, 2, 4], "target": 7}\n'
-    problems.write_text("".join(lines))
-    assert changed(before, plan_stage("grpo", config, {})) == (True, True)
+@pytest.mark.parametrize(
+    ("stage", "file", "lines"),
+    [
+        ("grpo", "problems.jsonl", "task.train=file task.train_file={}/problems.jsonl"),
+        ("critic", "config.json", "experiment=critic_text backbone.pretrained={}"),
+        ("evaluate", "own.yaml", "harness=lm_eval harness.tasks=[own] harness.include_path={}"),
+        *(
+            (stage, "config.json", "warm_start.train=true policy.pretrained={}")
+            for stage in ("warm_start", "grpo", "evaluate")
+        ),
+    ],
+)
+def test_files_enter_by_content(stage: str, file: str, lines: str, tmp_path: Path) -> None:
+    """Of the policy too that a warm start begins with, for all later stages."""
+    config = composed(*lines.format(tmp_path).split())
 
+    def planned(content: str) -> StagePlan:
+        (tmp_path / file).write_text(content)
+        return plan_stages(config)[stage]
 
-def test_fingerprint_of_text_critic_includes_encoder_files(tmp_path: Path) -> None:
-    encoder = tmp_path / "encoder"
-    encoder.mkdir()
-    (encoder / "config.json").write_text("{}")
-    config = composed("experiment=critic_text", f"backbone.pretrained={encoder}")
-    before = plan_stage("critic", config, {}).fingerprint
-    (encoder / "config.json").write_text('{"hidden_size": 8}')
-    assert plan_stage("critic", config, {}).fingerprint != before
+    before = planned('{"nums": [1, 2, 3], "target": 6}\n' * 2)
+    assert planned('{"nums": [1, 2, 3], "target": 6}\n' * 2) == before
+    assert changed(before, planned('{"nums": [1, 2, 3], "target": 6}\n{"nums": [1, 2, 4], "target": 7}\n')) == (
+        True,
+        True,
+    )
 
 
 @pytest.mark.parametrize(
@@ -131,11 +132,6 @@ def edit_code(monkeypatch: pytest.MonkeyPatch, module: str, content: str = "edit
     monkeypatch.setattr(planning, "code_hashes", edited)
 
 
-def test_grpo_with_pretrained_policy_has_no_parents() -> None:
-    """The content of the policy identifies it. A warm start that does not run is no parent."""
-    assert plan_stages(composed())["grpo"].parents == {}
-
-
 @pytest.mark.parametrize(
     ("overrides", "trained"),
     [
@@ -158,16 +154,6 @@ def test_later_stages_load_policy_of_trained_warm_start(
         assert ("warm_start" in planned[stage].parents) == trained
         assert values_from_parents(stage, config, folders) == (loaded if trained else {})
     assert values_from_parents("warm_start", config, folders) == {}
-
-
-def test_settings_of_all_stages_include_policy_before_warm_start(tmp_path: Path) -> None:
-    (tmp_path / "config.json").write_text("{}")
-    config = composed("warm_start.train=true", f"policy.pretrained={tmp_path}")
-    before = plan_stages(config)
-    (tmp_path / "config.json").write_text('{"hidden_size": 8}')
-    after = plan_stages(config)
-    for stage, plan in before.items():
-        assert plan.settings != after[stage].settings, stage
 
 
 def test_settings_depend_on_policy_content_but_not_its_path(tmp_path: Path) -> None:
@@ -257,28 +243,16 @@ def test_versions_of_libraries_enter_as_code(monkeypatch: pytest.MonkeyPatch) ->
     assert {"torch", "transformers", "peft"} <= others < set(after.code)
 
 
-def test_task_files_of_a_harness_enter_by_content(tmp_path: Path) -> None:
-    (tmp_path / "own.yaml").write_text("task: own\n")
-    config = composed("harness=lm_eval", "harness.tasks=[own]", f"harness.include_path={tmp_path}")
-    before = plan_stage("evaluate", config, {})
-    (tmp_path / "own.yaml").write_text("task: own\nnum_fewshot: 4\n")
-    assert changed(before, plan_stage("evaluate", config, {})) == (True, True)
-
-
 @pytest.mark.parametrize(
     ("experiment", "library"),
     [("grpo_reasoning_gym", "reasoning_gym"), ("grpo_gsm8k", "math-verify"), ("llama_critic", "scikit-learn")],
 )
-def test_version_of_a_library_enters_where_its_problems_verdicts_or_fits_are_used(
+def test_version_of_a_library_enters_only_where_its_problems_verdicts_or_fits_are_used(
     experiment: str, library: str
 ) -> None:
     used = plan_stage("grpo", config_kit.composed(f"experiment={experiment}"), {})
     assert used.code[library] == version(library)
-
-
-@pytest.mark.parametrize("library", ["reasoning_gym", "scikit-learn"])
-def test_version_of_a_library_enters_only_where_it_is_used(library: str) -> None:
-    assert library not in plan_stage("grpo", composed(), {}).code
+    assert library == "math-verify" or library not in plan_stage("grpo", composed(), {}).code
 
 
 def test_version_of_verifiers_and_code_of_the_environment_enter(
@@ -300,16 +274,6 @@ def test_version_of_an_installed_environment_enters(monkeypatch: pytest.MonkeyPa
     """Its code is a library's, which is not hashed."""
     config = config_kit.composed("experiment=grpo_verifiers", "task.environment=yaml")
     assert plan_stage("grpo", config, {}).code["PyYAML"] == version("PyYAML")
-
-
-def test_function_of_hydras_getter_in_a_folder_without_init_enters(own: Callable[..., Path]) -> None:
-    own("own_folder_of_a_plan.rewards")
-    config = rewarded("hydra.utils.get_method", "+reward.function.path=own_folder_of_a_plan.rewards.f")
-    before = plan_stage("grpo", config, {})
-    own("own_folder_of_a_plan.rewards", '"""Words."""\n    return 1.0')
-    assert changed(before, plan_stage("grpo", config, {})) == (False, False)
-    own("own_folder_of_a_plan.rewards", "return 0.5")
-    assert changed(before, plan_stage("grpo", config, {})) == (False, True)
 
 
 def test_later_imports_of_the_users_modules_must_be_as_planned(own: Callable[..., Path], tmp_path: Path) -> None:
@@ -335,7 +299,8 @@ def test_rewards_of_ones_own_share_the_critic_stage(own: Callable[..., Path]) ->
 
 def test_run_stage_rejects_data_file_changed_since_planning(tmp_path: Path) -> None:
     problems = tmp_path / "problems.jsonl"
-    config = composed(*on_problems(problems), f"output_dir={tmp_path}")
+    problems.write_text('{"nums": [1, 2, 3], "target": 6}\n')
+    config = composed("task.train=file", f"task.train_file={problems}", f"output_dir={tmp_path}")
     plan = plan_stage("grpo", config, {})
     assert changed_since(plan) == []
     problems.write_text('{"nums": [2, 2, 3], "target": 7}\n')

@@ -22,6 +22,7 @@ from experiments.run_folder.reader import read_metrics
 from experiments.stages.checkpoints import CheckpointError, kept_checkpoints, newest_sound, path_of, seal
 from experiments.stages.stage_checkpoint import Interrupted, StageCheckpoint, StopRequest
 from tests.hostile.trap import Trap
+from tests.quiet import quiet_trainer
 
 
 class Line(L.LightningModule):
@@ -93,19 +94,8 @@ def fit(
     logger: Any = False,
     validation: Any = VALIDATION,
 ) -> L.Trainer:
-    trainer = L.Trainer(
-        accelerator="cpu",
-        max_epochs=1,
-        val_check_interval=2,
-        check_val_every_n_epoch=None,
-        num_sanity_val_steps=0,
-        callbacks=[checkpoint, *callbacks],
-        logger=logger,
-        log_every_n_steps=1,
-        enable_checkpointing=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-    )
+    often: dict[str, Any] = {"val_check_interval": 2, "check_val_every_n_epoch": None}
+    trainer = quiet_trainer(callbacks=[checkpoint, *callbacks], logger=logger, **often)
     train: Any = Numbers(module)
     with checkpoint.stop.listening():
         trainer.fit(module, train, DataLoader(validation), ckpt_path=resume, weights_only=True)
