@@ -47,14 +47,7 @@ def test_single_runs_vary_one_sweep_at_a_time(overrides: list[str], runs: list[l
         [CRITIC, "seed=3", "reward.weight=0.25", "policy.pretrained=/some/where", "stages=[critic,grpo]"],
         ["reward.weight=${budget.grpo.learning_rate}", CRITIC, "seed=1", "objective=dapo", "seed=2"],
         [CRITIC, "debug=fast", "budget.grpo={steps: 7}", "rollout.sampling={top_k: 3, stop: ['}', 'a b']}"],
-        [
-            "name='a=b, c'",
-            "reward.checkpoint=null",
-            "hydra.job.chdir=false",
-            CRITIC,
-            "+callbacks.further={a: 1}",
-            "seed=4",
-        ],
+        ["name='a=b, c'", "reward.checkpoint=null", "hydra.job.chdir=false", CRITIC, "+callbacks.further={a: 1}"],
         [CRITIC],
     ],
 )
@@ -68,10 +61,7 @@ def test_compose_lines_equals_hydra_compose(lines: list[str]) -> None:
 def test_compose_lines_does_not_change_cached_configuration() -> None:
     with composing():
         changed = compose_lines(CRITIC, "reward.weight=0.75")
-        assert (changed.reward.weight, compose_lines(CRITIC).reward.weight) == (
-            0.75,
-            compose("config", [CRITIC]).reward.weight,
-        )
+        assert changed.reward.weight == 0.75 != compose_lines(CRITIC).reward.weight
 
 
 @pytest.mark.parametrize("lines", [('output_dir="~/x"',), ("experiment=mine",), ("experiment=mine", "seed=3")])

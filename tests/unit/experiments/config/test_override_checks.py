@@ -45,45 +45,32 @@ def test_value_that_hydra_would_read_otherwise_is_shown_quoted(override: str, na
 
 
 HEADER = b"# @package _global_\n"
+FILES = {
+    "header.yaml": (b"# Mine.\nname: a\n", "{path}: .*'# @package _global_'"),
+    "tab.yaml": (HEADER + b"name: a\nbudget:\n\tgrpo: 1\n", '.*"{path}", line 4, column 1'),
+    "twice.yaml": (HEADER + b"name: a\nname: b\n", '.*duplicate key name in "{path}", line 3, column 1'),
+    "latin.yaml": (HEADER + "name: café\n".encode("latin-1"), "{path}: .*utf-8.* byte 0xe9"),
+    "unread.yaml": (
+        HEADER + b"defaults: [llama_baseline, _self_]\nbudget: {grpo: {stepz: 5}}\n",
+        r"budget\.grpo\.stepz: .*'budget\.grpo\.steps'",
+    ),
+    "part.yaml": (HEADER + b"name: a\nrewards: {weight: 1}\n", "In 'experiment/part': rewards: .*'reward'"),
+    "type.yaml": (HEADER + b"name: a\nseed: abc\n", "In 'experiment/type': seed must be a whole number, .*'abc'"),
+    "reference.yaml": (HEADER + b"name: a\nseed: ${nothing.here}\n", "seed: .*'nothing.here' not found"),
+    "group.yaml": (HEADER + b"defaults:\n  - override /familie: qwen\n", "In 'experiment/group': .*'familie'"),
+    "ending.yml": (HEADER + b"name: a\n", "experiment=ending: {path} must be called ending.yaml"),
+}
 
 
-@pytest.mark.parametrize(
-    ("text", "named"),
-    [
-        (b"# Mine.\nname: a\n", "{path}: .*'# @package _global_'"),
-        (HEADER + b"name: a\nbudget:\n\tgrpo: 1\n", '.*"{path}", line 4, column 1'),
-        (HEADER + b"name: a\nname: b\n", '.*duplicate key name in "{path}", line 3, column 1'),
-        (HEADER + "name: café\n".encode("latin-1"), "{path}: .*utf-8.* byte 0xe9"),
-        (
-            HEADER + b"defaults: [llama_baseline, _self_]\nbudget: {grpo: {stepz: 5}}\n",
-            r"budget\.grpo\.stepz: .*\.steps'",
-        ),
-        (HEADER + b"name: a\nrewards: {weight: 1}\n", "In 'experiment/mine': rewards: .*'reward'"),
-        (HEADER + b"name: a\nseed: abc\n", "In 'experiment/mine': seed must be a whole number, .*'abc'"),
-        (HEADER + b"name: a\nseed: ${nothing.here}\n", "seed: .*'nothing.here' not found"),
-        (HEADER + b"defaults:\n  - override /familie: qwen\n", "In 'experiment/mine': .*'familie'"),
-    ],
-)
-def test_error_in_user_file_names_file_or_key_and_reason(text: bytes, named: str, own_folder: Path) -> None:
-    path = own_folder / "mine.yaml"
-    path.write_bytes(text)
-    message = override_error(["experiment=mine"]) or ""
-    assert re.match(named.format(path=path), message)
-    assert "\n" not in message
-
-
-def test_user_file_with_wrong_extension_is_rejected(own_folder: Path) -> None:
-    (own_folder / "other.yml").write_bytes(HEADER + b"name: a\n")
-    message = override_error(["experiment=other"]) or ""
-    assert message.startswith(f"experiment=other: {own_folder / 'other.yml'} must be called other.yaml")
-
-
-@pytest.fixture
-def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Returns the experiment folder of a user's configuration folder."""
-    (tmp_path / "experiment").mkdir()
+def test_error_in_user_file_names_file_or_key_and_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(VARIABLE, str(tmp_path))
-    return tmp_path / "experiment"
+    (tmp_path / "experiment").mkdir()
+    for name, (text, _) in FILES.items():
+        (tmp_path / "experiment" / name).write_bytes(text)
+    found = override_errors([f"experiment={name.partition('.')[0]}"] for name in FILES)
+    for (name, (_, named)), message in zip(FILES.items(), found, strict=True):
+        assert re.match(named.format(path=tmp_path / "experiment" / name), message or ""), message
+        assert "\n" not in (message or "")
 
 
 VALID = [

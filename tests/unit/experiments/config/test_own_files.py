@@ -8,6 +8,7 @@ import pytest
 from hydra import compose
 from omegaconf import DictConfig, OmegaConf
 
+from experiments.config.contradictions import contradiction
 from experiments.config.folders import CONF, VARIABLE
 from experiments.config.override_checks import override_error
 from experiments.schema import composing
@@ -64,17 +65,19 @@ def compose_fresh(*overrides: str) -> DictConfig:
         return compose("config", list(overrides))
 
 
-@pytest.mark.parametrize(
-    ("text", "scale"), [*((TASK_OF_ROWS, scale) for scale in SCALES), (TASK_OF_A_CLASS, SCALES[0])]
-)
-def test_user_task_needs_one_file(text: str, scale: str, folder: Path) -> None:
-    write_yaml(folder, "task/mine.yaml", text)
-    line = ["experiment=grpo_laptop", "task=mine", f"scale={scale}", "stages=[grpo,evaluate]"]
-    assert override_error(line) is None
-    config = compose_fresh(*line)
+def test_user_task_of_a_class_needs_one_file(folder: Path) -> None:
+    write_yaml(folder, "task/mine.yaml", TASK_OF_A_CLASS)
+    assert override_error(["experiment=grpo_laptop", "task=mine", "stages=[grpo,evaluate]"]) is None
+
+
+@pytest.mark.parametrize("scale", SCALES)
+def test_user_task_needs_one_file(scale: str, folder: Path) -> None:
+    write_yaml(folder, "task/mine.yaml", TASK_OF_ROWS)
+    config = compose_fresh("experiment=grpo_laptop", "task=mine", f"scale={scale}", "stages=[grpo,evaluate]")
+    assert contradiction(config) is None
     assert config.warm_start.module is None
     assert config.suite.settings.main.task == config.task
-    assert config.budget == compose_fresh("name=any", "task=rows", f"scale={scale}").budget
+    assert config.budget == composed("name=any", "task=rows", f"scale={scale}").budget
     models = {
         "laptop": "embedded:llama_arithmetic",
         "workstation": f"{config.output_dir}/models/smollm2-135m-q4",

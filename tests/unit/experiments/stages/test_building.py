@@ -130,7 +130,7 @@ def test_critic_values_states_reads_critic_configuration() -> None:
 
 def test_critic_of_outcomes_may_read_states_but_not_lines() -> None:
     check_online(experiment("experiment=llama_critic_outcomes", "critic=joint"))
-    with pytest.raises(AssemblyError, match="^online: .*TextCritic"):
+    with pytest.raises(AssemblyError, match=r"^online: .*TextCritic"):
         check_online(experiment("experiment=llama_critic_outcomes", "critic=text"))
 
 

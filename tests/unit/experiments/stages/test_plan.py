@@ -197,40 +197,31 @@ def test_shipped_trainers_enter_by_devices_and_precision_alone(trainer: str) -> 
     assert set(plan_stage("grpo", composed(f"trainer={trainer}"), {}).config["trainer"]) == set(NUMERICS)
 
 
-@pytest.mark.parametrize(
-    ("override", "enters"),
-    [
-        ("+trainer.limit_train_batches=2", True),
-        ("+trainer.overfit_batches=1", True),
-        ("+trainer.accumulate_grad_batches=2", True),
-        ("+trainer.gradient_clip_val=0.5", True),
-        ("trainer.deterministic=true", True),
-        ("trainer._target_=collections.OrderedDict", True),
-        ("trainer.enable_progress_bar=false", False),
-        ("+trainer.max_time='00:01:00:00'", False),
-        ("+trainer.limit_train_batches=null", False),
-    ],
-)
-def test_trainer_settings_enter_unless_neutral(override: str, enters: bool) -> None:
-    assert changed(*(plan_stage("grpo", composed(*one), {}) for one in ((), (override,)))) == (enters, enters)
+def further(group: str, target: str) -> str:
+    return f"+callbacks.{group}.further={{_target_: {target}}}"
+
+
+AVERAGING = "lightning.pytorch.callbacks.StochasticWeightAveraging"
 
 
 @pytest.mark.parametrize(
-    ("target", "enters"),
+    ("override", "stages"),
     [
-        ("lightning.pytorch.callbacks.StochasticWeightAveraging", True),
-        ("callbacks.online_critic.OnlineCritic", True),
-        ("own_callbacks.Act", True),
-        ("callbacks.health.Health", False),
+        *((f"+trainer.{one}", "warm_start grpo") for one in ("limit_train_batches=2", "overfit_batches=1")),
+        *((f"+trainer.{one}", "warm_start grpo") for one in ("accumulate_grad_batches=2", "gradient_clip_val=0.5")),
+        *((f"trainer.{one}", "warm_start grpo") for one in ("deterministic=true", "_target_=collections.OrderedDict")),
+        *((f"+trainer.{one}", "") for one in ("max_time='00:01:00:00'", "limit_train_batches=null")),
+        ("trainer.enable_progress_bar=false", ""),
+        *((further("every", one), "warm_start grpo") for one in (AVERAGING, "own_callbacks.Act")),
+        *((further("grpo", one), "grpo") for one in (AVERAGING, "own_callbacks.Act")),
+        (further("grpo", "callbacks.online_critic.OnlineCritic"), "grpo"),
+        *((further(group, "callbacks.health.Health"), "") for group in ("every", "grpo")),
     ],
 )
-@pytest.mark.parametrize("group", ["every", "grpo"])
-def test_callbacks_enter_unless_they_only_watch(group: str, target: str, enters: bool) -> None:
-    override = f"+callbacks.{group}.further={{_target_: {target}}}"
+def test_trainer_settings_and_callbacks_enter_unless_they_are_neutral(override: str, stages: str) -> None:
     before, after = (plan_stages(composed(*one)) for one in ((), (override,)))
-    assert (after["grpo"].fingerprint != before["grpo"].fingerprint) == enters
-    assert ("callbacks" in after["grpo"].config) == enters
-    assert (after["warm_start"].fingerprint != before["warm_start"].fingerprint) == (enters and group == "every")
+    for stage in ("warm_start", "grpo"):
+        assert changed(before[stage], after[stage]) == (stage in stages.split(),) * 2, stage
 
 
 def test_versions_of_libraries_enter_as_code(monkeypatch: pytest.MonkeyPatch) -> None:
