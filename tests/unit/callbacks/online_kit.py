@@ -62,10 +62,10 @@ def reward(checkpoint: str, weight: float = 0.5, scoring: Any = None) -> CriticR
     )
 
 
-def calibrated(checkpoint: str) -> CalibratedReward:
-    """The same critic, calibrated to the success of this policy."""
+def calibrated(checkpoint: str, scoring: Any = None) -> CalibratedReward:
+    """The same critic, or the given one, calibrated to the success of this policy."""
     calibration = Calibration(curve=Isotonic(), least_visits=5)
-    source = reward(checkpoint, weight=0.0)
+    source = reward(checkpoint, weight=0.0, scoring=scoring)
     return CalibratedReward(
         source=source, weight=0.0, calibration=calibration, batches=2, refit_every=1, warmup_steps=1
     )
@@ -147,14 +147,9 @@ def flat(part: Any) -> Tensor:
     return torch.cat([tensor.flatten().double() for tensor in part.state_dict().values()])
 
 
-class Scoring(Callback):
-    """Records the weights of the critic that scored each batch."""
-
-    def __init__(self) -> None:
-        self.weights: list[Tensor] = []
-
-    def on_train_batch_end(self, trainer: Any, pl_module: Any, *_: Any) -> None:
-        self.weights.append(flat(pl_module.reward.critic))
+def values_by_step(folder: Path) -> dict[tuple[int, str], float]:
+    """Logged metrics by step and name, without times."""
+    return {(m.step, m.name): m.value for m in read_metrics(folder) if grpo_kit.is_reproducible(m.name)}
 
 
 def logged(folder: Path) -> dict[str, dict[int, float]]:

@@ -8,7 +8,6 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import lightning as L
 import pytest
 import torch
 from torch import Tensor
@@ -20,19 +19,17 @@ from contrastive_reasoning.rollout.spans import readable
 from contrastive_reasoning.tasks.base import Verdict
 from contrastive_reasoning.tasks.countdown import CountdownProblem
 from experiments.run_folder.logger import RunFolderLogger
+from lightning_modules.grpo import GRPO
 from tests.unit.callbacks.kit import assert_only_watches
-from tests.unit.lightning_modules.grpo_kit import TASK, TOKENIZER, Digits, fit, module
-from tests.unit.lightning_modules.test_grpo_clipo import clipo
+from tests.unit.lightning_modules.grpo_kit import TASK, TOKENIZER, Digits, Recorder, fit, module
+from tests.unit.lightning_modules.test_grpo_rewards import clipo
 
 HOSTILE = "<script>alert(1)</script> \" onmouseover='x' &lt; </pre></span> {{ 7 * 7 }}"
 
 
-def validate(callback: Completions, trainer: Any, batches: list[list[str]], step: int) -> None:
-    """Run a validation with one problem per text. Problems are solved by 5 + 3, 5 + 4 …
-
-    Groups have two completions, of which the callback shows the first.
-    """
-    module = SimpleNamespace(rollout_step=step)
+def validate(callback: Completions, trainer: Any, *batches: list[str]) -> None:
+    """Runs a validation with one problem per text, solved by 5 + 3, and groups of two of which the first is shown."""
+    module = SimpleNamespace(rollout_step=20)
     callback.on_validation_epoch_start(trainer, module)
     for number, texts in enumerate(batches):
         problems = [CountdownProblem((5, 3 + i), 8 + i, style="direct") for i in range(len(texts))]
@@ -44,20 +41,17 @@ def validate(callback: Completions, trainer: Any, batches: list[list[str]], step
 
 
 def test_completions_writes_first_validation_problems_with_verdicts(tmp_path: Path) -> None:
-    trainer = SimpleNamespace(loggers=[RunFolderLogger(folder=tmp_path), object()], sanity_checking=False)
+    trainer = SimpleNamespace(loggers=[RunFolderLogger(folder=tmp_path), object()], sanity_checking=True)
     callback = Completions(task=TASK, problems=3)
-    for step in (0, 20):
-        validate(callback, trainer, [["5+3=8", "\udcc3"], ["", "never shown"]], step)
-        rows = json.loads((tmp_path / "tables" / "val" / "completions" / f"{step}.json").read_text())
+    validate(callback, trainer, ["5+3=8"])
+    assert not (tmp_path / "tables").exists(), "nothing in a sanity check"
+    trainer.sanity_checking = False
+    for _ in range(2):
+        validate(callback, trainer, ["5+3=8", "\udcc3"], ["", "never shown"])
+        rows = json.loads((tmp_path / "tables" / "val" / "completions" / "20.json").read_text())
         assert [row["completion"] for row in rows] == ["5+3=8", "\ufffd", ""]
         assert rows[0]["status"] == "ok"
         assert all(row["status"] != "ok" and row["reason"] for row in rows[1:])
-
-
-def test_completions_writes_nothing_in_sanity_check(tmp_path: Path) -> None:
-    trainer = SimpleNamespace(loggers=[RunFolderLogger(folder=tmp_path)], sanity_checking=True)
-    validate(Completions(task=TASK, problems=3), trainer, [["5+3=8"]], step=0)
-    assert not (tmp_path / "tables").exists()
 
 
 class DistinctAdvantages:
@@ -77,11 +71,11 @@ class Judged:
         return Credit(outcome=2 * credit.outcome, parts=credit.parts, verdicts=verdicts)
 
 
-class Seen(L.Callback):
-    """Keeps the last rollouts."""
-
-    def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
-        self.rollouts = batch.rollouts
+def rollouts_seen(trained: GRPO, folder: Path) -> RolloutBatch:
+    """The rollouts of one step that is watched."""
+    seen = Recorder(lambda _, batch: batch.rollouts)
+    fit(trained, 1, watcher(), seen, logger=RunFolderLogger(folder=folder))
+    return seen.seen[0]
 
 
 def watcher(**changes: Any) -> TrainingCompletions:
@@ -97,39 +91,38 @@ ROWS = (0, 1, 6, 7)
 
 
 def test_credit_page_labels_each_token_with_its_advantage(tmp_path: Path) -> None:
-    seen = Seen()
-    trained = module(reward=Judged(), advantage=DistinctAdvantages())
-    fit(trained, 1, watcher(), seen, logger=RunFolderLogger(folder=tmp_path))
+    rollouts = rollouts_seen(module(reward=Judged(), advantage=DistinctAdvantages()), tmp_path)
     page = Page((tmp_path / "pages" / "train" / "credit" / "1.html").read_text())
-    rollouts, expected = seen.rollouts, []
+    expected = []
     used = DistinctAdvantages()(Credit(outcome=torch.zeros(12), parts={}), rollouts.mask, 4)
     for row in ROWS:
-        for token, advantage, written in zip(rollouts.completion_ids[row], used[row], rollouts.mask[row], strict=True):
-            if written:
+        for token, advantage in zip(rollouts.completion_ids[row], used[row], strict=True):
+            if advantage:
                 expected.append((TOKENIZER.decode([int(token)]), f"{advantage:+.3g}".replace("-", "−")))
     assert len(page.tokens) == len(expected) > 10
     assert [title for _, _, title in page.tokens] == [advantage for _, advantage in expected]
-    pairs = zip((text for text, _, _ in page.tokens), (decoded for decoded, _ in expected), strict=True)
-    plain = [(text, decoded) for text, decoded in pairs if "⟨" not in text]
-    assert len(plain) > 5
-    assert all(text == decoded for text, decoded in plain)
+    shown = [(text, decoded) for (text, *_), (decoded, _) in zip(page.tokens, expected, strict=True) if "⟨" not in text]
+    assert len(shown) > 5
+    assert all(text == decoded for text, decoded in shown)
 
 
 def test_table_row_has_verdict_reward_parts_and_advantage(tmp_path: Path) -> None:
-    seen = Seen()
-    fit(module(reward=Judged()), 1, watcher(), seen, logger=RunFolderLogger(folder=tmp_path))
-    rows, rollouts = table(tmp_path, 1), seen.rollouts
+    rollouts = rollouts_seen(module(reward=Judged()), tmp_path)
     credit = Judged()(rollouts)
-    for row, at in zip(rows, ROWS, strict=True):
-        group = credit.outcome.view(-1, 4)[at // 4]
+    for row, at in zip(table(tmp_path, 1), ROWS, strict=True):
+        group, digits = credit.outcome.view(-1, 4)[at // 4], float(credit.parts["digits"][at])
         relative = float((credit.outcome[at] - group.mean()) / (group.std() + 1e-6))
-        assert row["completion"] == readable(rollouts.texts[at])
-        assert row["prompt"] == rollouts.problem_of(at).prompt
-        assert (row["status"], row["reason"]) == (("wrong", "ok")[at % 3 == 0], "<i>")
-        assert row["reward"] == pytest.approx(2 * float(credit.parts["digits"][at]))
-        assert row["reward/digits"] == pytest.approx(float(credit.parts["digits"][at]))
-        assert row["advantage"] == pytest.approx(relative, abs=1e-4)
-        assert row["tokens"] == int(rollouts.mask[at].sum())
+        assert row == {
+            **row,
+            "completion": readable(rollouts.texts[at]),
+            "prompt": rollouts.problem_of(at).prompt,
+            "status": "wrong" if at % 3 else "ok",
+            "reason": "<i>",
+            "reward": pytest.approx(2 * digits),
+            "reward/digits": pytest.approx(digits),
+            "advantage": pytest.approx(relative, abs=1e-4),
+            "tokens": int(rollouts.mask[at].sum()),
+        }
 
 
 def test_training_completions_writes_steps_1_2_4_and_leaves_weights_unchanged(tmp_path: Path) -> None:
@@ -175,9 +168,8 @@ class Page(HTMLParser):
         self.tags.append(tag)
         self._inside = tag == "span"
         if self._inside:
-            named = dict(attrs)
-            assert set(named) == {"style", "title"}
-            self.tokens.append(["", (named["style"] or "").removeprefix("background:"), named["title"] or ""])
+            (_, style), (_, title) = sorted(attrs)
+            self.tokens.append(["", (style or "").removeprefix("background:"), title or ""])
 
     def handle_endtag(self, tag: str) -> None:
         self._inside = self._inside and tag != "span"

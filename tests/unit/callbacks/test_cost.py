@@ -41,30 +41,9 @@ class Clock:
     now = 0.0
 
 
-class Data(L.LightningDataModule):
-    def __init__(self, clock: Clock) -> None:
-        super().__init__()
-        self.clock = clock
-        self.prepared = False
-
-    def setup(self, stage: str) -> None:
-        self.clock.now += 0 if self.prepared else PREPARING
-        self.prepared = True
-
-    def train_dataloader(self) -> Any:
-        return DataLoader(range(len(LENGTHS)), batch_size=1, collate_fn=batch_of)  # type: ignore[arg-type]
-
-    val_dataloader = train_dataloader
-
-
-def batch_of(numbers: list[int]) -> Any:
-    mask = torch.arange(4) < torch.tensor(LENGTHS[numbers[0]])[:, None]
-    return SimpleNamespace(
-        rollouts=SimpleNamespace(mask=mask), generated=replace(NO_WORK, projected=int(mask.sum()) + THROWN_AWAY)
-    )
-
-
 class Timed(L.LightningModule):
+    """Takes a known time for each part of a fit."""
+
     def __init__(self, clock: Clock) -> None:
         super().__init__()
         self.weight = torch.nn.Parameter(torch.ones(1))
@@ -81,12 +60,34 @@ class Timed(L.LightningModule):
         return torch.optim.SGD(self.parameters(), lr=0.1)
 
 
+class Data(L.LightningDataModule):
+    def __init__(self, clock: Clock) -> None:
+        super().__init__()
+        self.clock = clock
+        self.preparing = PREPARING
+
+    def setup(self, stage: str) -> None:
+        self.clock.now += self.preparing
+        self.preparing = 0.0
+
+    def train_dataloader(self) -> Any:
+        return DataLoader(range(len(LENGTHS)), batch_size=1, collate_fn=batch_of)  # type: ignore[arg-type]
+
+    val_dataloader = train_dataloader
+
+
+def batch_of(numbers: list[int]) -> Any:
+    mask = torch.arange(4) < torch.tensor(LENGTHS[numbers[0]])[:, None]
+    return SimpleNamespace(
+        rollouts=SimpleNamespace(mask=mask), generated=replace(NO_WORK, projected=int(mask.sum()) + THROWN_AWAY)
+    )
+
+
 class Others(L.Callback):
     """Takes time at the start (a measurement of the machine) and after each validation (figures)."""
 
     def __init__(self, clock: Clock, stop_before: int | None) -> None:
-        self.clock = clock
-        self.stop_before = stop_before
+        self.clock, self.stop_before = clock, stop_before
 
     def on_train_start(self, *_: Any) -> None:
         self.clock.now += MEASURING
@@ -149,13 +150,14 @@ class Learner(L.LightningModule):
     def __init__(self, *, names_phases: bool) -> None:
         super().__init__()
         self.automatic_optimization = False
-        tokenizer = train_tokenizer([problem.prompt for problem in PROBLEMS], vocab_size=270)
-        self.policy = tiny_policy(tokenizer)
+        self.policy = tiny_policy(train_tokenizer([problem.prompt for problem in PROBLEMS], vocab_size=270))
         self.names_phases = names_phases
         self.reward = grpo_kit.Digits()
         self.rollout_step = 0
 
     def training_step(self, batch: Any, batch_idx: int) -> None:
+        self.rollout_step += 1
+        self.log("train/learner/tokens", 100.0, batch_size=1)
         if not self.names_phases:
             self.update(batch.rollouts)
             return
@@ -183,9 +185,8 @@ class Learner(L.LightningModule):
 
 def generation(kind: type[RolloutGeneration] = RolloutGeneration) -> RolloutGeneration:
     sampling = Sampling(temperature=1.0, top_k=None, top_p=1.0, max_tokens=6, stop=[])
-    greedy = replace(sampling, temperature=0.0)
-    drawing: dict[str, Any] = {"sampling": sampling, "greedy": greedy, "validation_samples": 0, "copy_weights": False}
-    return kind(engine=Engine(max_batch_tokens=1000), group_size=3, seed=0, **drawing)
+    drawing = {"sampling": sampling, "greedy": replace(sampling, temperature=0.0), "copy_weights": False}
+    return grpo_kit.generation(kind, **drawing, engine=Engine(max_batch_tokens=1000), group_size=3, seed=0)
 
 
 class Steps(L.Callback):
@@ -215,8 +216,9 @@ class Steps(L.Callback):
 def record_fit(module: Learner, *, validate: bool = False, profiler: Any = None) -> tuple[Steps, Any]:
     """The recorded steps, and the trainer's profiler after the fit."""
     steps = Steps()
+    tokens = "train/learner/tokens" if module.names_phases else None
     trainer = quiet_trainer(
-        callbacks=[generation(), Throughput(window=2, tokens=None, peak_flops=PEAK), steps],
+        callbacks=[generation(), Throughput(window=2, tokens=tokens, peak_flops=PEAK), steps],
         val_check_interval=1,
         limit_val_batches=None if validate else 0,
         profiler=profiler,
@@ -248,6 +250,9 @@ def test_phase_seconds_sum_to_step_and_utilisation_matches_formula() -> None:
         assert tokens == pytest.approx(sum(completions), rel=1e-5)
         assert values["padding_share"] == pytest.approx(1 - work.tokens / 1000)
         assert values["peak_teraflops"] == pytest.approx(PEAK / 1e12)
+        assert 0 < values["steps_per_second"] <= 1 / NAP
+        assert values["tokens_per_second"] == pytest.approx(100 * values["steps_per_second"], rel=1e-3)
+    assert steps.logged[-1]["seconds_left"] == 0 < steps.logged[0]["seconds_left"]
 
 
 def test_batch_without_named_phases_counts_as_update() -> None:
@@ -256,6 +261,7 @@ def test_batch_without_named_phases_counts_as_update() -> None:
         assert sum(phases) == pytest.approx(values["step_seconds"], rel=1e-5)
         assert "rollout_utilisation" in values
         unknown = {"reward_seconds", "update_utilisation", "step_utilisation", "update_tokens_per_second"}
+        unknown |= {"tokens_per_second"}
         assert not unknown & set(values)
 
 
@@ -284,34 +290,3 @@ def test_memory_in_use_and_peak_memory_include_mapped_pages() -> None:
         during = memory_in_use(CPU)
         assert during - before > 100
         assert peak_memory(CPU) >= during - 1
-
-
-STEP_SECONDS = 0.02
-
-
-class Sleeper(L.LightningModule):
-    """A step takes 20 ms and has 100 tokens."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.weight = torch.nn.Parameter(torch.ones(1))
-
-    def training_step(self, batch: torch.Tensor, batch_idx: int) -> torch.Tensor:
-        time.sleep(STEP_SECONDS)
-        self.log("train/sleeper/tokens", 100.0, batch_size=len(batch))
-        return self.weight.sum()
-
-    def configure_optimizers(self) -> torch.optim.Optimizer:
-        return torch.optim.SGD(self.parameters(), lr=0.1)
-
-
-@pytest.mark.parametrize("tokens", ["train/sleeper/tokens", None])
-def test_throughput_logs_rates_of_step_with_known_duration(tokens: str | None) -> None:
-    trainer = quiet_trainer(max_steps=8, callbacks=[Throughput(window=4, tokens=tokens, peak_flops=None)])
-    trainer.fit(Sleeper(), DataLoader(torch.ones(4, 1), batch_size=1))  # type: ignore[arg-type]
-    logged = {name: float(value) for name, value in trainer.callback_metrics.items()}
-    steps = logged[f"{THROUGHPUT}steps_per_second"]
-    assert 0 < steps <= 1 / STEP_SECONDS
-    assert logged[f"{THROUGHPUT}seconds_left"] == 0
-    counted = None if tokens is None else pytest.approx(100 * steps, rel=1e-3)
-    assert logged.get(f"{THROUGHPUT}tokens_per_second") == counted

@@ -125,7 +125,7 @@ def same(first: list[torch.Tensor], second: list[torch.Tensor]) -> bool:
     return all(torch.equal(one, other) for one, other in zip(first, second, strict=True))
 
 
-@pytest.mark.parametrize("spoiled", [*[Spoiled(3, float(bad)) for bad in ("nan", "inf")], "gradient"])
+@pytest.mark.parametrize("spoiled", [Spoiled(3, float("inf")), "gradient"])
 def test_non_finite_step_is_skipped_and_counted(spoiled: Any) -> None:
     """The second of three steps is spoiled. A step computes two losses, so its first one is call 3."""
     made = lessons(loss=LOSS if spoiled == "gradient" else spoiled)

@@ -23,7 +23,7 @@ from callbacks.critic_validation import (
     shuffles,
 )
 from callbacks.projections import EmbeddingProjection
-from contrastive_reasoning.critics import CriticBatch, CriticOracleBatch, NumericV1, NumericV2
+from contrastive_reasoning.critics import CriticBatch, NumericV1, NumericV2
 from contrastive_reasoning.critics.calibration import ReliabilityBins
 from contrastive_reasoning.losses import dot
 from datamodules.oracle_states import array_form, oracle_batches
@@ -32,6 +32,7 @@ from lightning_modules.metrics import OracleMetrics
 from tests.quiet import quiet_trainer
 from tests.unit.callbacks.kit import Album
 from tests.unit.lightning_modules import test_critic
+from tests.unit.lightning_modules.grpo_kit import assert_equal
 
 
 def watchers() -> list[L.Callback]:
@@ -44,45 +45,47 @@ def watchers() -> list[L.Callback]:
     ]
 
 
+def batch_of(state_actions: torch.Tensor, goals: torch.Tensor) -> CriticBatch:
+    """Each state's own goal is its only positive."""
+    diagonal = torch.eye(len(goals), dtype=torch.bool)
+    return CriticBatch(state_actions=state_actions, goals=goals, positive=diagonal, candidate=diagonal | True)
+
+
 def v1_batch(seed: int) -> CriticBatch:
-    rng = torch.Generator().manual_seed(seed)
-    arrays = torch.randint(0, 50, (12, 3, 6), generator=rng)
-    diagonal = torch.eye(12, dtype=torch.bool)
-    return CriticBatch(
-        state_actions=arrays[:, :2], goals=arrays[:, 2], positive=diagonal, candidate=torch.ones_like(diagonal)
-    )
+    arrays = torch.randint(0, 50, (12, 3, 6), generator=torch.Generator().manual_seed(seed))
+    return batch_of(arrays[:, :2], arrays[:, 2])
 
 
 SIZE: dict[str, Any] = {"digit_dimension": 2, "hidden_dimension": 8, "hidden_layers": 1, "dimension": 4}
+NO_TRAINER: Any = None
 
 
-def fit(callbacks: list[L.Callback], folder: Path) -> tuple[CriticPretraining, Album]:
+def run(callbacks: list[L.Callback], folder: Path, *, train: bool = True) -> tuple[CriticPretraining, Album]:
+    """Trains with two validations, or validates an untrained critic."""
     module, album = test_critic.module(critic=NumericV1(**SIZE, similarity=dot, seed=0)), Album()
     trainer = quiet_trainer(
         max_steps=4, val_check_interval=2, logger=album, callbacks=callbacks, default_root_dir=folder
     )
-    validation = [[v1_batch(9)], oracle_batches(array_form, batch_size=16, problems=2)]
-    loaders = [DataLoader(batches, batch_size=None) for batches in validation]  # pyright: ignore
-    training = DataLoader([v1_batch(seed) for seed in range(4)], batch_size=None)  # pyright: ignore
-    trainer.fit(module, training, loaders)
+    data: list[Any] = [[v1_batch(9)], oracle_batches(array_form, batch_size=16, problems=2)]
+    loaders = [DataLoader(batches, batch_size=None) for batches in data]
+    if train:
+        training: Any = [v1_batch(seed) for seed in range(4)]
+        trainer.fit(module, DataLoader(training, batch_size=None), loaders)
+    else:
+        trainer.validate(module, loaders, verbose=False)
     return module, album
 
 
 def test_validation_logs_figures_and_probes_and_leaves_weights_unchanged(tmp_path: Path) -> None:
     torch.manual_seed(0)
-    watched, album = fit(watchers(), tmp_path)
+    watched, album = run(watchers(), tmp_path)
     after = torch.random.get_rng_state()
     torch.manual_seed(0)
-    alone, _ = fit([], tmp_path)
+    alone, _ = run([], tmp_path)
     assert torch.equal(torch.random.get_rng_state(), after)
-    for name, weight in alone.state_dict().items():
-        assert torch.equal(weight, watched.state_dict()[name]), name
-    assert {name: len(figures) for name, figures in album.figures.items()} == {
-        "critic/similarity": 2,
-        "critic/goals": 2,
-        "critic/states": 2,
-        "critic/calibration": 2,
-    }
+    assert_equal(watched.state_dict(), alone.state_dict())
+    names = ("similarity", "goals", "states", "calibration")
+    assert {name: len(figures) for name, figures in album.figures.items()} == {f"critic/{name}": 2 for name in names}
     probes = {name for name in album.metrics if name.startswith("val/probe/")}
     assert probes == {
         f"val/probe/{name}"
@@ -97,10 +100,7 @@ def test_validation_logs_figures_and_probes_and_leaves_weights_unchanged(tmp_pat
 
 
 def test_embeddings_of_untrained_critic_are_not_drawn(tmp_path: Path) -> None:
-    module, album = test_critic.module(critic=NumericV1(**SIZE, similarity=dot, seed=0)), Album()
-    loaders = [[v1_batch(9)], oracle_batches(array_form, batch_size=16, problems=2)]
-    trainer = quiet_trainer(logger=album, callbacks=watchers(), default_root_dir=tmp_path)
-    trainer.validate(module, [DataLoader(batches, batch_size=None) for batches in loaders], verbose=False)  # pyright: ignore
+    _, album = run(watchers(), tmp_path, train=False)
     assert album.figures.keys() == {"critic/similarity", "critic/calibration"}
 
 
@@ -131,22 +131,20 @@ class ReadsOneOfTwo(NumericV1):
         return torch.nn.functional.normalize(goals.float(), dim=1)
 
 
+def logging_module(**parts: Any) -> tuple[Any, dict[str, float]]:
+    """A module with these parts, and what it logs."""
+    logged: dict[str, float] = {}
+    return SimpleNamespace(log=lambda name, value, **_: logged.update({name: float(value)}), **parts), logged
+
+
 @pytest.mark.parametrize(("part", "expected"), [(0, (1.0, 0.0)), (1, (0.0, 1.0))])
 def test_action_probe_accuracy_drops_only_when_the_part_read_is_shuffled(
     part: int, expected: tuple[float, float]
 ) -> None:
     arrays = torch.randint(0, 50, (12, 6), generator=torch.Generator().manual_seed(0))
-    diagonal = torch.eye(12, dtype=torch.bool)
-    state_actions = torch.stack([arrays, arrays], dim=1)
-    batch = CriticBatch(state_actions=state_actions, goals=arrays, positive=diagonal, candidate=diagonal | True)
-    logged: dict[str, float] = {}
-    module: Any = SimpleNamespace(
-        critic=ReadsOneOfTwo(part),
-        counted=lambda batch, *_: batch.candidate,
-        log=lambda name, value, **_: logged.update({name: float(value)}),
-    )
-    trainer: Any = None
-    ActionProbe().on_validation_batch_end(trainer, module, None, batch, 0)
+    batch = batch_of(torch.stack([arrays, arrays], dim=1), arrays)
+    module, logged = logging_module(critic=ReadsOneOfTwo(part), counted=lambda batch, *_: batch.candidate)
+    ActionProbe().on_validation_batch_end(NO_TRAINER, module, None, batch, 0)
     names = ("val/probe/accuracy_actions_shuffled", "val/probe/accuracy_starts_shuffled")
     assert tuple(logged[name] for name in names) == expected
 
@@ -171,64 +169,51 @@ def test_parity_probe_uses_all_distinct_goals_of_a_validation() -> None:
     critic = PlainNumber(**SIZE, similarity=dot, seed=0)
     assert probe.parity(critic, torch.arange(24)) == 1.0
     assert isnan(probe.parity(critic, torch.tensor([3, 4] * 12))), "two goals are too few, however often they are drawn"
-    logged: dict[str, Any] = {}
-    module: Any = SimpleNamespace(critic=critic, log=lambda name, value, **_: logged.update({name: value}))
-    trainer: Any = None
-    diagonal = torch.eye(6, dtype=torch.bool)
+    module, logged = logging_module(critic=critic)
     for number in range(4):
-        goals = torch.arange(6) + 6 * number
-        state_actions = torch.zeros(6, 6, dtype=torch.long)
-        batch = CriticBatch(state_actions=state_actions, goals=goals, positive=diagonal, candidate=diagonal | True)
-        probe.on_validation_batch_end(trainer, module, None, batch, number)
+        batch = batch_of(torch.zeros(6, 6, dtype=torch.long), torch.arange(6) + 6 * number)
+        probe.on_validation_batch_end(NO_TRAINER, module, None, batch, number)
     seen: list[torch.Tensor] = []
     probe.parity = lambda critic, goals: seen.append(goals) or 1.0  # type: ignore[method-assign]
-    probe.on_validation_epoch_end(trainer, module)
+    probe.on_validation_epoch_end(NO_TRAINER, module)
     assert logged["val/probe/parity_from_components"] == 1.0
     assert torch.equal(seen[0], torch.arange(24))
-    probe.on_validation_epoch_end(trainer, module)
+    probe.on_validation_epoch_end(NO_TRAINER, module)
     assert len(seen) == 1, "the next validation begins without them"
 
 
 def test_data_counts_logs_drawn_trajectories_if_datamodule_counts_them() -> None:
-    logged: dict[str, float] = {}
-    module: Any = SimpleNamespace(log=lambda name, value, **_: logged.update({name: value}))
+    module, logged = logging_module()
     counting = SimpleNamespace(count_drawn=lambda batches: {"trajectories": 16 * batches})
-    trainer: Any = SimpleNamespace(global_step=3, datamodule=counting)
-    DataCounts().on_validation_epoch_end(trainer, module)
-    assert logged == {"train/data/trajectories": 48.0}
-    for datamodule in (None, object()):
-        trainer.datamodule = datamodule
+    for datamodule in (counting, None, object()):
+        trainer: Any = SimpleNamespace(global_step=3, datamodule=datamodule)
         DataCounts().on_validation_epoch_end(trainer, module)
+        assert logged == {"train/data/trajectories": 48.0}
 
 
-def test_calibration_uses_given_number_of_equal_width_bins() -> None:
+def calibration(bins: int, module: Any) -> Album:
+    """The figures of a validation of this module."""
+    album = Album()
+    trainer: Any = SimpleNamespace(is_global_zero=True, sanity_checking=False, global_step=3, loggers=[album])
+    Calibration(bins=bins).on_validation_epoch_end(trainer, module)
+    return album
+
+
+@pytest.mark.parametrize(("bins", "expected"), [(10, 2.0 / 3), (2, 1.6 / 3)])
+def test_calibration_uses_given_number_of_equal_width_bins(bins: int, expected: float) -> None:
     """Predictions 0.1, 0.2, 0.9, of which only the first is true.
 
     The error is (0.9 + 0.2 + 0.9) / 3 for ten bins and (0.7 + 0.9) / 3 for two.
     """
-    assert error_by(10) == pytest.approx(2.0 / 3, abs=6e-4)
-    assert error_by(2) == pytest.approx(1.6 / 3, abs=6e-4)
-
-
-def error_by(bins: int) -> float:
-    metrics, album = OracleMetrics(), Album()
-    label, none = torch.tensor([True, False, False]), torch.zeros(3, dtype=torch.long)
-    states = CriticOracleBatch(
-        state_actions=None, goals=None, label=label, chance=label.float(), depth=none, problem=none
-    )
-    metrics.update((torch.tensor([0.1, 0.2, 0.9]) + 1e-3).logit(), states)
-    trainer: Any = SimpleNamespace(is_global_zero=True, sanity_checking=False, global_step=3, loggers=[album])
-    Calibration(bins=bins).on_validation_epoch_end(trainer, SimpleNamespace(oracle_metrics=metrics))
-    ((_, figure),) = album.figures["critic/calibration"]
-    return float(figure.get_suptitle().rpartition(" ")[2])
+    metrics, label = OracleMetrics(), torch.tensor([True, False, False])
+    metrics.update((torch.tensor([0.1, 0.2, 0.9]) + 1e-3).logit(), test_critic.states(label))
+    ((_, figure),) = calibration(bins, SimpleNamespace(oracle_metrics=metrics)).figures["critic/calibration"]
+    assert float(figure.get_suptitle().rpartition(" ")[2]) == pytest.approx(expected, abs=6e-4)
 
 
 @pytest.mark.parametrize("module", [object(), SimpleNamespace(oracle_metrics=OracleMetrics())])
 def test_calibration_without_oracle_states_draws_nothing(module: Any) -> None:
-    album = Album()
-    trainer: Any = SimpleNamespace(is_global_zero=True, sanity_checking=False, global_step=3, loggers=[album])
-    Calibration(bins=15).on_validation_epoch_end(trainer, module)
-    assert not album.figures
+    assert not calibration(15, module).figures
 
 
 def test_diagram_shows_shares_with_wilson_intervals_above_counts() -> None:

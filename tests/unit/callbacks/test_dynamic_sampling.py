@@ -12,8 +12,7 @@ import torch
 from torch.utils.data import DataLoader
 
 from callbacks.rollout_generation import DynamicSampling, equal_groups, verified_groups
-from contrastive_reasoning.rollout import Engine, RolloutBatch, Sampling, Seed
-from contrastive_reasoning.rollout.requests import Written
+from contrastive_reasoning.rollout import Engine, RolloutBatch, Seed
 from contrastive_reasoning.tasks.base import Problem, Verdict
 from datamodules.reasoning_prompts import ProblemBatch
 from tests.quiet import quiet_trainer
@@ -56,16 +55,7 @@ class Scripted:
         self.asked: list[tuple[list[int], Seed, bool]] = []
 
     def generate(
-        self,
-        policy: Any,
-        problems: Sequence[Problem],
-        *,
-        group_size: int,
-        sampling: Sampling,
-        seed: Seed,
-        pooled: bool,
-        earlier: Sequence[int] | None = None,
-        written: Written | None = None,
+        self, policy: Any, problems: Sequence[Problem], *, group_size: int, seed: Seed, pooled: bool, **_: Any
     ) -> RolloutBatch:
         numbers = [int(problem.id) for problem in problems]
         self.asked.append((numbers, seed, pooled))
@@ -170,10 +160,10 @@ def test_draws_depend_only_on_seed_step_and_refill() -> None:
         torch.rand(3)  # the global generator must have no effect
         return run_callback([0, 1, 3], Module(step), **changes)[2].asked
 
-    assert requests() == requests()
-    assert requests()[1] != requests(step=1)[1]
-    assert requests()[1] != requests(seed=1)[1]
-    seeds = [seed for _, seed, _ in requests()]
+    first = requests()
+    assert first == requests()
+    assert first[1] != requests(step=1)[1] != requests(seed=1)[1] != first[1]
+    seeds = [seed for _, seed, _ in first]
     assert len(set(seeds)) == len(seeds) > 2
 
 

@@ -2,31 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 import torch
 from lightning import Callback
 from torch import Tensor
 
-from callbacks.health import Health
 from contrastive_reasoning.advantages import MeanCentred, Potential, Process, Subsampled, TrustGate
 from contrastive_reasoning.critics import EnsembleCritic, NumericV1, save_critic
 from contrastive_reasoning.losses import BinaryNCE, dot
 from contrastive_reasoning.rewards import VerifierReward, WeightedSum
 from contrastive_reasoning.rewards.critic import critic_within
-from contrastive_reasoning.tasks.base import Step
 from contrastive_reasoning.tasks.countdown import reachable_targets
 from experiments.run_folder.logger import RunFolderLogger
-from experiments.run_folder.reader import read_metrics
 from experiments.stages.checkpoints import path_of
 from experiments.stages.stage_checkpoint import Interrupted
 from lightning_modules.grpo import GRPO
 from tests.unit.callbacks.online_kit import (
     TASK,
-    Scoring,
     calibrated,
     critic,
     fit,
@@ -35,8 +32,9 @@ from tests.unit.callbacks.online_kit import (
     logged,
     online,
     reward,
+    values_by_step,
 )
-from tests.unit.lightning_modules.grpo_kit import Metrics, Stop, saving, weights
+from tests.unit.lightning_modules.grpo_kit import Recorder, Stop, assert_equal, saving, weights
 
 
 @pytest.fixture(scope="module")
@@ -47,12 +45,12 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def test_scoring_critic_changes_only_at_refresh(checkpoint: str, tmp_path: Path) -> None:
-    loop, scoring = online(), Scoring()
+    loop, scoring = online(), Recorder(lambda module, _: flat(module.reward.critic))
     fit(learner(reward(checkpoint)), 5, loop, scoring, logger=RunFolderLogger(folder=tmp_path))
-    same = [torch.equal(first, second) for first, second in zip(scoring.weights, scoring.weights[1:], strict=False)]
+    same = [torch.equal(first, second) for first, second in pairwise(scoring.seen)]
     assert same == [True, False, True, False], "refreshed before the third and the fifth batch"
-    assert torch.equal(scoring.weights[0], flat(critic())), "until then as it was pretrained"
-    assert not torch.equal(scoring.weights[-1], flat(loop.lessons.critic)), "one update ahead"
+    assert torch.equal(scoring.seen[0], flat(critic())), "until then as it was pretrained"
+    assert not torch.equal(scoring.seen[-1], flat(loop.lessons.critic)), "one update ahead"
     assert loop.lessons.taken == 10
     values = logged(tmp_path)
     assert values["refreshes"] == {1: 0, 2: 0, 3: 1, 4: 1, 5: 2}
@@ -89,21 +87,13 @@ def test_resumed_run_equals_uninterrupted_run_bitwise(uninterrupted: Any, tmp_pa
     resumed, loop, logger = made(), online(), RunFolderLogger(folder=tmp_path / "resumed")
     fit(resumed, 5, loop, resume=path_of(tmp_path / "stopped", stopped_after), logger=logger)
     assert torch.equal(weights(resumed), weights(whole))
-    assert torch.equal(flat(loop.lessons.critic), flat(whole_loop.lessons.critic))
     scoring, whole_scoring = (critic_within(each.reward).critic for each in (resumed, whole))
     assert torch.equal(flat(scoring), flat(whole_scoring))
     assert not torch.equal(flat(scoring), flat(critic())), "refreshed"
-    first, second = (each.lessons.state_dict()["optimizer"]["state"] for each in (loop, whole_loop))
-    assert all(torch.equal(first[i][name], second[i][name]) for i in first for name in first[i])
-    for name, tensor in loop.buffer.state_dict().items():
-        assert torch.equal(tensor, whole_loop.buffer.state_dict()[name]), name
-    first, second = (read_metrics(run) for run in (tmp_path / "resumed", folder))
-    ours, theirs = ({(m.step, m.name): m.value for m in each if without_clock(m.name)} for each in (first, second))
+    assert_equal(loop.state_dict(), whole_loop.state_dict())
+    assert torch.equal(flat(loop.lessons.critic), flat(whole_loop.lessons.critic))
+    ours, theirs = (values_by_step(run) for run in (tmp_path / "resumed", folder))
     assert ours == {key: value for key, value in theirs.items() if key[0] > stopped_after}
-
-
-def without_clock(name: str) -> bool:
-    return "seconds" not in name and "throughput" not in name
 
 
 def test_too_many_non_finite_critic_steps_raise_and_save_batches(checkpoint: str, tmp_path: Path) -> None:
@@ -121,58 +111,46 @@ def test_too_many_non_finite_critic_steps_raise_and_save_batches(checkpoint: str
 
 def test_online_critic_affects_policy_only_through_reward(checkpoint: str) -> None:
     """Training a critic of weight 0 does not change the policy. With a weight it does, after the first refresh."""
-    plain, without, alone, together = (
-        learner(VerifierReward(task=TASK)),
-        learner(reward(checkpoint, weight=0.0)),
-        learner(reward(checkpoint)),
-        learner(reward(checkpoint)),
-    )
-    fit(plain, 3)
-    fit(without, 3, online(refresh_every=1))
-    fit(alone, 3)
-    fit(together, 3, online(refresh_every=1))
-    assert torch.equal(weights(plain), weights(without))
-    assert not torch.equal(weights(alone), weights(together))
 
+    def trained(shaped: Any, *callbacks: Callback) -> Tensor:
+        module = learner(shaped)
+        fit(module, 3, *callbacks)
+        return weights(module)
 
-def test_health_and_metrics_callbacks_leave_policy_and_critic_unchanged(checkpoint: str) -> None:
-    watched, alone = learner(reward(checkpoint)), learner(reward(checkpoint))
-    loop, other = online(), online()
-    fit(watched, 3, loop, Health(limits={"train/online_critic/buffer_states": [0.0, None]}), Metrics())
-    fit(alone, 3, other)
-    assert torch.equal(weights(watched), weights(alone))
-    assert torch.equal(flat(loop.lessons.critic), flat(other.lessons.critic))
+    without = trained(reward(checkpoint, weight=0.0), online(refresh_every=1))
+    assert torch.equal(without, trained(VerifierReward(task=TASK)))
+    together = trained(reward(checkpoint), online(refresh_every=1))
+    assert not torch.equal(together, trained(reward(checkpoint)))
 
 
 def test_buffer_has_only_states_of_the_policy_with_correct_targets(checkpoint: str) -> None:
-    class Written(Callback):
-        def __init__(self) -> None:
-            self.states: set[tuple[int, ...]] = set()
-
-        def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
-            for row, text in enumerate(batch.rollouts.texts):
-                problem = batch.rollouts.problem_of(row)
-                steps: Sequence[Step] = TASK.parse_steps(problem, text)
-                self.states |= {tuple(sorted(step.state, reverse=True)) for step in steps}
-                self.states.add(tuple(sorted(problem.fields["numbers"], reverse=True)))
-
-    loop, written = online(buffer_states=10_000), Written()
-    fit(learner(reward(checkpoint)), 2, loop, written, group_size=96)
+    loop, seen = online(buffer_states=10_000), Recorder(lambda _, batch: batch.rollouts)
+    fit(learner(reward(checkpoint)), 2, loop, seen, group_size=96)
+    written: set[tuple[int, ...]] = set()
+    for rollouts in seen.seen:
+        for row, text in enumerate(rollouts.texts):
+            problem = rollouts.problem_of(row)
+            states = [problem.fields["numbers"], *(step.state for step in TASK.parse_steps(problem, text))]
+            written |= {tuple(sorted(state, reverse=True)) for state in states}
     buffered = loop.buffer._states.values()
     assert any(each.known.exhausted for each in buffered)
     assert not all(each.known.exhausted for each in buffered)
     for each in buffered:
-        assert each.state in written.states
+        assert each.state in written
         assert len(each.state) > 1
         assert each.known.reached
         assert each.known.reached <= reachable_targets(each.state)
         assert not each.known.exhausted or each.known.reached == reachable_targets(each.state)
 
 
+def set_up(shaped: Any, advantage: Any = None) -> None:
+    no_trainer, module = cast(Any, None), SimpleNamespace(reward=shaped, advantage=advantage)
+    online().setup(no_trainer, module, "fit")
+
+
 def test_online_critic_rejects_rewards_whose_critic_cannot_be_trained(checkpoint: str) -> None:
-    digits = {"digit_dimension": 2, "hidden_dimension": 4, "hidden_layers": 1, "dimension": 2}
     v1, several = reward(checkpoint), reward(checkpoint)
-    v1.critic = NumericV1(**digits, similarity=dot, seed=0)
+    v1.critic = NumericV1(digit_dimension=2, hidden_dimension=4, hidden_layers=1, dimension=2, similarity=dot, seed=0)
     several.critic = EnsembleCritic(member=critic, size=2, seed=0)
     two = WeightedSum(rewards={name: reward(checkpoint) for name in "ab"}, weights={"a": 1.0, "b": 1.0})
     for shaped, named in (
@@ -182,31 +160,30 @@ def test_online_critic_rejects_rewards_whose_critic_cannot_be_trained(checkpoint
         (v1, "NumericV1.*critic=joint"),
     ):
         with pytest.raises(ValueError, match=named):
-            fit(learner(shaped), 1, online())
+            set_up(shaped)
 
 
-GATE = TrustGate(advantage=ONE_STEP, window=2, floor=0.6, span=0.3, total_steps=10**6)
+def gate(window: int) -> TrustGate:
+    return TrustGate(advantage=ONE_STEP, window=window, floor=0.6, span=0.3, total_steps=10**6)
 
 
 def test_trust_gate_window_not_below_refresh_interval_raises(checkpoint: str) -> None:
-    for advantage in (GATE, Subsampled(advantage=GATE, share=1.0, seed=0)):
+    for advantage in (gate(2), Subsampled(advantage=gate(2), share=1.0, seed=0)):
         with pytest.raises(ValueError, match=r"online\.refresh_every=2.*advantage\.window=2"):
-            fit(learner(calibrated(checkpoint), advantage), 1, online())
+            set_up(calibrated(checkpoint), advantage)
 
 
 def test_refresh_resets_trust_gate_and_calibration_curves(checkpoint: str) -> None:
-    class Kept(Callback):
-        """Records the state of the reward and of the gate after each batch."""
+    def sizes(module: Any, _: Any) -> tuple[int, int, int]:
+        """Of what the reward and the gate remember."""
+        return (
+            len(module.reward.seen),
+            len(module.advantage.advantage.disagreements),
+            int(module.reward.foreseen is not None),
+        )
 
-        def __init__(self) -> None:
-            self.seen: list[tuple[int, int, int]] = []
-
-        def on_train_batch_end(self, trainer: Any, pl_module: Any, *_: Any) -> None:
-            shaped, gate = pl_module.reward, pl_module.advantage.advantage
-            self.seen.append((len(shaped.seen), len(gate.disagreements), int(shaped.foreseen is not None)))
-
-    kept, gate = Kept(), TrustGate(advantage=ONE_STEP, window=3, floor=0.6, span=0.3, total_steps=10**6)
-    within = Subsampled(advantage=gate, share=1.0, seed=0)
+    kept = Recorder(sizes)
+    within = Subsampled(advantage=gate(3), share=1.0, seed=0)
     fit(learner(calibrated(checkpoint), within), 12, online(refresh_every=5), kept)
     batches, judged, foreseen = zip(*kept.seen, strict=True)
     assert batches == (1, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2), "what was foreseen and the batch at hand, at most two"

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import torch
-from lightning import Callback
 from torch import Tensor
 from torch.testing import assert_close
 
@@ -22,7 +21,6 @@ from contrastive_reasoning.rollout.batch import RolloutBatch, verdicts_of
 from contrastive_reasoning.tasks.base import Verdict
 from contrastive_reasoning.tasks.countdown.states import encode_state
 from experiments.run_folder.logger import RunFolderLogger
-from experiments.run_folder.reader import read_metrics
 from experiments.stages.checkpoints import path_of
 from experiments.stages.stage_checkpoint import Interrupted
 from lightning_modules.grpo import GRPO
@@ -38,10 +36,10 @@ from tests.unit.callbacks.online_kit import (
     learner,
     logged,
     outcomes,
+    values_by_step,
 )
-from tests.unit.callbacks.test_online_critic import without_clock
 from tests.unit.lightning_modules import grpo_kit, ranks_kit
-from tests.unit.lightning_modules.grpo_kit import Stop, saving, weights
+from tests.unit.lightning_modules.grpo_kit import Recorder, Stop, assert_equal, saving, weights
 
 CPU = torch.device("cpu")
 NOT_JUDGED = Verdict(status="error", reason="")
@@ -54,18 +52,9 @@ def made() -> GRPO:
     return learner(calibrated(FRESH), ONE_STEP)
 
 
-class Watched(Callback):
+def watcher() -> Recorder:
     """Records rollouts, and the weights of the critic and of the policy after each batch. Comes after the critic."""
-
-    def __init__(self) -> None:
-        self.rollouts: list[RolloutBatch] = []
-        self.critic: list[Tensor] = []
-        self.policy: list[Tensor] = []
-
-    def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
-        self.rollouts.append(batch.rollouts)
-        self.critic.append(flat(pl_module.reward.source.critic))
-        self.policy.append(weights(pl_module))
+    return Recorder(lambda module, batch: (batch.rollouts, flat(module.reward.source.critic), weights(module)))
 
 
 def slow_count(rollouts: RolloutBatch) -> Counted:
@@ -88,29 +77,33 @@ def rows_of(found: Outcomes) -> Iterator[tuple[Any, Any]]:
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[GRPO, Any, Watched, Path]:
-    """A learner after four batches, its outcome critic, what was watched, and the folder of its run."""
-    folder, loop, watched, whole = tmp_path_factory.mktemp("whole"), outcomes(), Watched(), made()
+def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[GRPO, Any, list[RolloutBatch], Path]:
+    """A learner after four batches, its outcome critic, its rollouts, and the folder of its run."""
+    folder, loop, watched, whole = tmp_path_factory.mktemp("whole"), outcomes(), watcher(), made()
     fit(whole, 4, loop, watched, logger=RunFolderLogger(folder=folder), validation_problems=2)
-    return whole, loop, watched, folder
+    return whole, loop, [rollouts for rollouts, *_ in watched.seen], folder
 
 
 def test_buffer_has_outcomes_of_last_training_batches_as_counted_by_loops(run: Any) -> None:
     """Validation problems are never learned from, though they are validated after every batch."""
-    _, loop, watched, _ = run
+    _, loop, drawn, folder = run
     kept = list(loop.buffer._batches)
     assert len(kept) == 2
-    for batch, rollouts in zip(kept, watched.rollouts[-2:], strict=True):
+    for batch, rollouts in zip(kept, drawn[-2:], strict=True):
         rows = list(rows_of(batch))
         assert dict(rows) == slow_count(rollouts)
         assert len(rows) == len(dict(rows)), "each once"
         assert {0.0} < {share for _, share in slow_count(rollouts).values()}, "some succeed"
+    values = logged(folder)
+    assert values.keys() == {"loss", "buffer_states", "seconds", "skipped_steps"}
+    assert all(list(each) == [1, 2, 3, 4] for each in values.values())
+    assert values["buffer_states"][4] == len(loop.buffer)
     held_out = {problem.id for problem in TASK.problems("validation")}
-    assert not held_out & {problem.id for rollouts in watched.rollouts for problem in rollouts.problems}
+    assert not held_out & {problem.id for rollouts in drawn for problem in rollouts.problems}
 
 
 def test_rollouts_that_were_not_judged_do_not_count(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    rollouts = run[2].rollouts[0]
+    rollouts = run[2][0]
     verdicts = verdicts_of(TASK, rollouts)
     verdicts[1] = NOT_JUDGED
     monkeypatch.setattr("callbacks.outcome_critic.verdicts_of", lambda *_: verdicts)
@@ -123,7 +116,7 @@ def test_rollouts_that_were_not_judged_do_not_count(run: Any, monkeypatch: pytes
 
 
 def test_batch_is_valued_by_network_of_batches_before(monkeypatch: pytest.MonkeyPatch) -> None:
-    module, watched, valued = made(), Watched(), list[Tensor]()
+    module, watched, valued = made(), watcher(), list[Tensor]()
     source: Any = module.reward
     original = source.source.state_logits
 
@@ -134,10 +127,11 @@ def test_batch_is_valued_by_network_of_batches_before(monkeypatch: pytest.Monkey
     monkeypatch.setattr(source.source, "state_logits", state_logits)
     start, policy = flat(source.source.critic), weights(module)
     fit(module, 3, outcomes(), watched)
-    assert [torch.equal(one, other) for one, other in zip(valued, [start, *watched.critic], strict=False)] == [True] * 3
-    assert not any(torch.equal(one, other) for one, other in zip(valued, watched.critic, strict=True))
-    assert torch.equal(watched.policy[0], policy), "the batch that only an unfitted network valued trains no policy"
-    assert not torch.equal(watched.policy[1], policy)
+    _, critics, policies = zip(*watched.seen, strict=True)
+    assert_equal(valued, [start, *critics[:-1]])
+    assert not any(torch.equal(one, other) for one, other in zip(valued, critics, strict=True))
+    assert torch.equal(policies[0], policy), "the batch that only an unfitted network valued trains no policy"
+    assert not torch.equal(policies[1], policy)
 
 
 @pytest.mark.parametrize("stopped_after", [1, 2, 3])
@@ -151,30 +145,21 @@ def test_resumed_run_equals_uninterrupted_run_bitwise(run: Any, tmp_path: Path, 
     fit(resumed, 4, loop, resume=checkpoint, logger=logger, validation_problems=2)
     assert torch.equal(weights(resumed), weights(whole))
     assert_close(loop.state_dict(), whole_loop.state_dict(), rtol=0, atol=0)
-    ours: Any = resumed.reward
-    theirs: Any = whole.reward
+    ours, theirs = (cast(Any, one.reward) for one in (resumed, whole))
     assert_close(ours.state_dict(), theirs.state_dict(), rtol=0, atol=0)
     assert torch.equal(flat(ours.source.critic), flat(loop.lessons.critic))
-    first, second = (read_metrics(each) for each in (tmp_path / "resumed", folder))
-    found, expected = ({(m.step, m.name): m.value for m in each if without_clock(m.name)} for each in (first, second))
+    found, expected = (values_by_step(each) for each in (tmp_path / "resumed", folder))
     assert found == {key: value for key, value in expected.items() if key[0] > stopped_after}
-
-
-def test_logged_metrics(run: Any) -> None:
-    _, loop, _, folder = run
-    values = logged(folder)
-    assert values.keys() == {"loss", "buffer_states", "seconds", "skipped_steps"}
-    assert all(list(each) == [1, 2, 3, 4] for each in values.values())
-    assert values["buffer_states"][4] == len(loop.buffer)
 
 
 def on_a_rank() -> dict[str, Any]:
     """Two ranks train a policy with an outcome critic on real plays, each on its share of the problems."""
-    module, loop, watched = made(), outcomes(), Watched()
+    module, loop, watched = made(), outcomes(), watcher()
     data = grpo_kit.prompts(4, 3, TASK, 2)
     ranks_kit.fit("ddp", module, data, generation(), loop, watched, limit_val_batches=0)
-    problems = [problem.id for rollouts in watched.rollouts for problem in rollouts.problems]
-    states = sum(len(slow_count(rollouts)) for rollouts in watched.rollouts[-2:])
+    drawn = [rollouts for rollouts, *_ in watched.seen]
+    problems = [problem.id for rollouts in drawn for problem in rollouts.problems]
+    states = sum(len(slow_count(rollouts)) for rollouts in drawn[-2:])
     return {"loop": loop.state_dict(), "policy": weights(module), "problems": problems, "states": states}
 
 
@@ -196,16 +181,9 @@ def toy(numbers: Sequence[int]) -> Outcomes:
     return Outcomes(state_actions=states, goals=goals, share=share, visits=visits)
 
 
-def filled(*parts: Outcomes) -> OutcomeBuffer:
-    buffer = OutcomeBuffer(batches=len(parts))
-    for part in parts:
-        buffer.add(part)
-    return buffer
-
-
-def updates(kind: type[OutcomeUpdates] = OutcomeUpdates, **changes: Any) -> OutcomeUpdates:
+def updates(**changes: Any) -> OutcomeUpdates:
     limits: dict[str, Any] = {"steps": 1, "max_skipped_steps": 1, "seed": 0, "batch_size": 16}
-    lessons = kind(**limits | {"optimizer": adamw(3e-3), "temperature": 0.5} | changes)
+    lessons = OutcomeUpdates(**limits | {"optimizer": adamw(3e-3), "temperature": 0.5} | changes)
     lessons.start(critic())
     return lessons
 
@@ -214,7 +192,10 @@ def test_network_learns_outcomes_that_depend_on_the_state() -> None:
     """On states that it did not see, its loss falls below that of the best constant."""
     learned, unseen = updates(steps=200), toy(range(11, 50, 3))
     seen = [number for number in range(10, 50) if number not in range(11, 50, 3)]
-    learned.train(filled(toy(seen[::2]), toy(seen[1::2])), device=CPU, rank=0, ranks=1)
+    buffer = OutcomeBuffer(batches=2)
+    for part in (seen[::2], seen[1::2]):
+        buffer.add(toy(part))
+    learned.train(buffer, device=CPU, rank=0, ranks=1)
     chance = (unseen.share * unseen.visits).sum() / unseen.visits.sum()
     constant = cross_entropy(chance.logit().expand(len(unseen)), unseen.share, unseen.visits)
     assert learned.loss_of({"outcomes": unseen}, CPU) < 0.75 * constant
@@ -229,41 +210,6 @@ def test_update_is_step_on_cross_entropy_weighted_by_visits() -> None:
         chance, share = logit.sigmoid(), drawn.share[row]
         loss = loss - drawn.visits[row] / total * (share * chance.log() + (1 - share) * (1 - chance).log())
     assert_close(lessons.loss_of({"outcomes": drawn}, CPU), loss)
-
-
-class Spoiled(OutcomeUpdates):
-    """Makes the loss of the second step infinite; its gradient stays finite."""
-
-    def loss_of(self, drawn: Mapping[str, Outcomes], device: torch.device) -> Tensor:
-        return super().loss_of(drawn, device) + (float("inf") if self.taken == 1 else 0.0)
-
-
-def test_non_finite_step_is_skipped_and_counted() -> None:
-    lessons, after = updates(Spoiled), list[Tensor]()
-    for _ in range(3):
-        lessons.train(filled(toy(range(10, 50))), device=CPU, rank=0, ranks=1)
-        after.append(flat(lessons.critic))
-    assert [torch.equal(one, after[0]) for one in after[1:]] == [True, False]
-    assert (lessons.taken, lessons.skipped.count) == (3, 1)
-
-
-def test_too_many_non_finite_steps_raise_and_save_the_outcomes(tmp_path: Path) -> None:
-    loop = outcomes(temperature=float("nan"))
-    with pytest.raises(FloatingPointError):
-        fit(made(), 1, loop, root=tmp_path)
-    saved = torch.load(tmp_path / "skipped" / "step=000001.rank0.pt", weights_only=True)
-    assert saved["outcomes"].keys() == {"state_actions", "goals", "share", "visits"}
-
-
-def test_draws_are_a_function_of_seed_and_step() -> None:
-    buffer = filled(toy(range(10, 50)))
-
-    def losses(**changes: Any) -> list[float | None]:
-        lessons = updates(**changes)
-        return [lessons.train(buffer, device=CPU, rank=0, ranks=1) for _ in range(3)]
-
-    assert losses() == losses()
-    assert losses() != losses(seed=1)
 
 
 @pytest.mark.parametrize(("name", "make"), [("buffer_batches", outcomes), ("batch_size", updates), ("steps", updates)])

@@ -10,8 +10,6 @@ from typing import Any
 
 import pytest
 import torch
-from lightning import Callback
-from lightning.pytorch.callbacks import ModelCheckpoint
 
 from callbacks.rollout_generation import VinePPORollouts
 from contrastive_reasoning.advantages import MeanCentred, VinePPO
@@ -22,6 +20,7 @@ from contrastive_reasoning.rollout.requests import spelling
 from contrastive_reasoning.rollout.spans import text_of
 from contrastive_reasoning.tasks.base import Problem, Step, Verdict
 from datamodules.reasoning_prompts import ProblemBatch
+from lightning_modules.grpo import GRPO
 from tests.unit.callbacks.test_dynamic_sampling import Module
 from tests.unit.lightning_modules import grpo_kit as kit
 
@@ -52,13 +51,6 @@ class Letters:
 
     def scores(self, problem: Problem, completion: str) -> dict[str, float]:
         return {}
-
-
-class Silent(Letters):
-    """The same, but no completion has a step."""
-
-    def parse_steps(self, problem: Problem, completion: str) -> list[Step]:
-        return []
 
 
 TASK: Any = Letters()
@@ -92,6 +84,11 @@ def run_callback(
     assert batch.rollouts is not None
     module.logged["generated"] = batch.generated.projected
     return batch.rollouts, module, made
+
+
+def recorded(made: VinePPORollouts) -> list[tuple[RolloutBatch, dict[str, Any]]]:
+    assert isinstance(made.engine, Recording)
+    return made.engine.drawn
 
 
 def values_of(rollouts: RolloutBatch) -> Sequence[Sequence[float | None]]:
@@ -135,7 +132,7 @@ def test_legal_step_value_is_success_rate_of_its_continuations() -> None:
 def test_each_prefix_is_continued_once_and_all_tokens_are_counted() -> None:
     """One problem is in the batch twice, so that some rollouts share a prefix."""
     rollouts, module, made = run_callback([PROBLEMS[0], PROBLEMS[1], PROBLEMS[0]], group_size=40)
-    (first, plain), (continued, settings) = made.engine.drawn  # pyright: ignore[reportAttributeAccessIssue]
+    (first, plain), (continued, settings) = recorded(made)
     assert torch.equal(rollouts.completion_ids, first.completion_ids)
     assert plain.get("prefixes") is None
     prefixes = [
@@ -161,10 +158,10 @@ def test_values_do_not_depend_on_batch_order_or_token_budget() -> None:
 def test_draws_depend_only_on_seed_and_step() -> None:
     def draws(**changes: Any) -> list[list[int]]:
         torch.rand(3)  # the global generator must have no effect
-        _, _, made = run_callback(PROBLEMS[:1], **changes)
-        recorded: Any = made.engine
-        seed = recorded.drawn[1][1]["seed"]
-        again = recorded.generate(POLICY, PROBLEMS[:1], group_size=9, sampling=SAMPLED, seed=seed, prefixes=[[3, 4]])
+        seed = recorded(run_callback(PROBLEMS[:1], **changes)[2])[1][1]["seed"]
+        again = Engine(max_batch_tokens=10_000).generate(
+            POLICY, PROBLEMS[:1], group_size=9, sampling=SAMPLED, seed=seed, prefixes=[[3, 4]]
+        )
         return again.completion_ids.tolist()
 
     assert draws() == draws()
@@ -174,9 +171,11 @@ def test_draws_depend_only_on_seed_and_step() -> None:
 
 
 def test_completions_without_steps_get_no_continuations() -> None:
-    rollouts, module, made = run_callback(task=Silent())
+    silent: Any = Letters()
+    silent.parse_steps = lambda *_: []
+    rollouts, module, made = run_callback(task=silent)
     assert values_of(rollouts) == [[]] * len(rollouts)
-    assert len(made.engine.drawn) == 1  # pyright: ignore[reportAttributeAccessIssue]
+    assert len(recorded(made)) == 1
     assert module.logged["train/rollout/continuation_tokens"] == 0
     assert module.logged["generated"] == int(rollouts.mask.sum())
 
@@ -186,24 +185,12 @@ def test_zero_continuations_raises() -> None:
         callback(continuations=0)
 
 
-def learner(**changes: Any) -> Any:
-    reward = MonteCarloReward(outcome=VerifierReward(task=TASK), task=TASK, weight=0.0)
-    return kit.module(task=TASK, reward=reward, advantage=VinePPO(outcome=MeanCentred(), weight=1.0), **changes)
-
-
 def test_resumed_run_equals_uninterrupted_run_bitwise(tmp_path: Path) -> None:
-    def fit(trained: Any, *callbacks: Callback, **run: Any) -> None:
-        kit.fit(trained, 3, *callbacks, draws=callback(engine=Engine(max_batch_tokens=100_000)), **run)
+    def learner(seed: int) -> GRPO:
+        reward = MonteCarloReward(outcome=VerifierReward(task=TASK), task=TASK, weight=0.0)
+        advantage = VinePPO(outcome=MeanCentred(), weight=1.0)
+        return kit.module(policy=kit.policy(seed=seed), task=TASK, reward=reward, advantage=advantage)
 
-    whole, all_steps = learner(), kit.Metrics()
-    fit(whole, all_steps)
-    saving = ModelCheckpoint(dirpath=tmp_path, filename="last", every_n_train_steps=1, save_top_k=1)
-    fit(learner(), saving, stop_after=1)
-    resumed, later_steps = learner(policy=kit.policy(seed=7)), kit.Metrics()
-    fit(resumed, later_steps, resume=tmp_path / "last.ckpt")
-    assert torch.equal(kit.weights(resumed), kit.weights(whole))
-    assert not torch.equal(kit.weights(whole), kit.weights(learner()))
-    names = ["train/rollout/continuation_tokens", "train/reward/monte_carlo", "train/reward/verifier"]
-    for ours, theirs in zip(later_steps.steps, all_steps.steps[1:], strict=True):
-        assert [ours[name] for name in names] == [theirs[name] for name in names]
-    assert all(step["train/rollout/continuation_tokens"] > 0 for step in all_steps.steps)
+    _, metrics = kit.assert_resumes(learner, tmp_path, draws=callback)
+    assert all(step["train/rollout/continuation_tokens"] > 0 for step in metrics.steps)
+    assert {"train/reward/monte_carlo", "train/reward/verifier"} <= set(metrics.steps[0])

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from string import ascii_lowercase
 from typing import Any
 
+import pytest
 import torch
 from lightning import Callback, Trainer
 from lightning.pytorch.callbacks import Checkpoint
@@ -24,7 +25,8 @@ from contrastive_reasoning.rewards import Credit
 from contrastive_reasoning.rollout import Engine, RolloutBatch, Sampling
 from contrastive_reasoning.tasks.countdown import CountdownTask
 from datamodules.reasoning_prompts import ReasoningPrompts
-from experiments.stages.stage_checkpoint import StageCheckpoint, StopRequest
+from experiments.stages.checkpoints import path_of
+from experiments.stages.stage_checkpoint import Interrupted, StageCheckpoint, StopRequest
 from lightning_modules.grpo import GRPO
 from lightning_modules.optim import AdamW
 from tests.quiet import quiet_trainer
@@ -147,7 +149,6 @@ def fit(
     steps: int,
     *callbacks: Callback,
     logger: Any = False,
-    stop_after: int | None = None,
     resume: Path | None = None,
     validate_every: int | None = None,
     draws: RolloutGeneration | None = None,
@@ -155,11 +156,10 @@ def fit(
     root: Path | None = None,
     **instead: Any,
 ) -> Trainer:
-    """Runs ``stop_after`` of ``steps`` steps."""
+    """Trains on ``steps`` batches, after those of a warm-up."""
     trainer = quiet_trainer(
         max_epochs=1,
         limit_train_batches=steps + trained.warmup_steps,
-        max_steps=-1 if stop_after is None else stop_after * trained.updates_per_rollout,
         limit_val_batches=0 if validate_every is None else None,
         val_check_interval=validate_every,
         log_every_n_steps=1,
@@ -209,6 +209,38 @@ class Metrics(Callback):
         self.steps.append({name: value.item() for name, value in trainer.callback_metrics.items()})
 
 
+class Recorder(Callback):
+    """Records a value of the module and the batch after each training batch."""
+
+    def __init__(self, value: Callable[[Any, Any], Any]) -> None:
+        self.value = value
+        self.seen: list[Any] = []
+
+    def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, *_: Any) -> None:
+        self.seen.append(self.value(pl_module, batch))
+
+
+class StepWeights(Recorder):
+    """Records the trained module's weights and the optimizer's first moments after every step."""
+
+    def __init__(self) -> None:
+        super().__init__(lambda module, _: (all_weights(module), first_moments(module.trainer.optimizers[0])))
+
+    def assert_only_skipped(self, step: int) -> None:
+        """Checks that the step changed nothing, that the next one did, and that weights are finite."""
+        assert_equal(self.seen[step - 1], self.seen[step - 2])
+        assert not torch.equal(self.seen[step][0], self.seen[step - 1][0])
+        assert self.seen[-1][0].isfinite().all()
+
+
+def all_weights(module: Any) -> Tensor:
+    return torch.cat([parameter.detach().flatten().clone() for parameter in module.parameters()])
+
+
+def first_moments(optimizer: Any) -> list[Tensor]:
+    return [state["exp_avg"].clone() for state in optimizer.state.values()]
+
+
 def saving_first(callbacks: list[Callback]) -> list[Callback]:
     """Puts checkpoint callbacks first, as a stage does."""
     return sorted(callbacks, key=lambda callback: not isinstance(callback, StageCheckpoint))
@@ -235,16 +267,60 @@ def weights(trained: GRPO) -> Tensor:
     return torch.cat([parameter.detach().flatten() for parameter in trained.policy.parameters()])
 
 
-def gradients(tokens: int, dtype: torch.dtype, aggregation: Any, updates: int) -> list[Tensor]:
-    captured, metrics = Gradients(), Metrics()
-    trained = module(
-        policy=policy(dtype),
-        reference=policy(dtype, seed=2),
-        objective=objective(0.1, aggregation),
-        microbatch_tokens=tokens,
-        updates_per_rollout=updates,
-        gradient_clip=None,
-    )
-    fit(trained, 1, captured, metrics)
-    assert 0.2 < metrics.steps[0]["train/rollout/truncated"] < 0.9, "completions of many lengths"
-    return captured.updates
+def is_reproducible(metric: str) -> bool:
+    return "seconds" not in metric and "throughput" not in metric
+
+
+def without_clock(metrics: Mapping[str, float]) -> dict[str, float]:
+    return {name: value for name, value in metrics.items() if is_reproducible(name)}
+
+
+def assert_equal(first: Any, second: Any) -> None:
+    """Checks that tensors, numbers and texts in nested containers are equal bit for bit."""
+    if isinstance(first, Tensor):
+        assert torch.equal(first, second)
+    elif isinstance(first, Mapping):
+        assert first.keys() == second.keys()
+        assert_equal([*first.values()], [second[key] for key in first])
+    elif isinstance(first, list | tuple):
+        assert len(first) == len(second)
+        for ours, theirs in zip(first, second, strict=True):
+            assert_equal(ours, theirs)
+    else:
+        assert first == second
+
+
+def assert_resumes(
+    make: Callable[[int], GRPO], folder: Path, *, stop_after: int = 2, draws: Callable[[], Any] = generation
+) -> tuple[GRPO, Metrics]:
+    """Checks that a run which is stopped and resumed equals one that is not; returns the latter and its metrics.
+
+    Args:
+        make: makes the module, by the seed of its initial weights.
+        folder: of the checkpoints.
+        stop_after: after which batch it is stopped; a run has four batches beside those of a warm-up.
+        draws: makes the callback that draws rollouts.
+    """
+
+    def run(seed: int, *callbacks: Callback, **more: Any) -> None:
+        trained, metrics = make(seed), Metrics()
+        runs.append((trained, metrics))
+        trainer = fit(trained, 4, metrics, *callbacks, draws=draws(), **more)
+        parts: list[Any] = [trainer.optimizers[0], trained.reward, trained.advantage]
+        states.append([part.state_dict() for part in parts if hasattr(part, "state_dict")])
+
+    runs: list[tuple[GRPO, Metrics]] = []
+    states: list[Any] = []
+    run(1)
+    stopping = saving(folder / "stopped")
+    with pytest.raises(Interrupted):
+        run(1, Stop(stop_after, stopping), stopping)
+    run(7, saving(folder / "resumed"), resume=path_of(folder / "stopped", stop_after))
+    (whole, all_steps), (stopped, _), (resumed, later_steps) = runs
+    assert stopped.rollout_step == stop_after
+    assert resumed.rollout_step == whole.rollout_step == 4 + whole.warmup_steps
+    assert torch.equal(weights(resumed), weights(whole))
+    assert not torch.equal(weights(whole), weights(make(1)))
+    assert [*map(without_clock, later_steps.steps)] == [*map(without_clock, all_steps.steps[stop_after:])]
+    assert_equal(*states)
+    return whole, all_steps

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from functools import partial
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -13,46 +14,45 @@ from torch.utils.data import DataLoader
 
 from contrastive_reasoning.advantages import Advantage, GroupRelative, Potential, Process, Subsampled, TrustGate
 from contrastive_reasoning.critics import (
-    Calibration,
     CriticBatch,
     CriticOracleBatch,
     EnsembleCritic,
-    Isotonic,
     LoRATraining,
-    PreferenceCritic,
     TextCritic,
     save_critic,
 )
-from contrastive_reasoning.critics.encoder import TextEncoder
 from contrastive_reasoning.distributed import barrier, share
 from contrastive_reasoning.evaluation import evaluate
 from contrastive_reasoning.losses import BinaryNCE, InfoNCE, SymmetricInfoNCE, dot
 from contrastive_reasoning.policies.pooling import last_pool
-from contrastive_reasoning.policies.tiny import train_tokenizer
-from contrastive_reasoning.rewards import CalibratedReward, Reward, ShuffledReward
+from contrastive_reasoning.rewards import Reward, ShuffledReward
 from contrastive_reasoning.rewards.critic import verdict_auroc
 from contrastive_reasoning.rollout import Engine, RolloutBatch
-from tests.tiny_models import tiny_llama
 from tests.unit.callbacks import online_kit
 from tests.unit.lightning_modules import grpo_kit, test_critic, test_preference, test_warm_start
-from tests.unit.lightning_modules.ranks_kit import STEPS, Result, fit, resumed, trained
+from tests.unit.lightning_modules.ranks_kit import STEPS, Result, fit, trained
+
+OUTCOME = GroupRelative(normalise_std=True, epsilon=1e-6)
 
 
 def preference(name: str) -> Result:
     """Trains a critic; returns its weights, and the goal that is set after the last step."""
-    tokenizer = train_tokenizer(["Numbers: [21, 16], target: 37\n21+16=37;4*5-1/2"], vocab_size=280)
-    tokenizer.padding_side = "right"
-    backbone: Any = tiny_llama(tokenizer, hidden_size=32, layers=1).model
-    encoder = TextEncoder(backbone=backbone, tokenizer=tokenizer, width=32)
-    critic = PreferenceCritic(encoder=encoder, pooling=last_pool, max_length=96, seed=0)
+    critic = test_preference.critic()
     found = trained(name, test_preference.module(critic, gradient_clip=1.0), test_preference.pairs())
     return {**found, "head": critic.goal.clone()}
 
 
-def online_critic(name: str) -> Result:
-    """Trains a critic beside a policy on real plays; returns both copies of the critic and its replay buffer."""
+@contextmanager
+def checkpoint() -> Iterator[str]:
+    """A saved critic of numbers."""
     with TemporaryDirectory() as folder:
         save_critic(online_kit.critic(), Path(folder), {})
+        yield folder
+
+
+def online_critic(name: str) -> Result:
+    """Trains a critic beside a policy on real plays; returns both copies of the critic and its replay buffer."""
+    with checkpoint() as folder:
         reward = online_kit.reward(folder)
         module, loop = online_kit.learner(reward), online_kit.online()
         data = grpo_kit.prompts(4, 3, online_kit.TASK, 2)
@@ -68,8 +68,7 @@ def online_critic(name: str) -> Result:
 
 def foretold() -> float | None:
     """AUROC of a critic for the verdicts on plays of a few problems, of which each rank has its share."""
-    with TemporaryDirectory() as folder:
-        save_critic(online_kit.critic(), Path(folder), {})
+    with checkpoint() as folder:
         problems = share(online_kit.TASK.problems("train")[:8])
         sampling = online_kit.generation().sampling
         rollouts = Engine(max_batch_tokens=100_000).generate(
@@ -105,27 +104,19 @@ def of_one_problem() -> dict[str, float]:
 
 def calibrated(name: str) -> Result:
     """Trains a policy with gated credit of two critics calibrated to it; ``head`` holds values of the curves."""
-    with TemporaryDirectory() as folder:
-        save_critic(EnsembleCritic(member=online_kit.critic, size=2, seed=0), Path(folder), {})
-        source = online_kit.reward(folder, 0.0, EnsembleCritic(member=online_kit.critic, size=2, seed=1))
-        curves = Calibration(curve=Isotonic(), least_visits=5)
-        reward = CalibratedReward(
-            source=source, weight=0.0, calibration=curves, batches=2, refit_every=1, warmup_steps=1
-        )
-        outcome = GroupRelative(normalise_std=True, epsilon=1e-6)
-        steps = Potential(outcome=outcome, weight=1.0, decay=0.0, scale=3.0)
-        gate = TrustGate(advantage=steps, window=1, floor=0.0, span=0.5, total_steps=9)
-        found = credited(name, reward, gate)
+    with checkpoint() as folder:
+        reward = online_kit.calibrated(folder, EnsembleCritic(member=online_kit.critic, size=2, seed=1))
+        steps = Potential(outcome=OUTCOME, weight=1.0, decay=0.0, scale=3.0)
+        found = credited(name, reward, TrustGate(advantage=steps, window=1, floor=0.0, span=0.5, total_steps=9))
     logits, depths = torch.linspace(-4, 4, 9, dtype=torch.float64).repeat(2), torch.arange(1, 3).repeat_interleave(9)
-    return {**found, "head": curves(logits, depths)}
+    return {**found, "head": reward.calibration(logits, depths)}
 
 
 def dealt(name: str) -> Result:
     """Trains a policy on shuffled values of the critic (a control), and on a random part of the rollouts."""
-    with TemporaryDirectory() as folder:
-        save_critic(online_kit.critic(), Path(folder), {})
+    with checkpoint() as folder:
         reward = ShuffledReward(reward=online_kit.reward(folder, 0.0), weight=0.5, seed=4)
-        steps = Process(outcome=GroupRelative(normalise_std=True, epsilon=1e-6), weight=1.0, epsilon=1e-6)
+        steps = Process(outcome=OUTCOME, weight=1.0, epsilon=1e-6)
         return credited(name, reward, Subsampled(advantage=steps, share=0.5, seed=5))
 
 
@@ -136,74 +127,56 @@ def credited(name: str, reward: Reward, advantage: Advantage) -> Result:
     return trained(name, module, grpo_kit.prompts(4, STEPS, online_kit.TASK, 2), online_kit.generation())
 
 
-LOSSES: dict[str, Any] = {
-    "forward": InfoNCE(temperature=1.0),
-    "symmetric": SymmetricInfoNCE(temperature=1.0),
-    "binary": BinaryNCE(temperature=1.0),
-}
+class Batches(LightningDataModule):
+    """The same pairs in every batch; validation has them and some states."""
 
-
-class Numbers(LightningDataModule):
-    """63 pairs of the critic's tests, which two ranks cannot share evenly."""
+    def __init__(self, pairs: CriticBatch, states: CriticOracleBatch) -> None:
+        super().__init__()
+        self.pairs, self.states = pairs, states
 
     def train_dataloader(self) -> DataLoader[Any]:
-        return test_critic.loader(odd_pairs(), STEPS)
+        return test_critic.loader(self.pairs, STEPS)
 
     def val_dataloader(self) -> list[DataLoader[Any]]:
-        return [test_critic.loader(odd_pairs(), 1), test_critic.loader(test_critic.oracle_states(), 1)]
+        return [test_critic.loader(self.pairs, 1), test_critic.loader(self.states, 1)]
 
 
-def odd_pairs() -> Any:
+def odd_pairs() -> CriticBatch:
+    """63 pairs, which two ranks cannot share evenly."""
     batch = test_critic.pairs()
     parts = (batch.state_actions, batch.positive, batch.candidate)
     batch.state_actions, batch.positive, batch.candidate = (part[1:] for part in parts)
     return batch
 
 
-class Texts(LightningDataModule):
-    """Seven sums of different lengths, each with its result as the goal."""
-
-    def __init__(self, critic: TextCritic) -> None:
-        super().__init__()
-        self.critic = critic
-
-    def batch(self) -> CriticBatch:
-        sums = [(3, 4), (12, 7), (25, 16), (1, 1), (30, 29), (8, 2), (19, 5)]
-        positive = torch.eye(len(sums), dtype=torch.bool)
-        return CriticBatch(
-            state_actions=self.critic.tokenize([f"{a}+{b}={a + b}" for a, b in sums]),
-            goals=self.critic.tokenize([f"### Current State: [{a + b}]" for a, b in sums]),
-            positive=positive,
-            candidate=torch.ones_like(positive),
-        )
-
-    def states(self) -> CriticOracleBatch:
-        pairs = self.batch()
-        known = torch.arange(len(pairs.positive))
-        return CriticOracleBatch(
-            state_actions=pairs.state_actions,
-            goals=pairs.goals,
-            label=known % 2 == 0,
-            chance=known / len(known),
-            depth=known // 2 % 2 + 1,
-            problem=known // 4,
-        )
-
-    def train_dataloader(self) -> DataLoader[Any]:
-        return test_critic.loader(self.batch(), STEPS)
-
-    def val_dataloader(self) -> list[DataLoader[Any]]:
-        return [test_critic.loader(self.batch(), 1), test_critic.loader(self.states(), 1)]
+def critic(
+    name: str,
+    *callbacks: Callback,
+    loss: str = "symmetric",
+    negatives: int | None = None,
+    learner: Any = None,
+    data: LightningDataModule | None = None,
+    resume: Path | None = None,
+) -> Result:
+    losses: dict[str, Any] = {"forward": InfoNCE, "symmetric": SymmetricInfoNCE, "binary": BinaryNCE}
+    # forward InfoNCE leaves a constant per state free: its gradient is rounding, which Adam's epsilon must outweigh
+    module = test_critic.module(
+        critic=learner,
+        loss=losses[loss](temperature=1.0),
+        negatives_per_anchor=negatives,
+        epsilon=1e-4,
+        max_skipped_steps=1,
+    )
+    data = data or Batches(odd_pairs(), test_critic.oracle_states())
+    return trained(name, module, data, *callbacks, resume=resume)
 
 
-def text_critic() -> TextCritic:
-    """A critic with adapters in a tiny Llama, which encodes states and goals."""
-    tokenizer = train_tokenizer(["12+7=19 ### Current State: [30]"], vocab_size=280)
-    tokenizer.padding_side = "right"
-    backbone: Any = tiny_llama(tokenizer, hidden_size=32, layers=1).model
-    LoRATraining(rank=2, alpha=4.0, dropout=0.0, target_modules="all-linear", seed=0)(backbone)
-    return TextCritic(
-        encoder=TextEncoder(backbone=backbone, tokenizer=tokenizer, width=32),
+def critic_of_text(name: str) -> Result:
+    """Trains adapters in a tiny Llama on seven sums of different lengths, each with its result as the goal."""
+    encoder = test_preference.encoder()
+    LoRATraining(rank=2, alpha=4.0, dropout=0.0, target_modules="all-linear", seed=0)(encoder.backbone)
+    learner = TextCritic(
+        encoder=encoder,
         pooling=last_pool,
         dimension=8,
         similarity=dot,
@@ -212,33 +185,22 @@ def text_critic() -> TextCritic:
         goal_text="### Current State: [{target}]",
         seed=0,
     )
-
-
-def critic_gradients(name: str, loss: str, **changes: Any) -> Result:
-    """Trains a critic; the result has the gradient of the first update, before clipping."""
-    gradients = grpo_kit.Gradients()
-    return {**critic(name, gradients, loss=loss, **changes), "gradient": gradients.updates[0]}
-
-
-def critic(
-    name: str,
-    *callbacks: Callback,
-    loss: str,
-    negatives: int | None = None,
-    learner: Any = None,
-    data: LightningDataModule | None = None,
-    resume: Path | None = None,
-) -> Result:
-    # forward InfoNCE leaves a constant per state free: its gradient is rounding, which Adam's epsilon must outweigh
-    module = test_critic.module(
-        critic=learner, loss=LOSSES[loss], negatives_per_anchor=negatives, epsilon=1e-4, max_skipped_steps=1
+    sums = [(3, 4), (12, 7), (25, 16), (1, 1), (30, 29), (8, 2), (19, 5)]
+    states = learner.tokenize([f"{a}+{b}={a + b}" for a, b in sums])
+    goals = learner.tokenize([f"### Current State: [{a + b}]" for a, b in sums])
+    known, positive = torch.arange(7), torch.eye(7, dtype=torch.bool)
+    data = Batches(
+        CriticBatch(state_actions=states, goals=goals, positive=positive, candidate=positive | True),
+        CriticOracleBatch(
+            state_actions=states,
+            goals=goals,
+            label=known % 2 == 0,
+            chance=known / 7,
+            depth=known // 2 % 2 + 1,
+            problem=known // 4,
+        ),
     )
-    return trained(name, module, data or Numbers(), *callbacks, resume=resume)
-
-
-def critic_of_text(name: str) -> Result:
-    learner = text_critic()
-    return critic(name, loss="symmetric", learner=learner, data=Texts(learner))
+    return critic(name, learner=learner, data=data)
 
 
 def critics_together(name: str) -> Result:
@@ -247,14 +209,5 @@ def critics_together(name: str) -> Result:
     return critic(name, loss="binary", negatives=5, learner=learner)
 
 
-def critic_resumed(name: str, folder: Path) -> Result:
-    train = partial(critic, loss="symmetric")
-    return resumed(name, folder, train, partial(train, learner=test_critic.numeric(seed=9)))
-
-
 def warm_start(name: str, *callbacks: Callback, seed: int = 0, resume: Path | None = None) -> Result:
     return trained(name, test_warm_start.module(seed=seed), test_warm_start.data(), *callbacks, resume=resume)
-
-
-def warm_start_resumed(name: str, folder: Path) -> Result:
-    return resumed(name, folder, warm_start, partial(warm_start, seed=9))

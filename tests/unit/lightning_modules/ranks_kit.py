@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +12,14 @@ import pytest
 import torch
 from lightning import Callback, LightningDataModule, LightningModule, Trainer
 from lightning.pytorch.strategies import DDPStrategy
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn.utils import parameters_to_vector
 
 from contrastive_reasoning.distributed import over_ranks, ranks, this_rank
 from contrastive_reasoning.objectives import GRPO, K3, FullKL, TokenMean
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
 from contrastive_reasoning.policies.sharding import gathered
-from contrastive_reasoning.rewards import CLIPOReward, Credit, RampedCriticReward
+from contrastive_reasoning.rewards import CLIPOReward, Credit
 from contrastive_reasoning.rollout.batch import RolloutBatch, RolloutTokens
 from experiments.stages.stage_checkpoint import Interrupted, StageCheckpoint
 from lightning_modules import grpo as grpo_module, microbatches
@@ -28,12 +27,14 @@ from lightning_modules.optim import FiniteSteps
 from lightning_modules.zero import ZeroStrategy
 from tests.quiet import quiet_trainer
 from tests.tiny_models import tiny_llama
-from tests.unit.lightning_modules import grpo_kit, test_grpo_clipo
+from tests.unit.lightning_modules import grpo_kit, test_grpo_rewards
 
 Result = dict[str, Any]
 STEPS = 3
 WHOLE = 512
 """The size of the key and value projections; norms are smaller."""
+ESTIMATE = K3(max_log_ratio=20.0, max_value=10.0)
+"""The KL from the sampled tokens."""
 
 
 def strategy(name: str) -> Any:
@@ -84,29 +85,18 @@ def whole_weights(module: LightningModule) -> Tensor:
         return torch.cat([parameter.detach().flatten().clone() for parameter in module.parameters()])
 
 
-class Known(grpo_kit.Metrics):
-    """Records the initial weights, and the metrics of each step and of the validation after the last one."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.validated: dict[str, float] = {}
-
-    def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        self.start = whole_weights(pl_module)
-
-    def on_validation_end(self, trainer: Trainer, *_: Any) -> None:
-        self.validated = {
-            name: value.item() for name, value in trainer.callback_metrics.items() if name.startswith("val/")
-        }
-
-
 def trained(name: str, module: LightningModule, data: LightningDataModule, *callbacks: Callback, **run: Any) -> Result:
-    """Trains under the strategy; returns weights, their change, and the metrics of each step and of validation."""
-    known = Known()
-    fit(name, module, data, *callbacks, known, **run)
-    without_clock = [{k: v for k, v in step.items() if "throughput" not in k} for step in known.steps]
-    moved = whole_weights(module) - known.start
-    return {"weights": whole_weights(module), "moved": moved, "steps": without_clock, "validated": known.validated}
+    """Trains; returns weights and their change, dtypes, and the metrics of each step and of the last validation."""
+    metrics, start = grpo_kit.Metrics(), whole_weights(module)
+    fitted = fit(name, module, data, *callbacks, metrics, **run)
+    weights = whole_weights(module)
+    return {
+        "weights": weights,
+        "moved": weights - start,
+        "dtypes": sorted({(one.requires_grad, str(one.dtype)) for one in module.parameters()}),
+        "steps": [grpo_kit.without_clock(step) for step in metrics.steps],
+        "validated": {key: value.item() for key, value in fitted.callback_metrics.items() if key.startswith("val/")},
+    }
 
 
 def grpo(
@@ -123,44 +113,24 @@ def grpo(
 
     The reward is trained as well; by default it is CLIPO's, which trains a head.
     """
-    reward = reward or test_grpo_clipo.clipo(level=level)
+    reward = reward or test_grpo_rewards.clipo(level=level)
     module = grpo_kit.module(
         reward=reward, microbatch_tokens=120, updates_per_rollout=2, minibatches_per_rollout=2, **changes
     )
     data, draws = grpo_kit.prompts(problems, steps), grpo_kit.generation(validation_samples=2)
     found = trained(name, module, data, *callbacks, draws, steps=steps, resume=resume)
-    return {**found, "head": parameters_to_vector(learner_of(reward).parameters()).detach().clone()}
+    learner = getattr(reward, "head", None) or reward.critic
+    return {**found, "head": parameters_to_vector(learner.parameters()).detach().clone()}
 
 
-def learner_of(reward: CLIPOReward | RampedCriticReward) -> nn.Module:
-    """The module that the reward trains: a head or a critic."""
-    learner = reward.head if isinstance(reward, CLIPOReward) else reward.critic
-    assert learner is not None
-    return learner
-
-
-def first_gradients(name: str, **changes: Any) -> Result:
-    """Runs GRPO; the result has the unclipped gradient of the first update, which would show a common factor."""
+def with_gradient(train: Callable[..., Result], name: str, **changes: Any) -> Result:
+    """Adds the gradient of the first update, before clipping. AdamW would hide a common factor."""
     gradients = grpo_kit.Gradients()
-    found = grpo(name, gradients, gradient_clip=1e9, **changes)
-    return {**found, "gradient": gradients.updates[0]}
+    return {**train(name, gradients, **changes), "gradient": gradients.updates[0]}
 
 
-class Dtypes(Callback):
-    """Records the dtypes of frozen and of trained parameters after the last step."""
-
-    def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        self.found = {
-            kind: sorted({str(one.dtype) for one in pl_module.parameters() if one.requires_grad == trained})
-            for kind, trained in (("frozen", False), ("trained", True))
-        }
-
-
-def adapters_on_bfloat16(name: str) -> Result:
-    """Runs one step: from the second on, rounding leads to different completions."""
-    dtypes = Dtypes()
-    found = grpo(name, dtypes, policy=grpo_kit.lora_policy(torch.bfloat16), steps=1)
-    return {**found, "dtypes": dtypes.found}
+def adapters_on_bfloat16(name: str, *callbacks: Callback, **run: Any) -> Result:
+    return grpo(name, *callbacks, policy=grpo_kit.lora_policy(torch.bfloat16), **run)
 
 
 class SpoiledOnLastRank(Callback):
@@ -191,27 +161,15 @@ class StatesSpoiledOnLastRank(CLIPOReward):
 
 
 def states_spoiled(name: str) -> Result:
-    reward = test_grpo_clipo.clipo(max_skipped_steps=1)
+    reward = test_grpo_rewards.clipo(max_skipped_steps=1)
     reward.__class__ = StatesSpoiledOnLastRank
     return grpo(name, reward=reward)
-
-
-class Finite(Callback):
-    """Records after each step whether all weights are finite."""
-
-    def __init__(self) -> None:
-        self.found: list[bool] = []
-
-    def on_train_batch_end(self, trainer: Trainer, pl_module: LightningModule, *_: Any) -> None:
-        self.found.append(bool(whole_weights(pl_module).isfinite().all()))
 
 
 def spoiled_in_bfloat16(name: str) -> Result:
     """Trains all weights in half precision, which sharded optimizers handle as a separate case."""
     model: Any = grpo_kit.policy().model.to(torch.bfloat16)
-    half = grpo_kit.as_policy(model, torch.bfloat16)
-    finite = Finite()
-    return {**grpo(name, SpoiledOnLastRank(), finite, policy=half), "finite": finite.found}
+    return grpo(name, SpoiledOnLastRank(), policy=grpo_kit.as_policy(model, torch.bfloat16))
 
 
 def means_of_unequal_ranks() -> dict[str, float]:
@@ -256,17 +214,6 @@ def resumed(name: str, folder: Path, first: Callable[..., Result], second: Calla
     return second(name, grpo_kit.saving(folder, keep=9), resume=folder / "step=000001.ckpt")
 
 
-def adapters_on_bfloat16_resumed(name: str, folder: Path) -> dict[str, Result]:
-    def run(*args: Any, **changes: Any) -> Result:
-        return grpo(*args, policy=grpo_kit.lora_policy(torch.bfloat16), **changes)
-
-    return {"whole": run(name), "resumed": resumed(name, folder, run, run)}
-
-
-def grpo_resumed(name: str, folder: Path) -> Result:
-    return resumed(name, folder, grpo, partial(grpo, policy=grpo_kit.policy(seed=9)))
-
-
 GROUP = 2
 PROMPTS = [[2, 3, 1, 4], [5, 1, 2, 6]]
 """Prompt lengths of each rank's problems, in tokens."""
@@ -276,14 +223,15 @@ TRAINED = [[True, False, True, True, False, False, True, True], [True, True, Fal
 
 def drawn(rank: int) -> tuple[RolloutTokens, Tensor, Tensor]:
     """Rollouts, advantages and trained rows of a rank, padded to its longest. Ids encode rank, row and position."""
-    prompts, lengths = torch.tensor(PROMPTS[rank]), torch.tensor(COMPLETIONS[rank])
-    width = int(prompts.max())
-    mask = torch.arange(int(lengths.max())) < lengths[:, None]
-    prompt_mask = torch.arange(width) >= width - prompts[:, None]
-    ids = (1000 * (rank + 1) + 100 * torch.arange(len(lengths))[:, None] + torch.arange(mask.shape[1])) * mask
+    prompts, lengths, trained = (torch.tensor(column[rank])[:, None] for column in (PROMPTS, COMPLETIONS, TRAINED))
+    places, prompt_places = torch.arange(int(lengths.max())), torch.arange(int(prompts.max()))
+    mask, prompt_mask = places < lengths, prompt_places >= len(prompt_places) - prompts
+    ids, prompt_ids = (
+        (1000 * scale * (rank + 1) + 100 * torch.arange(len(kept))[:, None] + torch.arange(kept.shape[1])) * kept
+        for scale, kept in ((1, mask), (10, prompt_mask))
+    )
     rollouts = RolloutTokens(
-        prompt_ids=(10_000 * (rank + 1) + 100 * torch.arange(len(prompts))[:, None] + torch.arange(width))
-        * prompt_mask,
+        prompt_ids=prompt_ids,
         prompt_mask=prompt_mask,
         completion_ids=ids,
         mask=mask,
@@ -291,20 +239,15 @@ def drawn(rank: int) -> tuple[RolloutTokens, Tensor, Tensor]:
         temperature=0.5,
         group_size=GROUP,
     )
-    trained = torch.tensor(TRAINED[rank])
-    return rollouts, (ids * trained[:, None]).float() / 2, trained
+    return rollouts, (ids * trained).float() / 2, trained[:, 0]
 
 
 def plain(rollouts: RolloutTokens, advantages: Tensor) -> list[Any]:
     """The prompt of each group and, for each row, completion, log-probs and advantages, without padding."""
-    groups = []
-    for place, (ids, mask) in enumerate(zip(rollouts.prompt_ids, rollouts.prompt_mask, strict=True)):
-        rows = range(place * GROUP, (place + 1) * GROUP)
-        parts = (rollouts.completion_ids, rollouts.old_log_probs, advantages)
-        groups.append(
-            [ids[mask].tolist(), [[part[row][rollouts.mask[row]].tolist() for part in parts] for row in rows]]
-        )
-    return groups
+    parts = (rollouts.completion_ids, rollouts.old_log_probs, advantages)
+    rows = [[part[row][mask].tolist() for part in parts] for row, mask in enumerate(rollouts.mask)]
+    prompts = zip(rollouts.prompt_ids, rollouts.prompt_mask, strict=True)
+    return [[ids[mask].tolist(), rows[place * GROUP :][:GROUP]] for place, (ids, mask) in enumerate(prompts)]
 
 
 def exchanged(policy: CausalLMPolicy, minibatches: int) -> Result:
@@ -321,10 +264,6 @@ def exchanged(policy: CausalLMPolicy, minibatches: int) -> Result:
         "tokens": list(microbatches.group_tokens(balanced, now, policy)),
         "temperature": balanced.temperature,
     }
-
-
-def balances() -> Result:
-    return {f"{count} mini-batches": exchanged(grpo_kit.policy(), count) for count in (1, 2)}
 
 
 def moving(name: str) -> Result:
@@ -352,22 +291,9 @@ def untied(seed: int) -> CausalLMPolicy:
     return grpo_kit.as_policy(model, chunk=16)
 
 
-def objective(kl: K3 | FullKL) -> GRPO:
-    """GRPO with bounds that no ratio reaches: at a bound, rounding decides whether a token has a gradient."""
-    return GRPO(clip_low=0.9, clip_high=9.0, dual_clip=None, kl_weight=0.1, kl=kl, aggregation=TokenMean())
-
-
-def with_reference(name: str, kl: K3 | FullKL, *callbacks: Callback, **changes: Any) -> Result:
-    parts: dict[str, Any] = {"policy": untied(seed=1), "reference": untied(seed=2), "objective": objective(kl)}
-    return grpo(name, *callbacks, steps=2, **parts, **changes)
-
-
-def kl(name: str, *callbacks: Callback, level: str, shard: bool = False) -> Result:
-    """Runs GRPO with a KL estimate from the sampled tokens; the reference is offloaded or sharded."""
-    kind = K3(max_log_ratio=20.0, max_value=10.0)
-    return with_reference(name, kind, *callbacks, level=level, offload_reference=not shard, shard_reference=shard)
-
-
-def full_kl(name: str, *, level: str) -> Result:
-    """Runs GRPO with the KL over the whole vocabulary: both projections are read twice, and again in backward."""
-    return with_reference(name, FullKL(), level=level, shard_reference=True)
+def with_reference(name: str, *callbacks: Callback, kl: K3 | FullKL = ESTIMATE, **changes: Any) -> Result:
+    """Runs GRPO with a KL term and bounds that no ratio reaches: there, rounding decides if a token has a gradient."""
+    objective = GRPO(clip_low=0.9, clip_high=9.0, dual_clip=None, kl_weight=0.1, kl=kl, aggregation=TokenMean())
+    return grpo(
+        name, *callbacks, steps=2, policy=untied(seed=1), reference=untied(seed=2), objective=objective, **changes
+    )

@@ -1,4 +1,4 @@
-"""ZeRO on ranks: bytes held and expected, gathers for a rollout, and rejection of code in a shard."""
+"""ZeRO on ranks: bytes held, gathers for a rollout, and rejection of code in a shard."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ import gc
 import os
 import pickle
 import weakref
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 
+import pytest
 import torch
 from lightning import Callback, LightningModule, Trainer
+from torch import Tensor
 
 from callbacks.rollout_generation import DynamicSampling, RolloutGeneration
 from contrastive_reasoning.distributed import barrier, this_rank
@@ -22,8 +23,7 @@ from contrastive_reasoning.rollout import Engine
 from contrastive_reasoning.tasks.base import Problem, Verdict
 from tests.tiny_models import tiny_llama
 from tests.unit.lightning_modules import grpo_kit
-from tests.unit.lightning_modules.ranks_kit import Result, fit, grpo, kl, untied
-from tests.unit.lightning_modules.zero_bytes import learned_bytes, parameter_bytes
+from tests.unit.lightning_modules.ranks_kit import Result, fit, grpo, untied, with_reference
 
 
 class Lucky:
@@ -37,47 +37,12 @@ class Lucky:
 
     def verify(self, problem: Problem, completion: str) -> Verdict:
         self.seen += 1
-        right = this_rank() == 0 and self.seen % 2 == 0
-        return Verdict(status="ok", reason="") if right else Verdict(status="wrong", reason="never right here")
+        return Verdict(status="ok" if this_rank() == 0 and self.seen % 2 == 0 else "wrong", reason="")
 
 
 def refilling() -> DynamicSampling:
     """Dynamic sampling that draws once on the first rank and four times on the others."""
     return grpo_kit.generation(DynamicSampling, task=Lucky(), max_prompt_tokens=None, max_refills=3)
-
-
-@contextmanager
-def counted(owner: type, name: str, seen: Callable[[], object]) -> Iterator[None]:
-    """Within the context, ``seen`` is called before every call of the method."""
-    before = getattr(owner, name)
-
-    def counting(*args: Any, **kwargs: Any) -> Any:
-        seen()
-        return before(*args, **kwargs)
-
-    setattr(owner, name, counting)
-    try:
-        yield
-    finally:
-        setattr(owner, name, before)
-
-
-class Fetches:
-    """Counts fetches by DeepSpeed's own hooks, separately for the time in which rollouts are drawn."""
-
-    def __init__(self, generation: RolloutGeneration) -> None:
-        self.drawing, self.found = False, {True: 0, False: 0}
-        draw = generation.on_train_batch_start
-
-        def watched(*args: Any) -> None:
-            self.drawing = True
-            draw(*args)
-            self.drawing = False
-
-        setattr(generation, "on_train_batch_start", watched)  # noqa: B010
-
-    def add(self) -> None:
-        self.found[self.drawing] += 1
 
 
 def kept(name: str) -> list[str]:
@@ -93,25 +58,42 @@ def kept(name: str) -> list[str]:
 
 
 def gathers(name: str, generation: RolloutGeneration) -> Result:
-    """Counts gathers of parameters and draws of completions in a fit of two steps without validation."""
+    """Counts gathers of parameters, draws and fetches by DeepSpeed's hooks in a fit of two steps without validation."""
     from deepspeed import zero
     from deepspeed.runtime.zero.partitioned_param_coordinator import PartitionedParameterCoordinator as Coordinator
 
-    together: list[int] = []
-    draws: list[int] = []
-    fetches = Fetches(generation)
-    with (
-        counted(zero.GatheredParameters, "__enter__", lambda: together.append(1)),
-        counted(Coordinator, "fetch_sub_module", fetches.add),
-        counted(Engine, "generate", lambda: draws.append(1)),
-    ):
+    calls: list[tuple[str, bool]] = []
+    drawing = False
+
+    def counted(owner: Any, method: str, called: str) -> None:
+        original = getattr(owner, method)
+
+        def counting(*args: Any, **kwargs: Any) -> Any:
+            calls.append((called, drawing))
+            return original(*args, **kwargs)
+
+        patch.setattr(owner, method, counting)
+
+    def draw(*args: Any) -> None:
+        nonlocal drawing
+        drawing = True
+        start(*args)
+        drawing = False
+
+    start = generation.on_train_batch_start
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(generation, "on_train_batch_start", draw)
+        counted(zero.GatheredParameters, "__enter__", "gather")
+        counted(Coordinator, "fetch_sub_module", "fetch")
+        counted(Engine, "generate", "draw")
         fitted = fit(name, grpo_kit.module(), grpo_kit.prompts(4, 2), generation, steps=2, limit_val_batches=0)
+    names = [called for called, _ in calls]
     return {
-        "gathers": len(together),
-        "draws": len(draws),
+        "gathers": names.count("gather"),
+        "draws": names.count("draw"),
+        "fetches": calls.count(("fetch", False)),
+        "fetches while drawing": calls.count(("fetch", True)),
         "refills": fitted.callback_metrics.get("train/rollout/refills"),
-        "fetches": fetches.found[False],
-        "fetches while drawing": fetches.found[True],
     }
 
 
@@ -119,28 +101,64 @@ class Bytes(Callback):
     """Counts the bytes on this rank at the second optimizer step, when the optimizer has its state."""
 
     def __init__(self) -> None:
-        self.held: dict[str, int] = {}
-        self.stage, self.steps = 0, 0
+        self.found: Result = {}
+        self.steps = 0
 
     def on_before_optimizer_step(self, trainer: Trainer, pl_module: LightningModule, *_: Any) -> None:
-        strategy: Any = trainer.strategy
         self.steps += 1
         if self.steps == 2:
-            self.held = learned_bytes(strategy)
-            self.stage = strategy.deepspeed_engine.zero_optimization_stage()
+            engine = cast(Any, trainer.strategy).deepspeed_engine
+            self.found = {"held": learned_bytes(engine), "stage": engine.zero_optimization_stage()}
 
     def on_train_batch_end(self, trainer: Trainer, pl_module: LightningModule, *_: Any) -> None:
-        strategy: Any = trainer.strategy
-        self.held["parameters"] = parameter_bytes(strategy)
+        """Between steps: within one, fetched parameters are whole until their last use, ``lm_head`` until its end."""
+        engine = cast(Any, trainer.strategy).deepspeed_engine
+        self.found["held"]["parameters"] = sum(parameters_of(engine).values())
         with gathered(pl_module):
-            self.gathered = parameter_bytes(strategy)
+            self.found["gathered"] = sum(parameters_of(engine).values())
+
+
+def learned_bytes(engine: Any) -> dict[str, int]:
+    """Bytes of gradients and of the optimizer's state on this rank, after a backward and before the step.
+
+    Master weights in fp32 count towards the optimizer if they are not the parameters themselves.
+    """
+    inner, stage = engine.optimizer, engine.zero_optimization_stage()
+    if stage == 3:
+        gradients, masters = inner.grad_partitions_flat_buffer, inner.fp32_partitioned_groups_flat
+    else:
+        whole = [parameter.grad for parameter in engine.module.parameters()]
+        gradients = whole if stage == 1 else inner.all_grad_tensors
+        masters = inner.single_partition_of_fp32_groups
+    weights = parameters_of(engine)
+    state = storages([masters, [list(state.values()) for state in inner.optimizer.state.values()]])
+    return {
+        "gradients": sum(storages(gradients).values()),
+        "optimizer": sum(size for place, size in state.items() if place not in weights),
+    }
+
+
+def parameters_of(engine: Any) -> dict[int, int]:
+    """Memory address → bytes of a rank's shards, and of the parameters that are whole beside them.
+
+    If only a parameter's shard is kept, ``data`` is a stand-in of at most one number.
+    """
+    return storages([[getattr(one, "ds_tensor", None), one.data] for one in engine.module.parameters()])
+
+
+def storages(tensors: Any) -> dict[int, int]:
+    """Memory address → bytes of all tensors in nested containers; shared memory counts once."""
+    if isinstance(tensors, Tensor):
+        return {tensors.untyped_storage().data_ptr(): tensors.untyped_storage().nbytes()}
+    inside = tensors.values() if isinstance(tensors, dict) else tensors if isinstance(tensors, list | tuple) else ()
+    return {place: size for one in inside for place, size in storages(one).items()}
 
 
 def sharding(name: str, **changes: Any) -> Result:
     """Bytes on this rank, and the stage that DeepSpeed runs."""
-    counted_bytes = Bytes()
-    grpo(name, counted_bytes, steps=1, **changes)
-    return {"held": counted_bytes.held, "gathered": counted_bytes.gathered, "stage": counted_bytes.stage}
+    counted = Bytes()
+    grpo(name, counted, steps=1, **changes)
+    return counted.found
 
 
 def narrow_policy() -> CausalLMPolicy:
@@ -175,12 +193,11 @@ def code_in_a_shard(name: str, folder: Path, *, part: str) -> Result:
         state = torch.load(found, weights_only=False)
         torch.save({**state, "more": Canary(folder / f"canary{this_rank()}")}, found)
     barrier()
+    message = "nothing"
     try:
         grpo(name, grpo_kit.saving(folder / name, keep=9), resume=checkpoint)
     except pickle.UnpicklingError as error:
         message = str(error)
-    else:
-        message = "nothing"
     return {"said": message, "run": int(any(folder.glob("canary*")))}
 
 
@@ -200,10 +217,8 @@ class Redrawn(Callback):
     def on_train_batch_end(self, trainer: Trainer, pl_module: Any, outputs: Any, batch: Any, *_: Any) -> None:
         found, expected = batch.rollouts, self.expected
         self.same.append(torch.equal(found.completion_ids, expected.completion_ids))
-        self.apart.append(max((getattr(found, n) - getattr(expected, n)).abs().max().item() for n in DRAWN))
-
-
-DRAWN = ("old_log_probs", "pooled")
+        pairs = ((found.old_log_probs, expected.old_log_probs), (found.pooled, expected.pooled))
+        self.apart.append(max((ours - theirs).abs().max().item() for ours, theirs in pairs))
 
 
 def drawn_from_copies(name: str, policy: CausalLMPolicy) -> Result:
@@ -235,14 +250,13 @@ class ReferenceComparison(Callback):
         with torch.no_grad():
             found, expected = (one.log_probs(*rows, owner=owner) for one in (reference, untied(seed=2)))
         self.same.append(torch.equal(found, expected))
-        self.held = sum(
-            cast(Any, one).to_local().numel() if hasattr(one, "to_local") else one.numel()
-            for one in reference.parameters()
-        )
+        parts: list[Any] = list(reference.parameters())
+        self.held = sum((one.to_local() if hasattr(one, "to_local") else one).numel() for one in parts)
 
 
 def sharded_reference(name: str) -> Result:
     """Runs GRPO with a sharded reference, and the same with a whole one."""
     comparison = ReferenceComparison()
-    found, whole = kl(name, comparison, level="group", shard=True), kl(name, level="group")
+    found = with_reference(name, comparison, shard_reference=True)
+    whole = with_reference(name, offload_reference=True)
     return {"sharded": found, "whole": whole, "same": comparison.same, "held": comparison.held}

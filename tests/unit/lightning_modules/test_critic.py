@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from math import isnan
 from pathlib import Path
 from typing import Any
 
-import lightning as L
 import pytest
 import torch
 from lightning.pytorch.loggers.logger import DummyLogger
@@ -22,7 +20,8 @@ from lightning_modules.critic import CriticPretraining
 from lightning_modules.metrics import OracleMetrics, batch_metrics
 from lightning_modules.optim import SKIPPED
 from tests.quiet import quiet_trainer
-from tests.unit.lightning_modules.grpo_kit import optimizer
+from tests.unit.lightning_modules.automatic_kit import assert_resumes_with_dropout
+from tests.unit.lightning_modules.grpo_kit import assert_equal, optimizer
 
 PAIRS = 64
 
@@ -95,35 +94,28 @@ def module(
     )
 
 
-def trainer(steps: int, folder: Path) -> L.Trainer:
-    return quiet_trainer(max_steps=steps, val_check_interval=steps, log_every_n_steps=1, default_root_dir=folder)
-
-
-def test_critic_memorises_64_pairs_and_logs_metrics(tmp_path: Path) -> None:
-    fit = trainer(60, tmp_path)
-    fit.fit(module(), loader(pairs(), 60), [loader(pairs(), 1), loader(oracle_states(), 2)])
-    metrics = fit.callback_metrics
-    assert metrics["train/critic/categorical_accuracy"] > 0.97
-    assert metrics["val/critic/categorical_accuracy"] > 0.97
+@pytest.mark.parametrize(
+    ("steps", "changes", "accuracy", "auroc"),
+    [
+        (60, {}, 0.97, 0.97),
+        (150, {"loss": BinaryNCE(temperature=1.0), "negatives_per_anchor": 8, "total_steps": 150}, 0.9, 0.9),
+    ],
+    ids=["all pairs", "drawn negatives"],
+)
+def test_critic_memorises_64_pairs_and_logs_metrics(
+    steps: int, changes: dict[str, Any], accuracy: float, auroc: float
+) -> None:
+    trainer = quiet_trainer(max_steps=steps, val_check_interval=steps)
+    trainer.fit(module(**changes), loader(pairs(), steps), [loader(pairs(), 1), loader(oracle_states(), 2)])
+    metrics = trainer.callback_metrics
+    assert metrics["val/critic/categorical_accuracy"] > accuracy
+    assert metrics["train/critic/categorical_accuracy"] > accuracy
     assert metrics["train/critic/logits_positive"] > metrics["train/critic/logits_negative"]
     assert metrics["train/throughput/pairs_per_second"] > 0
-    assert metrics["val/oracle/auroc_depth1"] > 0.97
-    oracle = {"auroc_depth1", "auroc_depth2", "auprc", "ece", "sibling_ranking"}
-    oracle |= {"rank_correlation_depth1", "rank_correlation_depth2"}
-    names = {f"val/oracle/{name}" for name in oracle}
-    names |= {"val/critic/loss", "val/critic/categorical_accuracy"}
-    assert {name for name in metrics if name.startswith("val/")} == names
-
-
-def test_critic_learns_from_drawn_negatives(tmp_path: Path) -> None:
-    fit = trainer(150, tmp_path)
-    fit.fit(
-        module(loss=BinaryNCE(temperature=1.0), negatives_per_anchor=8, total_steps=150),
-        loader(pairs(), 150),
-        [loader(pairs(), 1), loader(oracle_states(), 1)],
-    )
-    assert fit.callback_metrics["val/critic/categorical_accuracy"] > 0.9
-    assert fit.callback_metrics["val/oracle/auroc_depth2"] > 0.9
+    assert min(metrics["val/oracle/auroc_depth1"], metrics["val/oracle/auroc_depth2"]) > auroc
+    oracle = ("auroc_depth1", "auroc_depth2", "auprc", "ece", "sibling_ranking", "rank_correlation_depth1")
+    names = {*(f"val/oracle/{name}" for name in (*oracle, "rank_correlation_depth2")), "val/critic/loss"}
+    assert {name for name in metrics if name.startswith("val/")} == names | {"val/critic/categorical_accuracy"}
 
 
 def test_drawn_negatives_have_same_scores_as_all_pairs() -> None:
@@ -136,52 +128,20 @@ def test_drawn_negatives_have_same_scores_as_all_pairs() -> None:
 
 
 def test_resume_is_bitwise_equal_with_drawn_negatives_and_dropout(tmp_path: Path) -> None:
-    """Random draws depend only on the step, not on the global generator."""
-
-    def with_dropout() -> CriticPretraining:
-        critic = numeric(seed=0)
-        head = next(part for part in critic.modules() if isinstance(part, torch.nn.Linear))
-        head.register_forward_hook(lambda part, _, output: torch.dropout(output, 0.5, part.training))
-        return module(critic=critic, negatives_per_anchor=8)
-
-    uninterrupted, resumed = with_dropout(), with_dropout()
-    torch.manual_seed(1)
-    trainer(12, tmp_path).fit(uninterrupted, loader(pairs(), 12))
-    first = trainer(7, tmp_path)
-    first.fit(with_dropout(), loader(pairs(), 7))
-    first.save_checkpoint(tmp_path / "at_7.ckpt")
-    torch.manual_seed(2)
-    trainer(12, tmp_path).fit(resumed, loader(pairs(), 12), ckpt_path=str(tmp_path / "at_7.ckpt"), weights_only=True)
-    for name, weight in uninterrupted.state_dict().items():
-        assert torch.equal(weight, resumed.state_dict()[name]), name
+    data: dict[str, Any] = {"train_dataloaders": loader(pairs(), 6)}
+    assert_resumes_with_dropout(lambda: module(negatives_per_anchor=8), lambda: data, tmp_path)
 
 
-@pytest.mark.parametrize(("every", "logged"), [(1, [0, 1, 2, 3, 4, 5, 6]), (3, [2, 5])])
-def test_steps_without_logging_skip_log_calls_and_train_equally(tmp_path: Path, every: int, logged: list[int]) -> None:
-    calls: list[str] = []
+def test_metrics_are_logged_at_their_steps_only_and_training_is_equal(tmp_path: Path) -> None:
+    logged, plain, logger = module(), module(), Steps()
     watchers = [Throughput(window=2, tokens=None, peak_flops=None), Cost()]
-    learner, plain = module(), module()
-    through = learner.log
-
-    def log(name: str, *arguments: Any, **options: Any) -> None:
-        if name.startswith("train/"):
-            calls.append(name)
-        through(name, *arguments, **options)
-
-    learner.log = log  # type: ignore[method-assign]
-    logger = Steps()
     settings: dict[str, Any] = {"limit_val_batches": 0, "default_root_dir": tmp_path, "max_steps": 7}
-    quiet_trainer(log_every_n_steps=every, logger=logger, callbacks=watchers, **settings).fit(
-        learner, loader(pairs(), 7)
-    )
+    quiet_trainer(log_every_n_steps=3, logger=logger, callbacks=watchers, **settings).fit(logged, loader(pairs(), 7))
     quiet_trainer(**settings).fit(plain, loader(pairs(), 7))
     names = {"train/critic/loss", "train/throughput/pairs_per_second", "train/spent/seconds", SKIPPED}
-    assert all(calls.count(name) == len(logged) for name in names)
     assert names <= logger.steps.keys()
-    assert all(steps == logged for steps in logger.steps.values())
-    assert len(calls) == len(set(calls)) * len(logged)
-    for name, weight in plain.state_dict().items():
-        assert torch.equal(weight, learner.state_dict()[name]), name
+    assert all(steps == [2, 5] for steps in logger.steps.values())
+    assert_equal(logged.state_dict(), plain.state_dict())
 
 
 def test_zero_negatives_per_anchor_raises() -> None:
@@ -200,6 +160,22 @@ def test_batch_metrics_match_hand_computed_values() -> None:
     torch.testing.assert_close(metrics["logsumexp"], expected)
 
 
+def states(label: Tensor, **columns: Tensor) -> CriticOracleBatch:
+    """States of one problem and depth, unless given."""
+    settings: dict[str, Any] = {"chance": label.float(), "depth": label.long() * 0 + 1, "problem": label.long() * 0}
+    return CriticOracleBatch(state_actions=None, goals=None, label=label, **settings | columns)
+
+
+def oracle_metrics(scores: Tensor, batch: CriticOracleBatch, batches: int = 1) -> dict[str, Tensor]:
+    metrics = OracleMetrics()
+    for rows in torch.arange(len(scores)).chunk(batches):
+        part = {name: getattr(batch, name)[rows] for name in ("label", "chance", "depth", "problem")}
+        metrics.update(scores[rows], replace(batch, **part))
+    found = metrics.compute()
+    assert metrics.compute() == {}
+    return found
+
+
 def test_sibling_ranking_equals_loops() -> None:
     generator = torch.Generator().manual_seed(0)
     scores = torch.randint(0, 4, (60,), generator=generator).float()
@@ -210,46 +186,23 @@ def test_sibling_ranking_equals_loops() -> None:
         for j in range(60):
             if group[i] == group[j] and label[i] and not label[j]:
                 right.append(1.0 if scores[i] > scores[j] else 0.5 if scores[i] == scores[j] else 0.0)
-    zeros = torch.zeros_like(group)
-    states = CriticOracleBatch(
-        state_actions=None, goals=None, label=label, chance=label.float(), depth=zeros, problem=group
-    )
-    assert sibling_ranking(scores, states, batches=2) == pytest.approx(sum(right) / len(right))
-    states.label[:] = group == 0
-    assert isnan(sibling_ranking(scores, states, batches=1)), "no group has both kinds"
-
-
-def sibling_ranking(scores: Tensor, states: CriticOracleBatch, *, batches: int) -> float:
-    metrics = OracleMetrics()
-    for rows in torch.arange(len(scores)).chunk(batches):
-        part = {name: getattr(states, name)[rows] for name in ("label", "chance", "depth", "problem")}
-        metrics.update(scores[rows], replace(states, **part))
-    return metrics.compute()["sibling_ranking"].item()
+    found = oracle_metrics(scores, states(label, problem=group), batches=2)
+    assert found["sibling_ranking"].item() == pytest.approx(sum(right) / len(right))
+    assert oracle_metrics(scores, states(group == 0, problem=group))["sibling_ranking"].isnan(), "never both kinds"
 
 
 def test_oracle_metrics_distinguish_huge_logits() -> None:
-    metrics = OracleMetrics()
-    batch = oracle_states()
-    batch.depth[:] = 1
-    metrics.update(torch.where(batch.label, 5000.0, 4999.0), batch)
-    values = metrics.compute()
-    assert values["auroc_depth1"].item() == 1.0
-    assert values["sibling_ranking"].item() == 1.0
-    assert "auroc_depth2" not in values
-    assert metrics.compute() == {}
+    label = torch.arange(8) < 4
+    found = oracle_metrics(torch.where(label, 5000.0, 4999.0), states(label))
+    assert found["auroc_depth1"].item() == found["sibling_ranking"].item() == 1.0
+    assert "auroc_depth2" not in found
 
 
 def test_rank_correlation_is_spearmans_per_depth() -> None:
     generator = torch.Generator().manual_seed(1)
     scores, chance = torch.randn(40, generator=generator), torch.rand(40, generator=generator)
-    depth, problem = torch.arange(40) % 2 + 1, torch.zeros(40, dtype=torch.long)
-    metrics = OracleMetrics()
-    label = chance > 0.5
-    metrics.update(
-        scores,
-        CriticOracleBatch(state_actions=None, goals=None, label=label, chance=chance, depth=depth, problem=problem),
-    )
-    found = metrics.compute()
+    depth = torch.arange(40) % 2 + 1
+    found = oracle_metrics(scores, states(chance > 0.5, chance=chance, depth=depth))
     for at in (1, 2):
         x, y = (column[depth == at].double().argsort().argsort().double() for column in (scores, chance))
         expected = torch.corrcoef(torch.stack([x, y]))[0, 1]

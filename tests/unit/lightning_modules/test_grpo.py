@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
+from math import exp, log
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from lightning.pytorch.callbacks import ModelCheckpoint
 from torch import Tensor
 from torch.testing import assert_close
 
-from contrastive_reasoning.objectives import FullKL, SeqMeanTokenMean, TokenMean
-from contrastive_reasoning.rewards import Credit, VerifierReward
-from contrastive_reasoning.rollout import RolloutBatch
+from contrastive_reasoning.objectives import (
+    GRPO as Objective,
+    FullKL,
+    ObjectiveInputs,
+    ObjectiveOutputs,
+    SeqMeanTokenMean,
+    TokenCorrection,
+    TokenMean,
+)
+from contrastive_reasoning.rewards import Credit, RampedCriticReward, VerifierReward
+from contrastive_reasoning.rollout import Engine, RolloutBatch
 from datamodules.reasoning_prompts import ProblemBatch
 from experiments.run_folder.logger import RunFolderLogger
 from lightning_modules.microbatches import rows_with_gradient
@@ -24,8 +33,11 @@ from tests.unit.lightning_modules.grpo_kit import (
     Digits,
     Gradients,
     Metrics,
+    as_policy,
+    assert_resumes,
     fit,
-    gradients,
+    generation,
+    lora_policy,
     module,
     objective,
     optimizer,
@@ -33,43 +45,81 @@ from tests.unit.lightning_modules.grpo_kit import (
     prompts,
     weights,
 )
+from tests.unit.lightning_modules.test_grpo_rewards import clipo, gated
+from tests.unit.rewards import test_ramped_critic
 
 
-@pytest.mark.parametrize("aggregation", [TokenMean(), SeqMeanTokenMean()], ids=lambda part: type(part).__name__)
+def gradients(tokens: int, dtype: torch.dtype, updates: int, loss: Objective) -> list[Tensor]:
+    captured, metrics = Gradients(), Metrics()
+    trained = module(
+        policy=policy(dtype),
+        reference=policy(dtype, seed=2),
+        objective=loss,
+        microbatch_tokens=tokens,
+        updates_per_rollout=updates,
+        gradient_clip=None,
+    )
+    fit(trained, 1, captured, metrics)
+    assert 0.2 < metrics.steps[0]["train/rollout/truncated"] < 0.9, "completions of many lengths"
+    assert metrics.steps[0]["train/objective/kl"] > 1e-3
+    return captured.updates
+
+
+BY_TOKENS, BY_ROWS = (objective(0.1, aggregation) for aggregation in (TokenMean(), SeqMeanTokenMean()))
+
+
 @pytest.mark.parametrize(
-    ("dtype", "tolerance", "updates"), [(torch.float32, 1e-5, 1), (torch.float64, 1e-9, 2)], ids=["fp32", "fp64"]
+    ("loss", "dtype", "tolerance", "updates"),
+    [
+        (BY_TOKENS, torch.float32, 1e-5, 1),
+        (BY_ROWS, torch.float32, 1e-5, 1),
+        (BY_TOKENS, torch.float64, 1e-9, 2),
+        (BY_ROWS, torch.float64, 1e-9, 2),
+        (replace(BY_TOKENS, kl_weight=0.5, kl=FullKL()), torch.float64, 1e-9, 1),
+    ],
 )
 def test_gradients_do_not_depend_on_microbatch_split(
-    dtype: torch.dtype, tolerance: float, updates: int, aggregation: Any
+    loss: Objective, dtype: torch.dtype, tolerance: float, updates: int
 ) -> None:
-    whole = gradients(1_000_000, dtype, aggregation, updates)
+    whole = gradients(1_000_000, dtype, updates, loss)
     assert whole[0].norm() > 1e-3
     for tokens in (1, 150):
-        for split, expected in zip(gradients(tokens, dtype, aggregation, updates), whole, strict=True):
+        for split, expected in zip(gradients(tokens, dtype, updates, loss), whole, strict=True):
             assert ((split - expected).norm() / expected.norm()).item() < tolerance
 
 
-def test_resumed_run_is_bitwise_equal_to_uninterrupted_run(tmp_path: Path) -> None:
-    def saving(folder: str) -> ModelCheckpoint:
-        return ModelCheckpoint(dirpath=tmp_path / folder, filename="last", every_n_train_steps=1, save_top_k=1)
-
-    whole, all_steps = module(), Metrics()
-    fit(whole, 4, saving("whole"), all_steps)
-    fit(module(), 4, saving("stopped"), stop_after=2)
-    resumed, later_steps = module(policy=policy(seed=7)), Metrics()
-    fit(resumed, 4, saving("resumed"), later_steps, resume=tmp_path / "stopped" / "last.ckpt")
-    assert resumed.rollout_step == whole.rollout_step == 4
-    assert torch.equal(weights(resumed), weights(whole))
-    assert not torch.equal(weights(whole), weights(module()))
-    for ours, theirs in zip(later_steps.steps, all_steps.steps[2:], strict=True):
-        assert without_clock(ours) == without_clock(theirs)
-    states = [torch.load(tmp_path / run / "last.ckpt", weights_only=True) for run in ("whole", "resumed")]
-    first, second = (state["optimizer_states"][0]["state"] for state in states)
-    assert all(torch.equal(first[i][name], second[i][name]) for i in first for name in first[i])
+@pytest.mark.parametrize(
+    "make",
+    [dict, lambda: {"reward": clipo(warmup_steps=1)}, lambda: {"reward": clipo(warmup_steps=3)}, lambda: gated(0.9)],
+    ids=["plain", "clipo", "clipo in warm-up", "trust gate"],
+)
+def test_resumed_run_is_bitwise_equal_to_uninterrupted_run(make: Callable[[], dict[str, Any]], tmp_path: Path) -> None:
+    assert_resumes(lambda seed: module(policy=policy(seed=seed), **make()), tmp_path)
 
 
-def without_clock(metrics: dict[str, float]) -> dict[str, float]:
-    return {name: value for name, value in metrics.items() if "throughput" not in name}
+class OnSearches(RampedCriticReward):
+    """Replaces each completion by a search that contains its length, because a random policy writes no searches."""
+
+    def __call__(self, rollouts: RolloutBatch) -> Credit:
+        return super().__call__(replace(rollouts, texts=[search(len(text)) for text in rollouts.texts]))
+
+
+def search(number: int) -> str:
+    states = ([number, 7], [number + 7], [number])
+    return "\n".join(f"{' ' * depth}|- Try ### Current State: {state}" for depth, state in enumerate(states))
+
+
+def ramped() -> OnSearches:
+    plain: Any = test_ramped_critic.ramped(draw=4, optimizer=test_ramped_critic.adam(1e-2), divisor=0.01)
+    plain.__class__ = OnSearches
+    return plain
+
+
+def test_resumed_run_with_critic_and_buffer_is_bitwise_equal(tmp_path: Path) -> None:
+    _, metrics = assert_resumes(lambda seed: module(policy=policy(seed=seed), reward=ramped()), tmp_path)
+    assert [step["train/online_critic/ramp"] for step in metrics.steps] == [1.0, 2.0, 3.0, 4.0]
+    assert [step["train/online_critic/buffer_triples"] for step in metrics.steps] == [12.0, 24.0, 36.0, 48.0]
+    assert {"train/online_critic/loss", "train/reward/critic", "train/reward/half"} <= set(metrics.steps[0])
 
 
 def test_ratio_is_exactly_one_in_the_first_update_only() -> None:
@@ -121,20 +171,6 @@ def test_equal_rewards_leave_policy_bitwise_unchanged() -> None:
     assert torch.equal(weights(trained), weights(module()))
 
 
-def test_full_kl_gradient_does_not_depend_on_microbatch_split() -> None:
-    def run(tokens: int) -> tuple[list[Tensor], Metrics]:
-        captured, metrics = Gradients(), Metrics()
-        whole = replace(objective(kl_weight=0.5), kl=FullKL())
-        reference = policy(torch.float64, seed=2)
-        changes = {"policy": policy(torch.float64), "microbatch_tokens": tokens, "gradient_clip": None}
-        fit(module(reference=reference, objective=whole, **changes), 1, captured, metrics)
-        return captured.updates, metrics
-
-    (split, _), (together, metrics) = run(150), run(1_000_000)
-    assert metrics.steps[0]["train/objective/kl"] > 1e-3
-    assert_close(split[0], together[0], rtol=1e-9, atol=1e-12)
-
-
 class EveryOther(Digits):
     """Adds a metric in every other batch only, like metrics that need a correct and a wrong rollout."""
 
@@ -167,6 +203,34 @@ def test_batch_without_rollouts_raises() -> None:
     for step in (module().training_step, module().validation_step):
         with pytest.raises(RuntimeError, match="RolloutGeneration"):
             step(ProblemBatch(TASK.problems("train")[:2]), 0)
+
+
+@pytest.mark.parametrize(
+    ("make", "named"),
+    [
+        (lambda: {"objective": BY_TOKENS}, r"objective\.kl_weight=0\.1 .*module=grpo_reference"),
+        (
+            lambda: {
+                "objective": BY_TOKENS,
+                "reference": policy(),
+                "shard_reference": True,
+                "offload_reference": True,
+            },
+            r"module\.shard_reference.*module\.offload_reference",
+        ),
+        (lambda: {"policy": lora_policy(dropout=0.1)}, r"policy\.lora\.dropout"),
+        (lambda: {"policy": policy(torch.float16)}, r"policy\.weights_dtype=float16"),
+        (lambda: {"policy": as_policy(policy().model, torch.float16)}, r"policy\.compute_dtype=float16"),
+    ],
+)
+def test_contradictory_parts_raise(make: Callable[[], dict[str, Any]], named: str) -> None:
+    with pytest.raises(ValueError, match=named):
+        module(**make())
+
+
+def test_frozen_weights_may_be_float16() -> None:
+    frozen = as_policy(policy(torch.float16).requires_grad_(False).model)
+    assert module(policy=frozen).policy is frozen
 
 
 class FirstGroupOnly(Digits):
@@ -211,3 +275,68 @@ def test_rows_with_gradient_selects_rows_by_advantage_and_reference(
     advantages: list[list[float]], reference: bool, expected: list[bool]
 ) -> None:
     assert rows_with_gradient(torch.tensor(advantages), reference=reference).tolist() == expected
+
+
+class Shifted(Engine):
+    """An engine that returns log-probs too low by ``shift``."""
+
+    def __init__(self, shift: float) -> None:
+        super().__init__(max_batch_tokens=100_000)
+        self.shift = shift
+
+    def generate(self, *arguments: Any, **settings: Any) -> RolloutBatch:
+        rollouts = super().generate(*arguments, **settings)
+        return replace(rollouts, old_log_probs=(rollouts.old_log_probs - self.shift) * rollouts.mask)
+
+
+def test_one_step_per_rollout_batch_needs_no_scoring_pass() -> None:
+    trained, with_gradient = module(), []
+    states = trained.policy.completion_states
+    trained.policy.completion_states = lambda *rows: with_gradient.append(torch.is_grad_enabled()) or states(*rows)
+    fit(trained, 2)
+    assert with_gradient
+    assert all(with_gradient)
+
+
+def test_token_correction_scales_gradient_by_capped_weight() -> None:
+    """The sampler gives every token half of the policy's probability, so its uncapped weight is 2."""
+
+    def gradient(**changes: Any) -> Tensor:
+        captured, engine = Gradients(), Shifted(log(2) if changes else 0.0)
+        trained = module(optimizer=optimizer(0.0), gradient_clip=None, **changes)
+        fit(trained, 1, captured, draws=generation(engine=engine))
+        return captured.updates[0]
+
+    plain = gradient()
+    for cap, factor in ((3.0, 2.0), (1.5, 1.5)):
+        assert_close(gradient(correction=TokenCorrection(cap=cap)), factor * plain, rtol=1e-4, atol=1e-7)
+
+
+class WithoutMetrics:
+    """An objective of the user's own that returns only a loss."""
+
+    inner = objective()
+    weights = inner.weights
+
+    def __call__(self, inputs: ObjectiveInputs) -> ObjectiveOutputs:
+        return ObjectiveOutputs(loss=self.inner(inputs).loss)
+
+
+def test_objective_without_metrics_trains_over_several_updates() -> None:
+    metrics, with_metrics = Metrics(), Metrics()
+    fit(module(objective=WithoutMetrics(), updates_per_rollout=2), 1, metrics)
+    fit(module(updates_per_rollout=2), 1, with_metrics)
+    (step,), (full,) = metrics.steps, with_metrics.steps
+    assert step["train/objective/loss"] == pytest.approx(full["train/objective/loss"])
+    assert step["train/objective/ratio_mean"] == pytest.approx(1.0, abs=1e-4), "of the first update"
+
+
+def test_sampler_mismatch_is_logged_and_does_not_change_update() -> None:
+    metrics, trained, unshifted = Metrics(), module(), module()
+    fit(trained, 2, metrics, draws=generation(engine=Shifted(0.5)))
+    fit(unshifted, 2)
+    for step in metrics.steps:
+        assert step["train/objective/ratio_mean"] == pytest.approx(exp(0.5), rel=1e-4)
+        assert step["train/rollout/log_prob_gap"] == pytest.approx(0.5, abs=1e-4)
+        assert step["train/objective/approx_kl"] == 0.0
+    assert torch.equal(weights(trained), weights(unshifted))

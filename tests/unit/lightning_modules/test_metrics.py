@@ -46,37 +46,23 @@ def test_credit_metrics_count_correct_answers_by_form() -> None:
     assert not any("accuracy_any" in name for name in unknown)
 
 
+FAILED = Verdict(status="error", reason="its process ended")
+
+
 def test_credit_metrics_exclude_failed_rollouts_from_means() -> None:
-    failed = Verdict(status="error", reason="its process ended")
     outcome, verifier = torch.tensor([9.0, 2.0, 9.0, 4.0]), torch.tensor([9.0, 1.0, 9.0, 0.0])
-    credit = Credit(outcome=outcome, parts={"verifier": verifier}, failures={0: failed, 2: failed})
+    credit = Credit(outcome=outcome, parts={"verifier": verifier}, failures={0: FAILED, 2: FAILED})
     assert credit_metrics(credit) == {"train/reward/outcome": 3.0, "train/reward/verifier": 0.5}
     assert reward_counts(credit) == {"train/reward/outcome": 2.0, "train/reward/verifier": 2.0}
-
-
-def test_reward_failed_on_all_rollouts_has_share_but_no_mean() -> None:
-    failed, nothing = Verdict(status="error", reason="its process ended"), torch.zeros(2)
-    credit = Credit(
-        outcome=nothing,
-        parts={"verifier": nothing},
-        failures=dict.fromkeys((0, 1), failed),
-        verdicts=[failed, failed],
-        metrics={"reward/failed": 1.0},
-    )
-    metrics = credit_metrics(credit)
-    assert metrics["train/reward/failed"] == metrics["train/verdict/error"] == 1
-    assert not {"train/reward/outcome", "train/reward/verifier"} & set(metrics)
+    all_failed = replace(credit, failures=dict.fromkeys(range(4), FAILED), metrics={"reward/failed": 1.0})
+    assert credit_metrics(all_failed) == {"train/reward/failed": 1.0}, "there is no mean"
 
 
 class ByLength(Numbered):
-    """A task whose own score of a completion is its length."""
+    """A task whose own score of a completion is its length, and in which no answer is in a box."""
 
     def scores(self, problem: Problem, completion: str) -> dict[str, float]:
         return {"letters": float(len(completion))}
-
-
-class InForms(Numbered):
-    """A task in which no answer is in a box."""
 
     def verify(self, problem: Problem, completion: str) -> Verdict:
         verdict = super().verify(problem, completion)
@@ -93,7 +79,6 @@ def test_validation_metrics_exclude_padding_problems() -> None:
     assert metrics["letters"] == 5
     assert metrics["verifier/accuracy_sampled"] == 0.5
     assert metrics["verifier/pass_at_2"] == 2 / 3
-    metrics = validation_metrics(InForms(), greedy, sampled, count=3)
     assert metrics["verifier/accuracy_any"] == 1 / 3
     assert metrics["verifier/accuracy_any_sampled"] == 0.5
     assert metrics["verifier/accuracy_boxed"] == metrics["verifier/accuracy_boxed_sampled"] == 0

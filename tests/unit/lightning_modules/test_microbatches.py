@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import random
-from dataclasses import replace
+from collections.abc import Sequence
 
 import pytest
 import torch
@@ -10,7 +10,7 @@ from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
 from contrastive_reasoning.policies.tiny import train_tokenizer
 from contrastive_reasoning.rollout import RolloutBatch
 from contrastive_reasoning.tasks.base import Problem
-from lightning_modules.microbatches import microbatches, rows_by_budget
+from lightning_modules.microbatches import cut_into_parts, microbatches, rows_by_budget
 from tests.rollout_batches import rollout_batch
 from tests.tiny_models import tiny_llama, tiny_policy
 
@@ -37,17 +37,27 @@ def test_rows_by_budget_rejects_zero_budget() -> None:
         rows_by_budget([[0]], tokens=len, budget=0)
 
 
-def rollouts() -> RolloutBatch:
-    """Two prompts of 3 and 1 tokens, two completions each, of 1 to 4 tokens; token ids encode row and position."""
-    lengths, prompt_lengths = torch.tensor([4, 1, 2, 2]), torch.tensor([3, 1])
-    mask = torch.arange(4) < lengths[:, None]
-    ids = 10 * torch.arange(1, 5)[:, None] + torch.arange(4)
+def test_cut_into_parts_splits_largest_microbatches() -> None:
+    def tokens(rows: list[int]) -> int:
+        return sum(row + 1 for row in rows)
+
+    batches = [[6, 5, 4], [3, 2, 1, 0]]
+    assert cut_into_parts(batches, 1, tokens=tokens) == batches
+    assert cut_into_parts(batches, 3, tokens=tokens) == [[6, 5], [4], [3, 2, 1, 0]], "the largest first"
+    assert cut_into_parts(batches, 4, tokens=tokens) == [[6], [5], [4], [3, 2, 1, 0]]
+    assert cut_into_parts(batches, 9, tokens=tokens) == [[6], [5], [4], [3], [2], [1], [0]], "a row is not cut"
+
+
+def rollouts(prompts: Sequence[int] = (3, 1), lengths: Sequence[int] = (4, 1, 2, 2)) -> RolloutBatch:
+    """Prompts and completions of these lengths; ids of completions encode row and position."""
+    mask = torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]
+    prompt_mask = torch.arange(max(prompts)) >= max(prompts) - torch.tensor(prompts)[:, None]
     return rollout_batch(
-        [Problem(id=name, prompt=name, answer="") for name in "ab"],
+        [Problem(id=str(number), prompt="", answer="") for number in range(len(prompts))],
         mask,
-        prompt_ids=torch.tensor([[1, 2, 3], [0, 0, 6]]),
-        prompt_mask=torch.arange(3) >= 3 - prompt_lengths[:, None],
-        completion_ids=ids * mask,
+        prompt_ids=torch.arange(1, prompt_mask.numel() + 1).view(prompt_mask.shape) * prompt_mask,
+        prompt_mask=prompt_mask,
+        completion_ids=(10 * torch.arange(1, len(lengths) + 1)[:, None] + torch.arange(max(lengths))) * mask,
     )
 
 
@@ -69,21 +79,9 @@ def test_microbatches_cut_padding_of_other_rows() -> None:
     assert all(part.mask.all() and part.prompt_mask.all() for part in parts)
 
 
-def long_prompts(groups: int = 4, size: int = 4) -> RolloutBatch:
-    """Prompts of 60 tokens and slightly less, completions of 1 to 8; padded, they cost several times as much."""
-    rows = groups * size
-    lengths = torch.tensor([1 + (5 * i) % 8 for i in range(rows)])
-    prompt_lengths = 60 - torch.arange(groups)
-    return replace(
-        rollouts(),
-        problems=[Problem(id=str(p), prompt="", answer="") for p in range(groups)],
-        prompt_ids=torch.full((groups, 60), 5),
-        prompt_mask=torch.arange(60) >= 60 - prompt_lengths[:, None],
-        completion_ids=torch.full((rows, 8), 6),
-        mask=torch.arange(8) < lengths[:, None],
-        old_log_probs=torch.zeros(rows, 8),
-        group_size=size,
-    )
+def long_prompts(groups: int = 4) -> RolloutBatch:
+    """Prompts of 60 tokens and slightly less, groups of four completions of 1 to 8."""
+    return rollouts([60 - group for group in range(groups)], [1 + (5 * row) % 8 for row in range(4 * groups)])
 
 
 def test_microbatches_count_packed_tokens() -> None:

@@ -49,33 +49,21 @@ def test_warmup_below_one_is_a_share_of_total_steps_rounded_up() -> None:
         adamw(warmup_steps=0.1, total_steps=None)
 
 
-def test_adamw_passes_settings_and_excludes_frozen_weights() -> None:
-    frozen = nn.Parameter(torch.ones(1), requires_grad=False)
-    made = adamw()([nn.Parameter(torch.ones(2)), frozen])
-    group = made.param_groups[0]
-    assert len(group["params"]) == 1
-    assert (group["betas"], group["eps"], group["weight_decay"]) == ((0.9, 0.95), 1e-8, 0.1)
-    assert adamw().set_learning_rate(made, 1) == group["lr"] == 0.25
-
-
-def weights_after_steps(optimizer: torch.optim.Optimizer, gradients: list[torch.Tensor]) -> torch.Tensor:
-    """The weights after a step with each of these gradients."""
-    parameter = optimizer.param_groups[0]["params"][0]
-    for gradient in gradients:
-        parameter.grad = gradient.clone()
-        optimizer.step()
-    return parameter.detach()
-
-
-def test_fused_step_equals_plain_step() -> None:
+def test_fused_step_equals_plain_step_and_leaves_frozen_weights() -> None:
     generator = torch.Generator().manual_seed(0)
     start, *gradients = torch.randn(21, 1000, generator=generator)
-    ours = adamw(learning_rate=1e-3)([nn.Parameter(start.clone())])
-    plain = torch.optim.AdamW(
-        [nn.Parameter(start.clone())], lr=1e-3, betas=(0.9, 0.95), eps=1e-8, weight_decay=0.1, foreach=False
-    )
-    assert ours.param_groups[0]["fused"] is True
-    assert_close(weights_after_steps(ours, gradients), weights_after_steps(plain, gradients), rtol=1e-6, atol=1e-7)
+    ours, theirs = nn.Parameter(start.clone()), nn.Parameter(start.clone())
+    fused = adamw(learning_rate=1e-3)([ours, nn.Parameter(torch.ones(1), requires_grad=False)])
+    plain = torch.optim.AdamW([theirs], lr=1e-3, betas=(0.9, 0.95), eps=1e-8, weight_decay=0.1, foreach=False)
+    for gradient in gradients:
+        for parameter, optimizer in ((ours, fused), (theirs, plain)):
+            parameter.grad = gradient.clone()
+            optimizer.step()
+    (group,) = fused.param_groups
+    assert group["fused"] is True
+    assert len(group["params"]) == 1
+    assert_close(ours, theirs, rtol=1e-6, atol=1e-7)
+    assert adamw().set_learning_rate(fused, 1) == group["lr"] == 0.25
 
 
 def test_adamw_with_meta_weights_is_not_fused() -> None:
@@ -87,8 +75,8 @@ def test_adamw_with_meta_weights_is_not_fused() -> None:
     ("setting", "named"),
     [
         ({"schedule": "cosin"}, "schedule.*'cosin'"),
-        *[({"warmup_steps": value}, f"warmup_steps .* {value}") for value in (-1, -0.5, 2.5, float("nan"))],
-        *[({"betas": value}, "betas.*0.9") for value in ([0.9], [0.9, 0.99, 0.999], [0.9, 1.0])],
+        *[({"warmup_steps": value}, f"warmup_steps .* {value}") for value in (-1, 2.5, float("nan"))],
+        *[({"betas": value}, "betas.*0.9") for value in ([0.9], [0.9, 1.0])],
         ({"learning_rate": -1.0}, "learning_rate"),
         ({"schedule": "linear", "total_steps": None}, "schedule=linear.*total_steps.*warmup_steps"),
         ({"schedule": "cosine", "total_steps": 4}, r"total_steps.*warmup_steps \(4\).*4"),

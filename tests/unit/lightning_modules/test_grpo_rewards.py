@@ -1,32 +1,21 @@
-"""GRPO with the contrastive reward in a real Trainer: warm-up of the head, checkpoint, LoRA, several micro-batches."""
+"""GRPO in a real Trainer with CLIPO's trained head, and with a trust gate on step credit."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from lightning.pytorch.callbacks import ModelCheckpoint
 from torch import Tensor
 
-from contrastive_reasoning.rewards import Credit
+from contrastive_reasoning.advantages import GroupRelative, Process, TrustGate
+from contrastive_reasoning.rewards import Credit, StepCredit
 from contrastive_reasoning.rewards.clipo import CLIPOReward, LinearHead
 from contrastive_reasoning.rollout import RolloutBatch
 from contrastive_reasoning.tasks.base import Verdict
-from experiments.stages.checkpoints import path_of
-from experiments.stages.stage_checkpoint import Interrupted
-from tests.unit.lightning_modules.grpo_kit import (
-    Metrics,
-    Stop,
-    fit,
-    lora_policy,
-    module,
-    objective,
-    policy,
-    saving,
-    weights,
-)
+from tests.unit.lightning_modules.grpo_kit import Digits, Metrics, Recorder, fit, module, objective, policy, weights
 from tests.unit.rewards.test_clipo import SETTINGS
 
 
@@ -42,13 +31,6 @@ class Even:
 def clipo(**changes: Any) -> CLIPOReward:
     own: dict[str, Any] = {"outcome": Even(), "head": LinearHead(dimension=6, seed=0), "temperature": 0.2}
     return CLIPOReward(**SETTINGS | own | {"learning_rate": 1e-2, "max_skipped_steps": 0} | changes)
-
-
-class NaNLoss:
-    """A loss that is NaN."""
-
-    def __call__(self, logits: Tensor, *_: Any) -> Tensor:
-        return logits.sum(dim=1) * float("nan")
 
 
 def head_of(reward: CLIPOReward) -> Tensor:
@@ -75,37 +57,6 @@ def test_only_head_trains_during_warmup() -> None:
     assert metrics.steps[2]["train/optimizer/learning_rate"] == pytest.approx(0.5e-3), "its schedule begins then"
 
 
-def test_resumed_run_with_head_is_bitwise_equal_to_uninterrupted_run(tmp_path: Path) -> None:
-    whole = module(reward=clipo(warmup_steps=1))
-    fit(whole, 4)
-    checkpoint = ModelCheckpoint(dirpath=tmp_path, filename="last", every_n_train_steps=2)
-    fit(module(reward=clipo(warmup_steps=1)), 4, checkpoint, stop_after=2)
-    saved = torch.load(tmp_path / "last.ckpt", weights_only=True)
-    assert saved["reward"]["calls"] == 3
-    assert saved["reward"]["optimizer"]["state"]
-    resumed = module(reward=clipo(warmup_steps=1))
-    fit(resumed, 4, resume=tmp_path / "last.ckpt")
-    assert torch.equal(weights(resumed), weights(whole))
-    assert torch.equal(head_of(resumed.reward), head_of(whole.reward))
-    assert resumed.reward.calls == whole.reward.calls == 5
-
-
-def test_run_stopped_in_warmup_resumes_at_that_step(tmp_path: Path) -> None:
-    whole = module(reward=clipo(warmup_steps=3))
-    fit(whole, 2, saving(tmp_path / "whole"))
-
-    stopped, stopping = module(reward=clipo(warmup_steps=3)), saving(tmp_path / "stopped")
-    with pytest.raises(Interrupted):
-        fit(stopped, 2, stopping, Stop(2, stopping))
-    assert stopped.rollout_step == 2
-    resumed = module(reward=clipo(warmup_steps=3))
-    fit(resumed, 2, saving(tmp_path / "resumed"), resume=path_of(tmp_path / "stopped", 2))
-    assert resumed.rollout_step == whole.rollout_step == 5
-    assert resumed.reward.calls == whole.reward.calls == 5
-    assert torch.equal(weights(resumed), weights(whole))
-    assert torch.equal(head_of(resumed.reward), head_of(whole.reward))
-
-
 def test_only_policy_is_registered_and_reference_requires_kl_term() -> None:
     kept, dropped = (module(reward=clipo(), reference=policy(seed=2), objective=objective(kl)) for kl in (0.1, 0.0))
     fit(kept, 1)
@@ -116,14 +67,6 @@ def test_only_policy_is_registered_and_reference_requires_kl_term() -> None:
     assert dropped.reference is None
 
 
-def test_clipo_trains_with_adapters_and_several_microbatches() -> None:
-    metrics = Metrics()
-    trained = module(policy=lora_policy(), reward=clipo(), microbatch_tokens=100)
-    fit(trained, 2, metrics)
-    assert metrics.steps[-1]["train/clipo/loss"] > 0
-    assert metrics.steps[-1]["train/optimizer/gradient_norm"] > 0
-
-
 def test_zero_clipo_weight_is_bitwise_equal_to_plain_reward() -> None:
     plain = module(reward=Even())
     zero = module(reward=clipo(weight=0.0))
@@ -132,13 +75,8 @@ def test_zero_clipo_weight_is_bitwise_equal_to_plain_reward() -> None:
     assert torch.equal(weights(plain), weights(zero))
 
 
-def test_adapter_dropout_raises() -> None:
-    with pytest.raises(ValueError, match=r"policy\.lora\.dropout"):
-        module(policy=lora_policy(dropout=0.1))
-
-
 def test_non_finite_head_loss_raises_and_writes_rollouts(tmp_path: Path) -> None:
-    trained = module(reward=clipo(formula=NaNLoss(), warmup_steps=5))
+    trained = module(reward=clipo(formula=lambda logits, *_: logits.sum(dim=1) * float("nan"), warmup_steps=5))
     before = weights(trained)
     with pytest.raises(FloatingPointError, match=r"0 steps of CLIPO") as error:
         fit(trained, 2, root=tmp_path)
@@ -146,3 +84,64 @@ def test_non_finite_head_loss_raises_and_writes_rollouts(tmp_path: Path) -> None
     assert f"the batch of step 1 is in {path}" in str(error.value)
     assert {"completion_ids", "pooled", "texts"} <= torch.load(path, weights_only=True).keys()
     assert torch.equal(weights(trained), before)
+
+
+OUTCOME = GroupRelative(normalise_std=True, epsilon=1e-6)
+
+
+class StepReward:
+    """The share of digits, and a step on the first half of every completion, valued at the sum of its token ids.
+
+    ``auroc`` is the quality of these values that it reports in its metrics.
+    """
+
+    def __init__(self, auroc: float, warmup_steps: int) -> None:
+        self.auroc, self.warmup_steps = auroc, warmup_steps
+
+    def __call__(self, rollouts: RolloutBatch) -> Credit:
+        outcome = Digits()(rollouts).outcome
+        halves = (rollouts.mask.sum(dim=1) // 2).tolist()
+        values = (rollouts.completion_ids * rollouts.mask).sum(dim=1).double().tolist()
+        steps = [[StepCredit(0, half, value, depth=3)] for half, value in zip(halves, values, strict=True)]
+        parts = {"digits": outcome, "critic": outcome.new_tensor(values)}
+        return Credit(outcome=outcome, parts=parts, steps=steps, metrics={"steps/auroc_siblings": self.auroc})
+
+    def state_dict(self) -> dict[str, Any]:
+        return {}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        pass
+
+
+def gated(auroc: float, warmup_steps: int = 0) -> dict[str, Any]:
+    """Reward and advantage of a module."""
+    process = Process(outcome=OUTCOME, weight=0.5, epsilon=1e-6)
+    gate = TrustGate(advantage=process, window=2, floor=0.6, span=0.3, total_steps=6)
+    return {"reward": StepReward(auroc, warmup_steps), "advantage": gate}
+
+
+def test_run_without_trust_is_bitwise_equal_to_plain_grpo() -> None:
+    plain, closed, wide_open = module(advantage=OUTCOME), module(**gated(0.6)), module(**gated(0.9))
+    seen = Metrics()
+    fit(plain, 6)
+    fit(closed, 6)
+    fit(wide_open, 6, seen)
+    assert torch.equal(weights(closed), weights(plain))
+    assert not torch.equal(weights(wide_open), weights(plain)), "the same values, trusted"
+    assert [step["train/gate/weight"] for step in seen.steps] == [0, 0, 0.5, 0.5, 0.25, 0]
+
+
+def test_gate_weight_is_zero_in_last_batch_after_warmup() -> None:
+    """Annealing counts the batches that train the policy: after 2 of warm-up, 6 as without one."""
+    trained, seen, reported = (
+        module(**gated(0.9, warmup_steps=2)),
+        Metrics(),
+        Recorder(lambda module, _: dict(module.result.metrics)),
+    )
+    trainer = fit(trained, 6, seen, reported)
+    assert (trained.rollout_step, trainer.global_step) == (8, 6)
+    gate_weights = [step.get("train/gate/weight") for step in seen.steps]
+    assert gate_weights == [None, None, 0, 0, 0.5, 0.5, 0.25, 0]
+    for metrics, logged in zip(reported.seen, seen.steps, strict=True):  # metrics of this step only
+        assert metrics == pytest.approx({name: logged[name] for name in metrics})
+        assert ("train/gate/weight" in metrics) == ("train/gate/weight" in logged)
