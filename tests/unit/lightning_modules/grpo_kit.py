@@ -298,14 +298,14 @@ def assert_resumes(
     Args:
         make: makes the module, by the seed of its initial weights.
         folder: of the checkpoints.
-        stop_after: after which batch it is stopped; a run has four batches beside those of a warm-up.
+        stop_after: after which batch it is stopped; a run has three batches beside those of a warm-up.
         draws: makes the callback that draws rollouts.
     """
 
     def run(seed: int, *callbacks: Callback, **more: Any) -> None:
         trained, metrics = make(seed), Metrics()
         runs.append((trained, metrics))
-        trainer = fit(trained, 4, metrics, *callbacks, draws=draws(), **more)
+        trainer = fit(trained, 3, metrics, *callbacks, draws=draws(), **more)
         parts: list[Any] = [trainer.optimizers[0], trained.reward, trained.advantage]
         states.append([part.state_dict() for part in parts if hasattr(part, "state_dict")])
 
@@ -318,7 +318,7 @@ def assert_resumes(
     run(7, saving(folder / "resumed"), resume=path_of(folder / "stopped", stop_after))
     (whole, all_steps), (stopped, _), (resumed, later_steps) = runs
     assert stopped.rollout_step == stop_after
-    assert resumed.rollout_step == whole.rollout_step == 4 + whole.warmup_steps
+    assert resumed.rollout_step == whole.rollout_step == 3 + whole.warmup_steps
     assert torch.equal(weights(resumed), weights(whole))
     assert not torch.equal(weights(whole), weights(make(1)))
     assert [*map(without_clock, later_steps.steps)] == [*map(without_clock, all_steps.steps[stop_after:])]

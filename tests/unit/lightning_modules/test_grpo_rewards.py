@@ -123,12 +123,12 @@ def gated(auroc: float, warmup_steps: int = 0) -> dict[str, Any]:
 def test_run_without_trust_is_bitwise_equal_to_plain_grpo() -> None:
     plain, closed, wide_open = module(advantage=OUTCOME), module(**gated(0.6)), module(**gated(0.9))
     seen = Metrics()
-    fit(plain, 6)
-    fit(closed, 6)
-    fit(wide_open, 6, seen)
+    fit(plain, 4)
+    fit(closed, 4)
+    fit(wide_open, 4, seen)
     assert torch.equal(weights(closed), weights(plain))
     assert not torch.equal(weights(wide_open), weights(plain)), "the same values, trusted"
-    assert [step["train/gate/weight"] for step in seen.steps] == [0, 0, 0.5, 0.5, 0.25, 0]
+    assert [step["train/gate/weight"] for step in seen.steps] == [0, 0, 0.5, 0.5]
 
 
 def test_gate_weight_is_zero_in_last_batch_after_warmup() -> None:

@@ -42,7 +42,7 @@ class Hungry:
 
     def __init__(self, rows: int, *, kl_weight: float = 0.0, only: int | None = None) -> None:
         self.rows, self.only, self.calls = rows, only, 0
-        self.sound = objective(kl_weight)
+        self.kl_weight, self.sound = kl_weight, objective(kl_weight)
 
     def __call__(self, inputs: ObjectiveInputs) -> ObjectiveOutputs:
         self.calls += 1

@@ -72,8 +72,11 @@ def test_loss_with_chat_template_covers_completion_and_turn_end() -> None:
 def test_training_reduces_validation_loss() -> None:
     trained, held_out = module(), next(iter(data().val_dataloader()))
     before = trained.loss(held_out)[0].item()
-    quiet_trainer(max_steps=40, limit_val_batches=0).fit(trained, datamodule=data())
-    assert trained.loss(held_out)[0].item() < 0.6 * before
+    trainer = quiet_trainer(max_steps=40, val_check_interval=40)
+    trainer.fit(trained, datamodule=data())
+    after = trained.loss(held_out)[0].item()
+    assert after < 0.6 * before
+    assert trainer.callback_metrics["val/warm_start/loss"].item() == pytest.approx(after)
 
 
 def test_resumed_run_equals_uninterrupted_run(tmp_path: Path) -> None:
