@@ -236,27 +236,22 @@ COPIED: dict[str, Callable[[], CausalLMPolicy]] = {
 }
 
 
-class ReferenceComparison(Callback):
-    """Compares log-probs of a sharded reference with those of a whole one at each step; counts the numbers it holds."""
-
-    def __init__(self) -> None:
-        self.same: list[bool] = []
-        self.held = 0
-
-    def on_train_batch_end(self, trainer: Trainer, pl_module: Any, outputs: Any, batch: Any, *_: Any) -> None:
-        drawn, reference = batch.rollouts, pl_module.reference.policy
-        rows = drawn.prompt_ids, drawn.prompt_mask, drawn.completion_ids, drawn.mask
-        owner = torch.arange(len(drawn)) // drawn.group_size
-        with torch.no_grad():
-            found, expected = (one.log_probs(*rows, owner=owner) for one in (reference, untied(seed=2)))
-        self.same.append(torch.equal(found, expected))
-        parts: list[Any] = list(reference.parameters())
-        self.held = sum((one.to_local() if hasattr(one, "to_local") else one).numel() for one in parts)
+def compare_reference(module: Any, batch: Any) -> tuple[bool, int]:
+    """If the log-probs of a sharded reference are those of a whole one, and how many numbers it holds."""
+    drawn, reference = batch.rollouts, module.reference.policy
+    rows = drawn.prompt_ids, drawn.prompt_mask, drawn.completion_ids, drawn.mask
+    owner = torch.arange(len(drawn)) // drawn.group_size
+    with torch.no_grad():
+        found, expected = (one.log_probs(*rows, owner=owner) for one in (reference, untied(seed=2)))
+    parts: list[Any] = list(reference.parameters())
+    held = sum((one.to_local() if hasattr(one, "to_local") else one).numel() for one in parts)
+    return torch.equal(found, expected), held
 
 
 def sharded_reference(name: str) -> Result:
     """Runs GRPO with a sharded reference, and the same with a whole one."""
-    comparison = ReferenceComparison()
+    comparison = grpo_kit.Recorder(compare_reference)
     found = with_reference(name, comparison, shard_reference=True)
     whole = with_reference(name, offload_reference=True)
-    return {"sharded": found, "whole": whole, "same": comparison.same, "held": comparison.held}
+    same, held = zip(*comparison.seen, strict=True)
+    return {"sharded": found, "whole": whole, "same": list(same), "held": held[-1]}
