@@ -1,5 +1,3 @@
-"""EnsembleCritic: mean, disagreement, saving, and training of each member on its own loss."""
-
 from __future__ import annotations
 
 from functools import partial
@@ -27,6 +25,7 @@ from contrastive_reasoning.critics.joint import JointCritic
 from contrastive_reasoning.losses import BinaryNCE, ContrastiveLoss, SymmetricInfoNCE, dot
 from lightning_modules.critic import CriticPretraining
 from tests.quiet import quiet_trainer
+from tests.unit.critics.test_joint import SIZES
 from tests.unit.lightning_modules.grpo_kit import optimizer
 from tests.unit.lightning_modules.test_critic import pairs
 
@@ -56,12 +55,8 @@ def test_first_member_equals_single_critic_with_same_seed() -> None:
 
 
 def test_values_states_requires_all_members() -> None:
-    member = partial(
-        JointCritic, value_dimension=4, width=8, blocks=1, dimension=4, join_dimension=4, pairs_per_chunk=64
-    )
-    joint = EnsembleCritic(member=member, size=2, seed=0)
+    joint = EnsembleCritic(member=partial(JointCritic, **SIZES, pairs_per_chunk=64), size=2, seed=0)
     assert values_states(joint)
-    assert values_states(joint.members[0])
     assert values_states(ensemble()) == values_states(MEMBER(seed=0))
     joint.members[1].values_states = False
     assert not values_states(joint)
@@ -83,14 +78,8 @@ def test_disagreement_matches_loops_and_lies_in_unit_interval(members: int, seed
     deviations = [pstdev(column.sigmoid().tolist()) for column in logits.T]
     assert disagreement(logits) == pytest.approx(2 * sum(deviations) / 50)
     assert 0 <= disagreement(logits) <= 1
-
-
-def test_disagreement_reaches_zero_and_one() -> None:
-    split = torch.tensor([[90.0, -90.0, 90.0], [-90.0, 90.0, -90.0]])
-    assert disagreement(split) == 1.0
-    assert disagreement(torch.cat([split, split])) == 1.0
-    assert disagreement(torch.ones(3, 4)) == 0.0
-    assert disagreement(torch.zeros(3, 0)) == 0.0
+    assert disagreement(torch.tensor([[90.0, -90.0], [-90.0, 90.0]])) == 1.0
+    assert disagreement(torch.ones(3, 4)) == disagreement(torch.zeros(3, 0)) == 0.0
 
 
 def pretraining(critic: nn.Module, loss: ContrastiveLoss, negatives: int | None) -> CriticPretraining:

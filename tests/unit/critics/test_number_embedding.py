@@ -1,5 +1,3 @@
-"""NumberCritic, with an embedding for each number: its inputs, and its formula written out."""
-
 from __future__ import annotations
 
 from typing import Any
@@ -17,16 +15,8 @@ PROBLEM = Problem(id="a", prompt="", answer="46", fields={"numbers": (21, 16, 17
 
 
 def build(**changes: Any) -> NumberCritic:
-    sizes: dict[str, Any] = {
-        "number_dimension": 64,
-        "slots": 4,
-        "largest": 1000,
-        "hidden_dimension": 256,
-        "dimension": 256,
-        "similarity": cosine,
-        "seed": 0,
-    }
-    return NumberCritic(**sizes | changes)
+    sizes: dict[str, Any] = {"number_dimension": 64, "slots": 4, "largest": 1000, "hidden_dimension": 256}
+    return NumberCritic(**sizes | {"dimension": 256, "similarity": cosine, "seed": 0} | changes)
 
 
 def test_array_of_parses_current_state_of_line() -> None:
@@ -43,6 +33,8 @@ def test_lines_are_encoded_as_four_slots_in_descending_order() -> None:
     assert critic.encode_goals(texts).tolist() == expected
     assert critic.encode_actions([""] * 4, texts).tolist() == expected
     assert critic.encode_goals(["target found!"]).tolist() == [[-1, -1, -1, -1]]
+    with pytest.raises(ValueError, match=r"slots.*0"):
+        build(slots=0)
 
 
 def test_values_match_explicit_formula() -> None:
@@ -79,8 +71,3 @@ def test_steps_and_dataset_rows_are_encoded_alike() -> None:
     scores = critic(state_actions, goals)
     assert_close(scores, critic(critic.encode_goals(["### Current State: [26, 20]"]), torch.tensor([46])))
     assert_close(critic.pairs(state_actions, goals), scores.diagonal())
-
-
-def test_size_below_one_raises() -> None:
-    with pytest.raises(ValueError, match=r"slots.*0"):
-        build(slots=0)

@@ -1,5 +1,3 @@
-"""Numeric critics: their inputs, and initial weights that depend only on the seed."""
-
 from __future__ import annotations
 
 import pytest
@@ -13,10 +11,7 @@ from contrastive_reasoning.tasks.base import Problem, Step
 from contrastive_reasoning.tasks.countdown.states import encode_state
 
 PROBLEM = Problem(id="a", prompt="", answer="46", fields={"numbers": (21, 16, 17, 26), "target": 46})
-STEPS = [
-    Step(start=0, end=8, state=(37, 17, 26), legal=True),
-    Step(start=9, end=17, state=(20, 26), legal=True),
-]
+STEPS = [Step(start=0, end=8, state=state, legal=True) for state in ((37, 17, 26), (20, 26))]
 
 
 def build(kind: type, seed: int = 0, similarity=dot) -> NumericV1 | NumericV2:
@@ -48,22 +43,13 @@ def test_weights_depend_only_on_seed(kind: type) -> None:
     assert not torch.equal(first.goal_head[0].weight, build(kind, seed=4).goal_head[0].weight)
 
 
-def test_v1_reads_initial_array_then_reached_array() -> None:
+def test_v1_reads_initial_array_then_reached_array_and_v2_only_the_latter() -> None:
+    start, reached = [26, 21, 17, 16, -1, -1], [[37, 26, 17, -1, -1, -1], [26, 20, -1, -1, -1, -1]]
     state_actions, goals = build(NumericV1).encode_steps(PROBLEM, "", STEPS)
-    assert state_actions.tolist() == [
-        [[26, 21, 17, 16, -1, -1], [37, 26, 17, -1, -1, -1]],
-        [[26, 21, 17, 16, -1, -1], [26, 20, -1, -1, -1, -1]],
-    ]
+    assert state_actions.tolist() == [[start, array] for array in reached]
     assert goals.tolist() == [[46, -1, -1, -1, -1, -1]] * 2
-
-
-def test_v2_reads_only_reached_array() -> None:
     state_actions, goals = build(NumericV2).encode_steps(PROBLEM, "", STEPS)
-    assert state_actions.tolist() == [[37, 26, 17, -1, -1, -1], [26, 20, -1, -1, -1, -1]]
-    assert goals.tolist() == [46, 46]
-
-
-def test_problem_of_other_task_raises() -> None:
+    assert (state_actions.tolist(), goals.tolist()) == (reached, [46, 46])
     with pytest.raises(ValueError, match=r"'b'.*target"):
         build(NumericV2).encode_steps(Problem(id="b", prompt="", answer="", fields={"numbers": (1,)}), "", STEPS)
 

@@ -8,23 +8,14 @@ from torch.testing import assert_close
 
 from contrastive_reasoning.critics import PairwiseCritic
 from contrastive_reasoning.critics.pairwise import LOG_WAVES, PairTrunk, features_with_logarithms
-
-STATES = torch.tensor(
-    [[37, 26, 17, -1, -1, -1], [50, 4, -1, -1, -1, -1], [9, -1, -1, -1, -1, -1], [1999, 3, 2, 1, 0, 0]]
-)
-
-
-def pairwise(*, seed: int = 0) -> PairwiseCritic:
-    return PairwiseCritic(
-        value_dimension=4, width=16, blocks=1, dimension=8, join_dimension=4, pairs_per_chunk=1000, seed=seed
-    )
+from tests.unit.critics.test_joint import STATES, joint
 
 
 def test_trunk_accepts_bfloat16_pairs_in_float32_sum() -> None:
     """On CUDA, autocast computes the pairs in bfloat16, but sums them in float32."""
-    trunk = pairwise().trunk
+    trunk = joint(PairwiseCritic).trunk
     assert isinstance(trunk, PairTrunk)
-    features = pairwise().features(STATES).flatten(start_dim=1)
+    features = joint(PairwiseCritic).features(STATES).flatten(start_dim=1)
     expected = trunk(features)
     trunk.pair_blocks.register_forward_hook(lambda module, inputs, output: output.bfloat16())
     assert_close(trunk(features), expected, rtol=0.05, atol=0.05)
@@ -44,7 +35,7 @@ def by_loops(trunk: PairTrunk, numbers: list[Tensor]) -> Tensor:
 
 
 def test_trunk_sums_over_pairs_of_present_numbers() -> None:
-    critic = pairwise()
+    critic = joint(PairwiseCritic)
     trunk = critic.trunk
     assert isinstance(trunk, PairTrunk)
     features = critic.features(STATES)

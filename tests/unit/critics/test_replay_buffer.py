@@ -34,7 +34,10 @@ def test_readded_state_becomes_newest_and_merges_known_values() -> None:
         (6, 4): ReplayedState((6, 4), (24, 30), known(2, 10, 24, exhausted=True)),
         (9, 3, 1): ReplayedState((9, 3, 1), (12,), known(700)),
     }
-    assert len(fill_buffer(3)) == 3
+    buffer = fill_buffer(3)
+    assert len(buffer) == 3
+    buffer.add((6, 4), [30, 24], known(5))
+    assert draw_all(buffer)[6, 4].targets == (30, 24), "each once, the newest last"
 
 
 def test_draw_is_uniform_over_states() -> None:
@@ -102,9 +105,3 @@ def test_earlier_target_is_not_a_negative() -> None:
     batch = replay_batch(states, pairing=OwnGoal(), goal_range=(10, 50), rng=np.random.default_rng(0))
     assert batch.goals[:3].tolist() == [10, 20, 14]
     assert batch.candidate[:, :3].tolist() == [[True, False, True], [True, True, True], [True, True, True]]
-
-
-def test_targets_are_unique_with_newest_last() -> None:
-    buffer = fill_buffer(3)
-    buffer.add((6, 4), [30, 24], known(5))
-    assert draw_all(buffer)[6, 4].targets == (30, 24)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -53,28 +54,11 @@ def checkpoints(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return folders
 
 
-def build(
-    folder: Path,
-    *,
-    training=None,
-    pooling=last_pool,
-    similarity=dot,
-    max_length: int = 64,
-    goal_text: str = "### Current State: [{target}]",
-) -> TextCritic:
-    encoder = load_encoder(
-        pretrained=str(folder), dtype="float32", training=training or FullTraining(), trust_remote_code=False
-    )
-    return TextCritic(
-        encoder=encoder,
-        pooling=pooling,
-        dimension=8,
-        similarity=similarity,
-        max_length=max_length,
-        style="annotated",
-        goal_text=goal_text,
-        seed=0,
-    ).eval()
+def build(folder: Path, *, training: Any = None, **changes: Any) -> TextCritic:
+    how: dict[str, Any] = {"dtype": "float32", "training": training or FullTraining(), "trust_remote_code": False}
+    settings: dict[str, Any] = {"pooling": last_pool, "dimension": 8, "similarity": dot, "max_length": 64, "seed": 0}
+    settings |= {"style": "annotated", "goal_text": "### Current State: [{target}]"} | changes
+    return TextCritic(encoder=load_encoder(pretrained=str(folder), **how), **settings).eval()
 
 
 @pytest.mark.parametrize("name", ["llama", "bert"])
@@ -138,9 +122,11 @@ def test_invalid_byte_is_encoded_as_replacement_character(checkpoints: dict[str,
     assert torch.equal(state_actions["input_ids"], critic.tokenize(["\ufffd 1+2=3"])["input_ids"])
 
 
-def test_tokenize_rejects_text_without_tokens(checkpoints: dict[str, Path]) -> None:
+def test_text_without_tokens_and_goal_text_without_target_raise(checkpoints: dict[str, Path]) -> None:
     with pytest.raises(ValueError, match=r"text 1 .*''"):
         build(checkpoints["llama"]).tokenize(["1", ""])
+    with pytest.raises(ValueError, match=r"goal_text.*'done'"):
+        build(checkpoints["bert"], goal_text="done")
 
 
 @pytest.mark.parametrize(("training", "trained"), [(FullTraining(), True), (Frozen(), False), (LORA, False)])
@@ -167,8 +153,3 @@ def test_save_load_round_trip_keeps_values(checkpoints: dict[str, Path], tmp_pat
     assert_close(loaded(state_actions, goals), saved(state_actions, goals).detach())
     frozen_is_left_out = (tmp_path / "critic.safetensors").stat().st_size < 8_000
     assert frozen_is_left_out == (not isinstance(training, FullTraining))
-
-
-def test_goal_text_without_target_raises(checkpoints: dict[str, Path]) -> None:
-    with pytest.raises(ValueError, match=r"goal_text.*'done'"):
-        build(checkpoints["bert"], goal_text="done")
