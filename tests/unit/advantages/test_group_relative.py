@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -163,13 +164,7 @@ def test_weight_zero_is_bitwise_equal_to_outcome(
     assert not torch.equal(advantage_of(mixed(outcome, 0.5), full_credit, 4), advantage_of(outcome, full_credit, 4))
 
 
-@pytest.mark.parametrize(
-    ("mixed", "missing"),
-    [(MIXED[0], "steps"), *[(mixed, missing) for mixed in MIXED[1:4] for missing in ("steps", "starts")]],
-)
-def test_missing_step_values_raise_with_reward_name(
-    mixed: Callable[[Advantage, float], Advantage], missing: str
-) -> None:
-    changes: dict[str, Any] = {missing: None}
+@pytest.mark.parametrize(("mixed", "missing"), [(MIXED[0], "steps"), *product(MIXED[1:4], ("steps", "starts"))])
+def test_missing_step_values_raise_with_reward_name(mixed: Callable[..., Advantage], missing: Any) -> None:
     with pytest.raises(ValueError, match=r"steps.*: function$"):
-        advantage_of(mixed(OUTCOME, 0.5), replace(credit_of([0, 1], []), **changes), 2)
+        advantage_of(mixed(OUTCOME, 0.5), replace(credit_of([0, 1], []), **{missing: None}), 2)

@@ -78,27 +78,22 @@ def naive(rows: list[list[StepCredit]], starts: list[float], correct: list[bool]
     return found
 
 
+def random_step(rng: random.Random, k: int) -> StepCredit:
+    value = rng.choice([0.0, 0.25, rng.random()])
+    return StepCredit(2 * k, 2 * k + 1, value, depth=rng.randint(1, 3), again=rng.random() < 0.2)
+
+
 def test_survival_matches_slow_version_in_searches_with_revisits() -> None:
     rng = random.Random(0)
     for _ in range(60):
-        rows = [
-            [
-                StepCredit(
-                    2 * k, 2 * k + 1, rng.choice([0.0, 0.25, rng.random()]), rng.randint(1, 3), rng.random() < 0.2
-                )
-                for k in range(rng.randint(0, 5))
-            ]
-            for _ in range(6)
-        ]
+        rows = [[random_step(rng, k) for k in range(rng.randint(0, 5))] for _ in range(6)]
         starts = [rng.choice([0.0, 0.5, 1.0])] * 3 + [rng.random()] * 3
         correct = [rng.random() < 0.4 for _ in range(6)]
         credit, mask = credit_of(rows, starts, correct), torch.ones(6, 10, dtype=torch.bool)
         step = survival()(credit, mask, 3) - OUTCOME(credit, mask, 3)
         for row, values in enumerate(naive(rows, starts, correct, 3)):
             for k, value in enumerate(values):
-                assert_close(
-                    step[row, 2 * k : 2 * k + 2], torch.full((2,), value, dtype=torch.float64), atol=1e-9, rtol=1e-9
-                )
+                assert step[row, 2 * k : 2 * k + 2].tolist() == pytest.approx([value] * 2, abs=1e-9, rel=1e-9)
             assert not step[row, 2 * len(values) :].any()
 
 

@@ -1,5 +1,3 @@
-"""TrustGate: its weight by hand, its window, its state, and bitwise equality with the outcome without trust."""
-
 from __future__ import annotations
 
 import io
@@ -9,13 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from contrastive_reasoning.advantages import (
-    Advantage,
-    GroupRelative,
-    GRPOLambda,
-    Process,
-    TrustGate,
-)
+from contrastive_reasoning.advantages import Advantage, GroupRelative, GRPOLambda, Process, TrustGate
 from contrastive_reasoning.rewards import Credit, StepCredit
 
 OUTCOME = GroupRelative(normalise_std=True, epsilon=1e-6)
@@ -32,6 +24,7 @@ def gate(**changes: Any) -> TrustGate:
 
 def credit(auroc: float | None = None, disagreement: float | None = None) -> Credit:
     metrics = {"steps/return": 0.5, "steps/auroc_siblings": auroc, "critic/disagreement": disagreement}
+    metrics["steps/auroc"] = 1.0  # across problems, which must not count
     steps = [[StepCredit(0, 2, value, depth=3)] for value in (0.1, 0.7, 0.3, 0.9)]
     return Credit(
         outcome=torch.tensor([1.0, 0.0, 0.0, 1.0]),
@@ -88,12 +81,6 @@ def test_partial_trust_equals_advantage_with_that_weight() -> None:
     assert not torch.equal(expected, OUTCOME(given, MASK, 2))
 
 
-def test_trust_ignores_auroc_across_problems() -> None:
-    given = credit(0.5)
-    given = replace(given, metrics={**given.metrics, "steps/auroc": 1.0})
-    assert weights(gate(), *[given] * 6) == [0.0] * 6
-
-
 @pytest.mark.parametrize("other", [OUTCOME, GRPOLambda(outcome=OUTCOME, decay=0.9, floor=None)])
 def test_gate_rejects_advantage_without_step_credit(other: Advantage) -> None:
     with pytest.raises(ValueError, match=type(other).__name__):
@@ -135,8 +122,7 @@ def test_missing_step_metrics_or_values_raise_but_missing_auroc_does_not() -> No
     plain = Credit(outcome=torch.zeros(4), parts={"verifier": torch.zeros(4)})
     with pytest.raises(ValueError, match="verifier"):
         gate()(plain, MASK, 2)
-    without_metrics = replace(credit(), metrics={})
-    made = gate()
+    made, without_metrics = gate(), replace(credit(), metrics={})
     made(without_metrics, MASK, 2)
     with pytest.raises(ValueError, match=r"steps/auroc_siblings.*oracle"):
         made(without_metrics, MASK, 2)
