@@ -1,5 +1,3 @@
-"""Drawn negatives, means over anchors, and categorical accuracy."""
-
 from __future__ import annotations
 
 import torch
@@ -32,11 +30,8 @@ def test_draw_negatives_is_reproducible_and_uniform() -> None:
     assert share[~positive].sub(1 / 3).abs().max() < 0.08
 
 
-def test_mean_over_uses_only_selected_entries() -> None:
+def test_mean_over_uses_selected_entries_and_is_zero_without_any() -> None:
     assert mean_over(torch.tensor([1.0, 5.0, 100.0]), torch.tensor([True, True, False])).item() == 3.0
-
-
-def test_mean_over_empty_selection_is_zero_and_backpropagates() -> None:
     values = torch.tensor([float("inf"), 2.0], requires_grad=True)
     loss = mean_over(values, torch.tensor([False, False]))
     loss.backward()

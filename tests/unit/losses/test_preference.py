@@ -1,5 +1,3 @@
-"""The two terms of the goal-conditioned reward model, by hand."""
-
 from __future__ import annotations
 
 import math
