@@ -34,6 +34,20 @@ def test_token_weights_do_not_depend_on_split_into_rows(aggregation: Aggregation
         assert torch.equal(aggregation.weights(MASK[row : row + 1], rows=3.0, tokens=6.0)[0], whole[row])
 
 
+def ragged() -> ObjectiveInputs:
+    """Five rollouts, one of them empty, with ratios around 1."""
+    generator = torch.Generator().manual_seed(0)
+    old, noise, ref, advantages, kl = torch.randn(5, 5, 5, generator=generator, dtype=torch.float64)
+    return ObjectiveInputs(
+        log_probs=(old + 0.1 * noise).requires_grad_(),
+        old_log_probs=old,
+        ref_log_probs=ref,
+        advantages=advantages[:, :1].expand(5, 5),
+        mask=torch.arange(5) < torch.tensor([5, 1, 3, 0, 4])[:, None],
+        full_kl=kl.abs(),
+    )
+
+
 WITH_KL: list[type[Any]] = [GSPO, GMPO, CISPO]
 
 
@@ -43,9 +57,8 @@ def objective(kind: type[Any], kl: K1 | FullKL | None, weight: float = 0.5) -> O
 
 @pytest.mark.parametrize("kind", WITH_KL)
 @pytest.mark.parametrize("kl", [K1(), FullKL()])
-def test_kl_is_added_with_kl_weight(ragged, kind: type[Any], kl: K1 | FullKL) -> None:
-    given: ObjectiveInputs = ragged(0, spread=0.1, per_token=False)
-    given = replace(given, full_kl=torch.rand(5, 5, generator=torch.Generator().manual_seed(1), dtype=torch.float64))
+def test_kl_is_added_with_kl_weight(kind: type[Any], kl: K1 | FullKL) -> None:
+    given: Any = ragged()
     plain, outputs = objective(kind, None, weight=0.0)(given), objective(kind, kl)(given)
     divergence = given.full_kl if isinstance(kl, FullKL) else given.log_probs - given.ref_log_probs
     rows = [value[kept] for value, kept in zip(divergence.detach(), given.mask, strict=True) if kept.any()]
@@ -55,18 +68,18 @@ def test_kl_is_added_with_kl_weight(ragged, kind: type[Any], kl: K1 | FullKL) ->
     assert "kl" not in plain.metrics
 
 
-def test_full_kl_gradient_equals_weights_and_is_zero_outside_mask(ragged) -> None:
-    given: ObjectiveInputs = ragged(0, spread=0.1, per_token=False)
+def test_full_kl_gradient_equals_weights_and_is_zero_outside_mask() -> None:
+    given = ragged()
     with pytest.raises(ValueError, match="full_kl"):
-        objective(GSPO, FullKL())(given)
+        objective(GSPO, FullKL())(replace(given, full_kl=None))
     nan_outside_mask = torch.ones(5, 5, dtype=torch.float64).masked_fill(~given.mask, float("nan")).requires_grad_()
     loss = objective(GSPO, FullKL())(replace(given, ref_log_probs=None, full_kl=nan_outside_mask)).loss
     weights = SeqMeanTokenMean().weights(given.mask, rows=4.0, tokens=13.0)
     assert_close(torch.autograd.grad(loss, nan_outside_mask)[0], 0.5 * weights)
 
 
-def test_kl_per_token_without_reference_is_none(ragged) -> None:
-    given: ObjectiveInputs = replace(ragged(0, spread=0.1, per_token=False), ref_log_probs=None)
+def test_kl_per_token_without_reference_is_none() -> None:
+    given = replace(ragged(), ref_log_probs=None, full_kl=None)
     assert all(kl_per_token(kl, given) is None for kl in (None, K1(), FullKL()))
 
 

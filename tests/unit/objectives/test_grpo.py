@@ -8,6 +8,7 @@ import torch
 from torch.testing import assert_close
 
 from contrastive_reasoning.objectives import DAPO, GRPO, K3, ConstantLength, DrGRPO, TokenMean
+from tests.unit.objectives.conftest import gradient, rows
 
 RATIOS = [0.5, 0.9, 1.1, 1.5, 0.5, 0.9, 1.1, 1.5]
 ADVANTAGES = [2.0] * 4 + [-1.0] * 4
@@ -16,7 +17,7 @@ WIDER = DAPO(**CLIPS, dual_clip=None)
 K3_BOUNDED = K3(max_log_ratio=20.0, max_value=10.0)
 
 
-def test_clip_removes_gradient_only_in_direction_of_advantage(rows, gradient) -> None:
+def test_clip_removes_gradient_only_in_direction_of_advantage() -> None:
     given = rows([[log(ratio) for ratio in RATIOS]], [ADVANTAGES])
     expected = [-r * a / 8 for r, a in zip(RATIOS, ADVANTAGES, strict=True)]
     expected[3] = expected[4] = 0.0  # A > 0 and already likelier; A < 0 and already less likely
@@ -31,7 +32,7 @@ def test_clip_removes_gradient_only_in_direction_of_advantage(rows, gradient) ->
     assert not any(value.requires_grad for value in metrics.values())
 
 
-def test_dr_grpo_divides_by_constant_length(rows, gradient) -> None:
+def test_dr_grpo_divides_by_constant_length() -> None:
     """Each token has the weight 1 / (2 · 8) in every row, also in a shorter one."""
     dr_grpo = DrGRPO(clip_low=0.2, clip_high=0.2, length=8, kl_weight=0.0, kl=None)
     given = rows([[log(1.1), log(1.5)], [log(0.5), 0.0]], [[1.0, 1.0], [-2.0, 5.0]])

@@ -49,10 +49,6 @@ def test_correction_weights_match_loop(cap: float) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_correction_weights_at_extremes_are_finite_and_capped(kind: Callable[..., Correction]) -> None:
-    """Without a mismatch the weights are exactly 1; at extremes they are finite and at most the cap.
-
-    A cap below 1 raises.
-    """
     old, _ = random_log_probs(spread=0.0)
     assert torch.equal(kind(cap=1.0)(old, old.clone(), CORRECTED), torch.ones(5, 5, dtype=torch.float64))
     old, engine = torch.tensor([[0.0, -1e4, 0.0]]), torch.tensor([[-1e4, 0.0, 0.0]])
