@@ -1,5 +1,3 @@
-"""Even shares compared with all possible divisions."""
-
 from __future__ import annotations
 
 import itertools

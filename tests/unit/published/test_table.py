@@ -6,7 +6,7 @@ from statistics import mean
 
 import pytest
 
-from contrastive_reasoning.published import PublishedTable, published_names, published_table
+from contrastive_reasoning.published import published_names, published_table
 from experiments.config.folders import summaries
 
 AVERAGES = {
@@ -21,11 +21,6 @@ AVERAGES = {
 }
 
 
-@pytest.fixture(params=AVERAGES)
-def table(request: pytest.FixtureRequest) -> PublishedTable:
-    return published_table(request.param)
-
-
 @pytest.mark.parametrize("name", AVERAGES)
 def test_averages_equal_means_of_their_columns(name: str) -> None:
     table = published_table(name)
@@ -36,7 +31,9 @@ def test_averages_equal_means_of_their_columns(name: str) -> None:
         assert row["avg"] == pytest.approx(mean(row[one] for one in every), abs=0.011), method
 
 
-def test_deltas_of_each_arm_equal_difference_to_its_plain_arm(table: PublishedTable) -> None:
+@pytest.mark.parametrize("name", AVERAGES)
+def test_deltas_of_each_arm_equal_difference_to_its_plain_arm(name: str) -> None:
+    table = published_table(name)
     assert list(table.deltas) == [method for method in table.rows if method.endswith("+CLIPO")]
     arms = {(arm.method, arm.model): arm.deltas for arm in table.arms}
     assert all(arms[method, table.model] == deltas for method, deltas in table.deltas.items())
