@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Sequence
 
 import pytest
@@ -7,13 +8,28 @@ import torch
 from transformers import PreTrainedTokenizerFast
 
 from contrastive_reasoning.policies.tiny import train_tokenizer
+from contrastive_reasoning.rewards import Credit
 from contrastive_reasoning.rollout import RolloutBatch, token_bytes, token_spans
 from contrastive_reasoning.tasks.base import Problem
-from contrastive_reasoning.tasks.countdown import CountdownProblem, CountdownTask
+from contrastive_reasoning.tasks.countdown import CountdownProblem, CountdownTask, legal_moves
 from tests.rollout_batches import rollout_batch
 from tests.tiny_tasks import countdown
 
 Rollouts = Callable[..., RolloutBatch]
+
+
+def play(rng: random.Random, numbers: tuple[int, ...], most: int = 10) -> str:
+    """Returns at most ``most`` random legal moves, by default those of a whole game."""
+    written, state = [], numbers
+    while len(state) > 1 and len(written) < most:
+        move = rng.choice(legal_moves(state))
+        written.append(move.equation)
+        state = move.state
+    return ";".join(written)
+
+
+def values(credit: Credit) -> list[list[float]]:
+    return [[step.value for step in row] for row in credit.steps or ()]
 
 
 @pytest.fixture(scope="session")

@@ -46,11 +46,7 @@ HARM: dict[str, Callable[[], Any]] = {
     "asks for the end": lambda: sys.exit("enough"),
     "is killed": lambda: os.kill(os.getpid(), signal.SIGKILL),
     "takes a gigabyte": lambda: len(bytearray(2**30)),
-    "returns two numbers": lambda: [1.0, 0.0],
     "returns None": lambda: None,
-    "returns NaN": lambda: float("nan"),
-    "returns infinity": lambda: float("-inf"),
-    "returns a string": lambda: "1.0",
     "leaves a child": leaves_a_child,
 }
 
@@ -84,7 +80,7 @@ def raise_import_error() -> None:
     raise ImportError("no module named units")
 
 
-VERDICTS: dict[str, Any] = {"right": True, "no": False, "half": 0.5, "why": "uses 7 twice", "empty": "", "two": 2}
+VERDICTS: dict[str, Any] = {"right": True, "no": False, "why": "uses 7 twice"}
 
 
 def verdict_or_harm(problem: Problem, completion: str, *, right: str = "") -> Any:

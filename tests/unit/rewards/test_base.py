@@ -30,10 +30,7 @@ def test_failure_warning_warns_once_per_status() -> None:
 
 
 def _error_message(*failed_on_rank: int) -> str:
-    """Returns the error message on this rank, "" without an error.
-
-    Each rank has four rollouts, of which the given number failed.
-    """
+    """Returns the error message on this rank, of whose four rollouts the given number failed, or ""."""
     failures = dict.fromkeys(range(failed_on_rank[this_rank()]), RAISED if this_rank() else SLOW)
     try:
         refuse_too_many(failures, 4, limit=0.25)

@@ -1,5 +1,3 @@
-"""CalibratedReward: the states it is fitted to, the fit after each reward, and resuming."""
-
 from __future__ import annotations
 
 import copy
@@ -7,7 +5,8 @@ import io
 import math
 import random
 from collections import defaultdict
-from itertools import pairwise
+from collections.abc import Callable
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,6 @@ from torch.testing import assert_close
 from contrastive_reasoning.advantages import GroupRelative, Potential
 from contrastive_reasoning.critics import Calibration, EnsembleCritic, Isotonic, save_critic
 from contrastive_reasoning.critics.calibration import join_examples
-from contrastive_reasoning.critics.joint import JointCritic
 from contrastive_reasoning.rewards import (
     CalibratedReward,
     ConstantLogit,
@@ -31,30 +29,25 @@ from contrastive_reasoning.rewards.calibrated import LogitSource, visited_states
 from contrastive_reasoning.rollout import RolloutBatch
 from contrastive_reasoning.tasks.base import Task
 from contrastive_reasoning.tasks.countdown import CountdownProblem, legal_moves, reachable
+from tests.unit.critics.test_joint import joint
+from tests.unit.rewards.conftest import play, values
 
 PROBLEMS = [CountdownProblem(numbers, 46, style="direct") for numbers in ((21, 16, 17, 26), (20, 26, 1, 2))]
 GROUP = 12
+Source = Callable[..., CriticReward]
+Batches = list[RolloutBatch]
 
 
-def joint(seed: int) -> JointCritic:
-    return JointCritic(
-        value_dimension=4, width=16, blocks=1, dimension=8, join_dimension=4, pairs_per_chunk=64, seed=seed
-    )
+@pytest.fixture
+def source(task: Task, tmp_path: Path) -> Source:
+    def build(critic: Any = None, folder: str = "critic", **changes: Any) -> CriticReward:
+        critic = joint() if critic is None else critic
+        save_critic(critic, tmp_path / folder, {})
+        settings: dict[str, Any] = {"outcome": VerifierReward(task=task), "weight": 0.0, "temperature": 0.5}
+        settings |= {"critic": critic, "checkpoint": str(tmp_path / folder), "batch_size": 64} | changes
+        return CriticReward(task=task, **settings)
 
-
-def source(task: Task, folder: Path, **changes: Any) -> CriticReward:
-    critic = changes.pop("critic", joint(0))
-    save_critic(critic, folder, {})
-    settings: dict[str, Any] = {
-        "outcome": VerifierReward(task=task),
-        "task": task,
-        "critic": critic,
-        "checkpoint": str(folder),
-        "weight": 0.0,
-        "temperature": 0.5,
-        "batch_size": 64,
-    }
-    return CriticReward(**settings | changes)
+    return build
 
 
 def calibrated(source: LogitSource, **changes: Any) -> CalibratedReward:
@@ -68,38 +61,25 @@ def calibrated(source: LogitSource, **changes: Any) -> CalibratedReward:
     return CalibratedReward(source=source, **settings | changes)
 
 
-def random_moves(problem: CountdownProblem, rng: random.Random) -> str:
-    """Returns up to 3 random moves as text."""
-    state, lines = tuple(problem.fields["numbers"]), []
-    for _ in range(rng.randint(0, 3)):
-        move = rng.choice(legal_moves(state))
-        lines.append(f"{move.a}{move.op}{move.b}={move.result}")
-        state = move.state
-    return ";".join(lines)
-
-
 @pytest.fixture
-def batches(rollouts_of) -> list[RolloutBatch]:
+def batches(rollouts_of) -> Batches:
     rng = random.Random(0)
     solved = ["21+16=37;37-17=20;26+20=46", "20+26=46;2-1=1;46*1=46"]
-    return [
-        rollouts_of(
-            [text for p, problem in enumerate(PROBLEMS) for text in _texts_of_group(problem, solved[p], rng)], *PROBLEMS
-        )
-        for _ in range(6)
-    ]
+
+    def text(p: int) -> str:
+        return solved[p] if rng.random() < 0.4 else play(rng, PROBLEMS[p].numbers, most=rng.randint(0, 3))
+
+    return [rollouts_of([text(p) for p in range(2) for _ in range(GROUP)], *PROBLEMS) for _ in range(6)]
 
 
-def _texts_of_group(problem: CountdownProblem, solved: str, rng: random.Random) -> list[str]:
-    return [solved if rng.random() < 0.4 else random_moves(problem, rng) for _ in range(GROUP)]
+def saved(state: dict[str, Any]) -> dict[str, Any]:
+    file = io.BytesIO()
+    torch.save(state, file)
+    file.seek(0)
+    return torch.load(file, weights_only=True)
 
 
-def flat(credit: Credit) -> list[float]:
-    assert credit.steps is not None
-    return [step.value for row in credit.steps for step in row]
-
-
-def test_visited_states_match_loops(task: Task, batches: list[RolloutBatch]) -> None:
+def test_visited_states_match_loops(task: Task, batches: Batches) -> None:
     rollouts = batches[0]
     steps = [[s for s in task.parse_steps(rollouts.problem_of(i), t) if s.legal] for i, t in enumerate(rollouts.texts)]
     logits = [[float(sum(step.state)) for step in row] for row in steps]
@@ -118,31 +98,29 @@ def test_visited_states_match_loops(task: Task, batches: list[RolloutBatch]) -> 
         assert (same & (got.share == sum(ends) / len(ends))).any()
 
 
-def test_first_batch_is_valued_by_sigmoid_and_then_fitted(
-    task: Task, batches: list[RolloutBatch], tmp_path: Path
-) -> None:
-    raw, reward = source(task, tmp_path), calibrated(source(task, tmp_path))
+def test_first_batch_is_valued_by_sigmoid_and_then_fitted(batches: Batches, source: Source) -> None:
+    raw, reward = source(), calibrated(source())
     plain, first = raw(batches[0]), reward(batches[0])
-    assert_close(flat(first), flat(plain))
+    assert_close(values(first), values(plain))
     assert first.starts == pytest.approx(plain.starts)
     assert first.metrics["critic/ece"] > 0
     again = reward(batches[0])
     assert again.metrics["critic/ece"] < 0.6 * first.metrics["critic/ece"]
     assert again.metrics["critic/brier"] < first.metrics["critic/brier"]
-    assert flat(again) != flat(first)
+    assert values(again) != values(first)
     assert torch.equal(again.outcome, plain.outcome), "weight 0: the verdict alone"
 
 
-def test_weight_adds_mean_calibrated_value_to_outcome(task: Task, batches: list[RolloutBatch], tmp_path: Path) -> None:
-    plain, weighted = (calibrated(source(task, tmp_path), weight=weight)(batches[0]) for weight in (0.0, 0.25))
-    means = [sum(values) / max(1, len(values)) for values in ([step.value for step in row] for row in weighted.steps)]
+def test_weight_adds_mean_calibrated_value_to_outcome(batches: Batches, source: Source) -> None:
+    plain, weighted = (calibrated(source(), weight=weight)(batches[0]) for weight in (0.0, 0.25))
+    means = [sum(row) / max(1, len(row)) for row in values(weighted)]
     assert_close(weighted.outcome, plain.outcome + 0.25 * torch.tensor(means))
     with pytest.raises(ValueError, match=r"CalibratedReward.*weight 0"):
-        calibrated(source(task, tmp_path, weight=0.5))
+        calibrated(source(weight=0.5))
 
 
-def test_metrics_use_curves_fitted_before_batch(task: Task, batches: list[RolloutBatch], tmp_path: Path) -> None:
-    reward = calibrated(source(task, tmp_path), refit_every=1)
+def test_metrics_use_curves_fitted_before_batch(batches: Batches, source: Source) -> None:
+    reward = calibrated(source(), refit_every=1)
     reward(batches[0])
     before = copy.deepcopy(reward.calibration)
     credit = reward(batches[1])
@@ -153,10 +131,8 @@ def test_metrics_use_curves_fitted_before_batch(task: Task, batches: list[Rollou
     assert credit.metrics["critic/brier"] == pytest.approx((squared.sum() / undecided.visits.sum()).item())
 
 
-def test_calibration_refits_at_interval_to_last_batches(
-    task: Task, batches: list[RolloutBatch], tmp_path: Path
-) -> None:
-    reward, fits = calibrated(source(task, tmp_path), batches=3, refit_every=2), []
+def test_calibration_refits_at_interval_to_last_batches(batches: Batches, source: Source) -> None:
+    reward, fits = calibrated(source(), batches=3, refit_every=2), []
     for rollouts in batches:
         reward(rollouts)
         fits.append(reward.calibration.state_dict()["pooled"]["probability"])
@@ -170,33 +146,25 @@ def test_calibration_refits_at_interval_to_last_batches(
 
 
 @pytest.mark.parametrize("stop", [1, 3])
-def test_resumed_reward_is_bitwise_equal_to_uninterrupted(
-    task: Task, batches: list[RolloutBatch], tmp_path: Path, stop: int
-) -> None:
-    whole, stopped, resumed = (calibrated(source(task, tmp_path)) for _ in range(3))
+def test_resumed_reward_is_bitwise_equal_to_uninterrupted(batches: Batches, source: Source, stop: int) -> None:
+    whole, stopped, resumed = (calibrated(source()) for _ in range(3))
     credits = [whole(rollouts) for rollouts in batches]
     for rollouts in batches[:stop]:
         stopped(rollouts)
-    file = io.BytesIO()
-    torch.save(stopped.state_dict(), file)
-    file.seek(0)
-    resumed.load_state_dict(torch.load(file, weights_only=True))
+    resumed.load_state_dict(saved(stopped.state_dict()))
     for expected, rollouts in zip(credits[stop:], batches[stop:], strict=True):
         credit = resumed(rollouts)
-        assert flat(credit) == flat(expected)
+        assert values(credit) == values(expected)
         assert (credit.starts, credit.metrics) == (expected.starts, expected.metrics)
 
 
-def test_ensemble_mean_is_calibrated_and_disagreement_is_logged(
-    task: Task, batches: list[RolloutBatch], tmp_path: Path
-) -> None:
+def test_ensemble_mean_is_calibrated_and_disagreement_is_logged(task: Task, batches: Batches, source: Source) -> None:
     """Loops compute the curve of the members' mean logit, and the members' spread over states with a move left."""
-    ensemble = EnsembleCritic(member=lambda seed: joint(seed), size=2, seed=0)
-    reward = calibrated(source(task, tmp_path, critic=ensemble), refit_every=1)
+    ensemble = EnsembleCritic(member=joint, size=2, seed=0)
+    reward = calibrated(source(critic=ensemble), refit_every=1)
     reward(batches[0])
     before, rollouts = copy.deepcopy(reward.calibration), batches[1]
     credit = reward(rollouts)
-    assert credit.steps is not None
     expected, spreads = [], []
     for row, text in enumerate(rollouts.texts):
         steps = [step for step in task.parse_steps(rollouts.problem_of(row), text) if step.legal]
@@ -206,63 +174,49 @@ def test_ensemble_mean_is_calibrated_and_disagreement_is_logged(
             depth = len(step.state)
             expected.append(before(torch.tensor([(one + other) / 2]).double(), torch.tensor([depth])).item())
             spreads += [abs(1 / (1 + math.exp(-one)) - 1 / (1 + math.exp(-other))) / 2] if depth > 1 else []
-    assert flat(credit) == pytest.approx(expected)
+    assert [value for row in values(credit) for value in row] == pytest.approx(expected)
     assert credit.metrics["critic/disagreement"] == pytest.approx(2 * sum(spreads) / len(spreads), abs=1e-6)
     assert 0 < credit.metrics["critic/disagreement"] < 1
 
 
-def test_begin_anew_fits_curves_to_logits_of_new_critic(
-    task: Task, batches: list[RolloutBatch], tmp_path: Path
-) -> None:
+def test_begin_anew_fits_curves_to_logits_of_new_critic(batches: Batches, source: Source) -> None:
     """The next batch is valued as if the successor had rewarded only the batch before it."""
-    folders = tmp_path / "first", tmp_path / "second"
-    reward, successor = calibrated(source(task, folders[0])), source(task, folders[1], critic=joint(1))
+    reward, successor = calibrated(source()), source(critic=joint(seed=1), folder="successor")
     for rollouts in batches[:4]:
         reward(rollouts)
     former, reward.source.critic = reward.source.critic, successor.critic  # pyright: ignore
     reward.foresee(batches[3])
     reward.source.critic = former  # pyright: ignore
-    file = io.BytesIO()
-    torch.save(reward.state_dict(), file)
-    file.seek(0)
-    reward.load_state_dict(torch.load(file, weights_only=True))
+    reward.load_state_dict(saved(reward.state_dict()))
     unmoved = copy.deepcopy(reward)
     reward.source.critic = successor.critic  # pyright: ignore
     reward.begin_anew()
     alone = calibrated(successor)
     alone(batches[3])
-    assert flat(reward(batches[4])) == flat(alone(batches[4]))
+    assert values(reward(batches[4])) == values(alone(batches[4]))
     assert len(reward.seen) == 2
-    assert flat(unmoved(batches[4])) != flat(reward(batches[4])), "what is foreseen changes nothing by itself"
+    assert values(unmoved(batches[4])) != values(reward(batches[4])), "what is foreseen changes nothing by itself"
 
 
-class Unverified:
-    def __call__(self, rollouts: RolloutBatch) -> Credit:
-        return Credit(outcome=torch.zeros(len(rollouts)), parts={"luck": torch.zeros(len(rollouts))})
-
-
-def test_outcome_without_verdicts_raises(task: Task, batches: list[RolloutBatch], tmp_path: Path) -> None:
+def test_outcome_without_verdicts_raises(batches: Batches, source: Source) -> None:
+    nothing = torch.zeros(len(batches[0]))
+    unverified = source(outcome=lambda rollouts: Credit(outcome=nothing, parts={"luck": nothing}))
     with pytest.raises(ValueError, match=r"source\.outcome.*luck"):
-        calibrated(source(task, tmp_path, outcome=Unverified()))(batches[0])
+        calibrated(unverified)(batches[0])
 
 
 @pytest.mark.parametrize(("name", "value"), [("batches", 0), ("refit_every", 0), ("warmup_steps", -1)])
-def test_numbers_out_of_range_raise(task: Task, tmp_path: Path, name: str, value: int) -> None:
+def test_numbers_out_of_range_raise(source: Source, name: str, value: int) -> None:
     with pytest.raises(ValueError, match=f"{name}.*{value}"):
-        calibrated(source(task, tmp_path), **{name: value})
+        calibrated(source(), **{name: value})
 
 
 NUMBERS = (21, 16, 17)
 TARGETS = (20, 54)  # 37 − 17, which few random games reach, and 37 + 17, which more reach
-ORACLE_GROUP = 60
 
 
-def calibrated_oracle(task: Task) -> CalibratedReward:
-    oracle = OracleReward(outcome=VerifierReward(task=task), task=task, weight=0.0)
-    return calibrated(oracle, batches=2, refit_every=1)
-
-
-def random_play(rng: random.Random) -> str:
+def easy_play(rng: random.Random) -> str:
+    """Returns moves of which many are the first that is legal, so that some games reach a target."""
     state, lines = NUMBERS, []
     while len(state) > 1:
         move = rng.choice(legal_moves(state)) if rng.random() < 0.7 else legal_moves(state)[0]
@@ -271,15 +225,12 @@ def random_play(rng: random.Random) -> str:
     return ";".join(lines)
 
 
-@pytest.fixture
-def rollouts(rollouts_of) -> RolloutBatch:
+def test_calibrated_oracle_value_is_success_share_by_reachability(task: Task, rollouts_of) -> None:
     rng = random.Random(0)
     problems = [CountdownProblem(NUMBERS, target, style="direct") for target in TARGETS]
-    return rollouts_of([random_play(rng) for _ in range(len(TARGETS) * ORACLE_GROUP)], *problems)
-
-
-def test_calibrated_oracle_value_is_success_share_by_reachability(task: Task, rollouts: RolloutBatch) -> None:
-    reward = calibrated_oracle(task)
+    rollouts = rollouts_of([easy_play(rng) for _ in range(len(TARGETS) * 60)], *problems)
+    oracle = OracleReward(outcome=VerifierReward(task=task), task=task, weight=0.0)
+    reward = calibrated(oracle, batches=2, refit_every=1)
     reward(rollouts)
     credit = reward(rollouts)  # valued by the curves that the first call fitted
     ends = defaultdict(list)
@@ -291,36 +242,11 @@ def test_calibrated_oracle_value_is_success_share_by_reachability(task: Task, ro
         ends[reachable(first.state, problem.fields["target"])].append(right)
     share = {known: sum(right) / len(right) for known, right in ends.items()}
     assert 0.0 == share[False] < share["start"] < share[True] < 1.0
-    assert credit.steps is not None
-    assert credit.starts is not None
     assert credit.starts == pytest.approx([share["start"]] * len(rollouts))
-    for row, steps in enumerate(credit.steps):
+    for row, own in enumerate(values(credit)):
         problem = rollouts.problem_of(row)
         first = task.parse_steps(problem, rollouts.texts[row])[0]
-        assert steps[0].value == pytest.approx(share[reachable(first.state, problem.fields["target"])])
-
-
-def test_one_step_credit_of_first_move_does_not_depend_on_later_moves(task: Task, rollouts: RolloutBatch) -> None:
-    """First moves into the same kind of state get the same credit, however the rollout ended; all credit sums to R."""
-    reward = calibrated_oracle(task)
-    reward(rollouts)
-    credit = reward(rollouts)
-    potential = Potential(outcome=GroupRelative(normalise_std=True, epsilon=1e-6), weight=1.0, decay=0.0, scale=1.0)
-    advantages = potential(credit, rollouts.mask, ORACLE_GROUP)
-    assert credit.starts is not None
-    assert credit.steps is not None
-    assert credit.verdicts is not None
-    firsts = defaultdict(set)
-    for row, steps in enumerate(credit.steps):
-        target = rollouts.problem_of(row).fields["target"]
-        kept = reachable(task.parse_steps(rollouts.problem_of(row), rollouts.texts[row])[0].state, target)
-        first, last = steps[0].first_token, steps[-1].last_token
-        firsts[kept, credit.verdicts[row].correct].add(round(advantages[row, first].item(), 5))
-        gained = advantages[row, first].item() + advantages[row, last].item()
-        assert gained == pytest.approx(float(credit.verdicts[row].correct) - credit.starts[row], abs=1e-5)
-    assert set(map(len, firsts.values())) == {1}
-    assert firsts[True, True] == firsts[True, False]
-    assert max(firsts[False, False]) < 0.0 < min(firsts[True, False])
+        assert own[0] == pytest.approx(share[reachable(first.state, problem.fields["target"])])
 
 
 def test_constant_logit_is_worth_mean_success_at_its_depth(task: Task, rollouts_of) -> None:
@@ -331,13 +257,12 @@ def test_constant_logit_is_worth_mean_success_at_its_depth(task: Task, rollouts_
     constant = ConstantLogit(outcome=VerifierReward(task=task), task=task, weight=0.0)
     reward = calibrated(constant, calibration=Calibration(curve=Isotonic(), least_visits=1))
     first, credit = reward(rollouts), reward(rollouts)
-    assert {*flat(first), *(first.starts or ())} == {0.5}, "before the first fit"
+    assert {*chain(*values(first)), *(first.starts or ())} == {0.5}, "before the first fit"
     assert credit.starts == pytest.approx([3 / 8] * 8)
-    assert credit.steps is not None
-    values = [[step.value for step in row] for row in credit.steps]
-    assert values[0] == pytest.approx([3 / 5, 3 / 4])
-    assert [len(row) for row in values] == [2, 1, 0, 2, 2, 2, 0, 0]
-    assert all(row == values[0][: len(row)] for row in values)
+    found = values(credit)
+    assert found[0] == pytest.approx([3 / 5, 3 / 4])
+    assert [len(row) for row in found] == [2, 1, 0, 2, 2, 2, 0, 0]
+    assert all(row == found[0][: len(row)] for row in found)
     outcome = GroupRelative(normalise_std=True, epsilon=1e-6)
     for decay, firsts in ((0.0, [3 / 5 - 3 / 8] * 2), (1.0, [1 - 3 / 8, 0 - 3 / 8])):
         potential = Potential(outcome=outcome, weight=1.0, decay=decay, scale=1.0)

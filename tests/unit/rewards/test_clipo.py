@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -17,6 +17,7 @@ from contrastive_reasoning.rewards import Credit, VerifierReward, WeightedSum
 from contrastive_reasoning.rewards.clipo import CLIPOReward, LinearHead, MLPHead
 from contrastive_reasoning.rollout import RolloutBatch
 from contrastive_reasoning.tasks.base import Verdict
+from contrastive_reasoning.tasks.countdown import CountdownProblem
 
 SETTINGS: dict[str, Any] = {
     "head": LinearHead(dimension=5, seed=0),
@@ -39,18 +40,24 @@ SETTINGS: dict[str, Any] = {
 PATTERN = "1100 1111 0000 1000 0111"
 """Correct and wrong completions of five prompts; the first and the last group are valid."""
 
+PROBLEM = CountdownProblem((21, 16, 17, 26), 46, style="direct")
+
 
 class Marked:
     """Rewards rollouts by the pattern, independent of their texts; it fails on a row marked ``!``."""
 
-    def __init__(self, pattern: str = PATTERN) -> None:
+    def __init__(self, pattern: str = PATTERN, right_plans: Sequence[bool] | None = None) -> None:
         marks = pattern.replace(" ", "")
         self.correct = [mark == "1" for mark in marks]
         self.failures = {row: Verdict(status="error", reason="!") for row, mark in enumerate(marks) if mark == "!"}
+        self.fields = [{}] * len(marks) if right_plans is None else [{"right_plan": right} for right in right_plans]
 
     def __call__(self, rollouts: RolloutBatch) -> Credit:
         outcome = torch.tensor([float(c) for c in self.correct])
-        verdicts = [Verdict(status="ok" if c else "wrong", reason="" if c else "no") for c in self.correct]
+        verdicts = [
+            Verdict(status="ok" if c else "wrong", reason="" if c else "no", fields=fields)
+            for c, fields in zip(self.correct, self.fields, strict=True)
+        ]
         return Credit(outcome=outcome, parts={"verifier": outcome}, verdicts=verdicts, failures=self.failures)
 
 
@@ -59,32 +66,16 @@ def reward(**changes: Any) -> CLIPOReward:
 
 
 def rollouts(rollouts_of: Any, pattern: str = PATTERN, seed: int = 0) -> RolloutBatch:
+    """Rollouts with the groups of the pattern, equal texts and random states."""
     groups = pattern.split(" ")
-    size = len(groups[0])
-    batch = rollouts_of(["1+2=3"] * size)
-    count = size * len(groups)
+    count = len(pattern.replace(" ", ""))
     states = torch.randn(count, 7, generator=torch.Generator().manual_seed(seed))
-    return replace(
-        batch,
-        problems=list(batch.problems) * len(groups),
-        prompt_ids=batch.prompt_ids.repeat(len(groups), 1),
-        prompt_mask=batch.prompt_mask.repeat(len(groups), 1),
-        completion_ids=batch.completion_ids.repeat(len(groups), 1),
-        mask=batch.mask.repeat(len(groups), 1),
-        old_log_probs=batch.old_log_probs.repeat(len(groups), 1),
-        pooled=states,
-        texts=list(batch.texts) * len(groups),
-        token_spans=list(batch.token_spans) * len(groups),
-        finish_reasons=["stop"] * count,
-    )
+    return replace(rollouts_of(["1+2=3"] * count, *[PROBLEM] * len(groups)), pooled=states)
 
 
 @pytest.mark.parametrize("level", ["group", "cross", "batch"])
 def test_completion_with_failed_verdict_is_in_no_comparison(rollouts_of: Any, level: str) -> None:
-    """Rewards, loss and the head's step are those of the batch without it.
-
-    In one group all other completions are correct.
-    """
+    """All is as in the batch without it. In one group all other completions are correct."""
     whole, remaining = "110! 1!11 !001 0!10", "110 111 001 010"
     settings: dict[str, Any] = {"level": level, "positives": "all", "formula": supcon, "temperature": 0.5}
     with_it = reward(outcome=Marked(whole), **settings)
@@ -108,9 +99,9 @@ def test_completion_with_failed_verdict_is_in_no_comparison(rollouts_of: Any, le
 def test_info_nce_draws_one_positive_and_reaches_every_positive(rollouts_of: Any) -> None:
     batch = rollouts(rollouts_of)
     made = reward(temperature=0.5, floor=-100.0, trainable=False)
-    seen = torch.stack([made(batch).parts["clipo"] for _ in range(40)])
+    seen = torch.stack([made(batch).parts["clipo"] for _ in range(12)])
     again = reward(temperature=0.5, floor=-100.0, trainable=False)
-    assert_close(torch.stack([again(batch).parts["clipo"] for _ in range(40)]), seen, atol=0.0, rtol=0.0)
+    assert_close(torch.stack([again(batch).parts["clipo"] for _ in range(12)]), seen, atol=0.0, rtol=0.0)
     values = [len(set(column.tolist())) for column in seen.T]
     assert values[:4] == [1, 1, 1, 1], "two correct: each has the other"
     assert values[-4:] == [1, 2, 2, 2], "three correct: one of two others"
@@ -129,19 +120,18 @@ def test_info_nce_draws_one_positive_and_reaches_every_positive(rollouts_of: Any
 def test_reward_shapes_only_correct_completions_with_positive_and_negative(
     rollouts_of: Any, level: str, marks: str
 ) -> None:
-    credit = reward(level=level)(rollouts(rollouts_of))
-    assert [int(shaped) for shaped in (credit.parts["clipo"] != 0).tolist()] == [
-        int(mark) for mark in marks.replace(" ", "")
-    ]
-    assert (credit.parts["clipo"] >= -0.5).all()
+    part = reward(level=level)(rollouts(rollouts_of)).parts["clipo"]
+    assert "".join("01"[bool(shaped)] for shaped in part) == marks.replace(" ", "")
+    assert (part >= -0.5).all()
 
 
 def test_reward_uses_loss_before_head_step_and_loss_decreases(rollouts_of: Any) -> None:
     batch = rollouts(rollouts_of)
-    made, frozen = reward(formula=supcon, positives="all"), reward(formula=supcon, positives="all", trainable=False)
+    settings: dict[str, Any] = {"formula": supcon, "positives": "all", "learning_rate": 0.01}
+    made, frozen = reward(**settings), reward(**settings, trainable=False)
     first = made(batch)
     assert_close(first.parts["clipo"], frozen(batch).parts["clipo"])
-    losses = [first.metrics["clipo/loss"], *[made(batch).metrics["clipo/loss"] for _ in range(60)]]
+    losses = [first.metrics["clipo/loss"], *[made(batch).metrics["clipo/loss"] for _ in range(12)]]
     assert losses[-1] < 0.5 * losses[0]
     assert frozen(batch).metrics["clipo/loss"] == pytest.approx(losses[0])
     assert reward(trainable=False, warmup_steps=3).warmup_steps == 0
@@ -162,16 +152,28 @@ def test_batch_without_valid_group_leaves_head_unchanged(rollouts_of: Any, patte
     assert "clipo/loss" not in credit.metrics
 
 
-def test_resumed_reward_is_bitwise_equal_to_uninterrupted(rollouts_of: Any) -> None:
+@pytest.mark.parametrize(
+    ("changes", "shapes"),
+    [
+        ({}, [(5, 7)]),
+        ({"head": MLPHead(dimension=3, seed=1), "similarity": partial(neg_unit_l2, epsilon=1e-8)}, [(7, 7), (3, 7)]),
+    ],
+    ids=["linear", "mlp"],
+)
+def test_resumed_reward_is_bitwise_equal_to_uninterrupted(
+    rollouts_of: Any, changes: dict[str, Any], shapes: list[tuple[int, int]]
+) -> None:
     batches = [rollouts(rollouts_of, seed=seed) for seed in range(4)]
-    whole, first = reward(), reward()
+    whole, stopped, resumed = (reward(**changes) for _ in range(3))
     expected_credits = [whole(batch).outcome for batch in batches]
     for batch in batches[:2]:
-        first(batch)
-    second = reward()
-    second.load_state_dict(first.state_dict())
-    found = [second(batch).outcome for batch in batches[2:]]
+        stopped(batch)
+    resumed.load_state_dict(stopped.state_dict())
+    found = [resumed(batch).outcome for batch in batches[2:]]
     assert all(torch.equal(a, b) for a, b in zip(found, expected_credits[2:], strict=True))
+    assert resumed.head is not None
+    assert [tuple(weight.shape) for weight in resumed.head.parameters()] == shapes
+    assert all(weight.isfinite().all() for weight in resumed.head.parameters())
 
 
 def test_logged_metrics_match_definitions(rollouts_of: Any) -> None:
@@ -202,16 +204,8 @@ def test_spread_replaces_weight_and_floor_by_a_centred_bonus(rollouts_of: Any) -
 
 
 def test_auroc_of_right_plans_counts_pairs_of_correct_completions_in_a_group(rollouts_of: Any) -> None:
-    class Planned(Marked):
-        def __call__(self, rollouts: RolloutBatch) -> Credit:
-            credit = super().__call__(rollouts)
-            right = [row in (0, 17, 19) for row in range(20)]
-            verdicts = [
-                replace(one, fields={"right_plan": right[row]}) for row, one in enumerate(credit.verdicts or [])
-            ]
-            return replace(credit, verdicts=verdicts)
-
-    credit = reward(outcome=Planned(), floor=-1000.0, trainable=False)(rollouts(rollouts_of))
+    outcome = Marked(right_plans=[row in (0, 17, 19) for row in range(20)])
+    credit = reward(outcome=outcome, floor=-1000.0, trainable=False)(rollouts(rollouts_of))
     bonus = credit.parts["clipo"]
     pairs = [(0, 1), (17, 18), (19, 18)]
     won = [float(bonus[right] > bonus[wrong]) + 0.5 * float(bonus[right] == bonus[wrong]) for right, wrong in pairs]
@@ -219,29 +213,12 @@ def test_auroc_of_right_plans_counts_pairs_of_correct_completions_in_a_group(rol
     assert "clipo/right_plan_auroc" not in reward()(rollouts(rollouts_of)).metrics
 
 
-def test_mlp_head_with_neg_unit_l2_learns_and_reloads(rollouts_of: Any) -> None:
-    made = reward(head=MLPHead(dimension=3, seed=1), similarity=partial(neg_unit_l2, epsilon=1e-8))
-    batch = rollouts(rollouts_of)
-    made(batch)
-    assert made.head is not None
-    assert [tuple(weight.shape) for weight in made.head.parameters()] == [(7, 7), (3, 7)]
-    assert all(parameter.isfinite().all() for parameter in made.head.parameters())
-    other = reward(head=MLPHead(dimension=3, seed=1))
-    other.load_state_dict(made.state_dict())
-    assert_close(other.embed(batch), made.embed(batch))
-
-
 def test_missing_pooled_states_or_verdicts_raise(rollouts_of: Any) -> None:
-    batch = rollouts(rollouts_of)
+    batch, nothing = rollouts(rollouts_of), torch.zeros(20)
     with pytest.raises(RuntimeError, match="pooled"):
         reward()(replace(batch, pooled=None))
-
-    class Silent:
-        def __call__(self, rollouts: RolloutBatch) -> Credit:
-            return Credit(outcome=torch.zeros(len(rollouts)), parts={"silence": torch.zeros(len(rollouts))})
-
     with pytest.raises(ValueError, match="silence"):
-        reward(outcome=Silent())(batch)
+        reward(outcome=lambda rollouts: Credit(outcome=nothing, parts={"silence": nothing}))(batch)
 
 
 def test_reward_that_learns_must_be_outermost(task: Any) -> None:
@@ -253,10 +230,7 @@ def test_reward_that_learns_must_be_outermost(task: Any) -> None:
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [
-        *[("temperature", 0.0), ("level", "prompt"), ("positives", "some")],
-        *[("reference_epsilon", 0.0), ("max_skipped_steps", -1)],
-    ],
+    [("temperature", 0.0), ("level", "x"), ("positives", "x"), ("reference_epsilon", 0.0), ("max_skipped_steps", -1)],
 )
 def test_invalid_settings_raise(name: str, value: Any) -> None:
     with pytest.raises(ValueError, match=f"{name}.*{value}"):
@@ -269,47 +243,45 @@ NAN, INFINITE = float("nan"), float("inf")
 
 
 class BadLoss:
-    """Adds ``bad`` to every anchor's loss, so that the gradient stays finite."""
-
-    def __init__(self, bad: float) -> None:
-        self.bad = bad
-        self.calls = 0
-
-    def __call__(self, *parts: Any) -> Tensor:
-        self.calls += 1
-        return supcon(*parts) + (self.bad if self.calls == BAD else 0.0)
-
-
-class BadOutcome(Marked):
-    """Sets one wrong completion's reward to NaN; no anchor's loss depends on it."""
+    """Adds NaN to every anchor's loss in one call, so that the gradient stays finite."""
 
     calls = 0
 
-    def __call__(self, batch: RolloutBatch) -> Credit:
+    def __call__(self, *parts: Any) -> Tensor:
         self.calls += 1
-        credit = super().__call__(batch)
+        return supcon(*parts) + (NAN if self.calls == BAD else 0.0)
+
+
+class BadOutcome(Marked):
+    """Sets one wrong completion's reward to NaN in one call; no anchor's loss depends on it."""
+
+    calls = 0
+
+    def __call__(self, rollouts: RolloutBatch) -> Credit:
+        self.calls += 1
+        credit = super().__call__(rollouts)
         if self.calls == BAD:
             credit.outcome[2] = NAN
         return credit
 
 
-def bad_loss(bad: float) -> CLIPOReward:
-    return reward(formula=BadLoss(bad), positives="all")
+def bad_loss(**changes: Any) -> CLIPOReward:
+    return reward(formula=BadLoss(), positives="all", **changes)
 
 
-def bad_gradient(bad: float) -> CLIPOReward:
+def bad_gradient() -> CLIPOReward:
     made = reward(formula=supcon, positives="all")
     made.project(torch.ones(1, 7))
 
     def corrupt(gradient: Tensor) -> Tensor:
-        return gradient.index_fill(0, torch.tensor(0), bad) if made.calls + 1 == BAD else gradient
+        return gradient.index_fill(0, torch.tensor(0), INFINITE) if made.calls + 1 == BAD else gradient
 
     assert made.head is not None
     next(made.head.parameters()).register_hook(corrupt)
     return made
 
 
-def bad_outcome(bad: float) -> CLIPOReward:
+def bad_outcome() -> CLIPOReward:
     return reward(outcome=BadOutcome(), formula=supcon, positives="all")
 
 
@@ -325,19 +297,14 @@ def bitwise_equal(first: list[Tensor], second: list[Tensor]) -> bool:
     return all(torch.equal(one, other) for one, other in zip(first, second, strict=True))
 
 
-@pytest.mark.parametrize(
-    ("made", "bad"),
-    [(bad_loss, NAN), (bad_loss, INFINITE), (bad_gradient, NAN), (bad_gradient, INFINITE), (bad_outcome, NAN)],
-)
-def test_non_finite_head_step_is_skipped_and_counted(
-    rollouts_of: Any, made: Callable[[float], CLIPOReward], bad: float
-) -> None:
-    shaped, batch = made(bad), rollouts(rollouts_of)
+@pytest.mark.parametrize("made", [bad_loss, bad_gradient, bad_outcome])
+def test_non_finite_head_step_is_skipped_and_counted(rollouts_of: Any, made: Callable[[], CLIPOReward]) -> None:
+    shaped, batch = made(), rollouts(rollouts_of)
     found, after = [], []
     for _ in range(3):
         found.append(shaped(batch))
         after.append(head_and_moments(shaped))
-    assert bitwise_equal(after[1], after[0]), "bit for bit as before"
+    assert bitwise_equal(after[1], after[0])
     assert not bitwise_equal(after[2], after[1]), "and then it goes on"
     assert [credit.metrics["clipo/skipped_steps"] for credit in found] == [0, 1, 1]
     resumed = reward(formula=supcon, positives="all")
@@ -359,12 +326,8 @@ def test_head_step_with_non_finite_embeddings_is_skipped(rollouts_of: Any) -> No
 
 
 def test_skipped_step_above_limit_raises(rollouts_of: Any) -> None:
-    made, batch = bad_loss(NAN), rollouts(rollouts_of)
-    stopped = reward(formula=BadLoss(NAN), positives="all", max_skipped_steps=0)
-    for _ in range(BAD - 1):
-        made(batch)
-        stopped(batch)
-    made(batch)
+    stopped, batch = bad_loss(max_skipped_steps=0), rollouts(rollouts_of)
+    stopped(batch)
     before = head_and_moments(stopped)
     with pytest.raises(TooManySkipped, match=r"^loss .* 0 steps of CLIPO"):
         stopped(batch)

@@ -1,5 +1,3 @@
-"""GameLevelReward: the mean for complete legal games, and never more for games that stop early."""
-
 from __future__ import annotations
 
 import random
@@ -11,7 +9,7 @@ from contrastive_reasoning.rewards import GameLevelReward, OracleReward, Verifie
 from contrastive_reasoning.rewards.composite import game_level, moves_of
 from contrastive_reasoning.tasks.base import Problem, Task
 from contrastive_reasoning.tasks.countdown import reachable
-from tests.unit.rewards.test_controls import play
+from tests.unit.rewards.conftest import play
 
 WON = "21+16=37;37-17=20;26+20=46"
 

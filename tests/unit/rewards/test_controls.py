@@ -1,5 +1,3 @@
-"""Controls for step values: constant values, flipped oracle labels, random potentials and shuffled values."""
-
 from __future__ import annotations
 
 import copy
@@ -34,19 +32,11 @@ from contrastive_reasoning.rewards.controls import fixed_draw
 from contrastive_reasoning.rewards.step_metrics import Judged, step_metrics
 from contrastive_reasoning.rollout import RolloutBatch
 from contrastive_reasoning.tasks.base import Task
-from contrastive_reasoning.tasks.countdown import CountdownProblem, legal_moves
+from contrastive_reasoning.tasks.countdown import CountdownProblem
 from tests.two_ranks import on_ranks
+from tests.unit.rewards.conftest import play, values
 
 PROBLEMS = [CountdownProblem(n, t, style="direct") for n, t in [((21, 16, 17, 26), 46), ((3, 7, 9, 12), 24)]]
-
-
-def play(rng: random.Random, numbers: tuple[int, ...]) -> str:
-    written, state = [], numbers
-    while len(state) > 1:
-        move = rng.choice(legal_moves(state))
-        written.append(f"{move.a}{move.op}{move.b}={move.result}")
-        state = move.state
-    return ";".join(written)
 
 
 @pytest.fixture(scope="module")
@@ -64,20 +54,13 @@ def flipped(task: Task, flip: float, seed: int = 0, weight: float = 0.5) -> Flip
     return FlippedOracleReward(outcome=VerifierReward(task=task), task=task, weight=weight, flip=flip, seed=seed)
 
 
-def values(credit: Credit) -> list[list[float]]:
-    assert credit.steps is not None
-    return [[step.value for step in row] for row in credit.steps]
-
-
 def test_survival_with_constant_values_credits_only_last_step(task: Task, rollouts_of, texts: list[str]) -> None:
     rollouts = rollouts_of(texts, *PROBLEMS)
     constant = ConstantValueReward(outcome=VerifierReward(task=task), task=task, weight=0.0, value=0.5)
     credit, outcome = constant(rollouts), GroupRelative(normalise_std=True, epsilon=1e-6)
     step = Survival(outcome=outcome, weight=1.0, epsilon=0.05)(credit, rollouts.mask, rollouts.group_size)
     step -= outcome(credit, rollouts.mask, rollouts.group_size)
-    assert credit.steps is not None
-    for row, steps in enumerate(credit.steps):
-        *first, last = steps
+    for row, (*first, last) in enumerate(credit.steps or ()):
         assert all(step[row, move.first_token].item() == 0.0 for move in first)
         assert (step[row, last.first_token] > 0) == bool(credit.outcome[row])
     assert credit.outcome.any()
@@ -92,10 +75,7 @@ def test_flipped_oracle_without_flips_equals_oracle(task: Task, rollouts_of, ora
 
 
 def test_flipped_label_depends_only_on_state_and_seed(task: Task, rollouts_of) -> None:
-    """A state keeps its label after another order of moves, and in another row and batch.
-
-    Another seed flips other states.
-    """
+    """A state keeps its label after another order of moves, and in another row and batch."""
     reward = flipped(task, 0.5)
     rollouts = rollouts_of(["21+16=37;37-17=20", "16+21=37;26-17=9", "37-17=20"], PROBLEMS[0])
     assert values(reward(rollouts))[0][0] == values(reward(rollouts))[1][0]
@@ -106,16 +86,14 @@ def test_flipped_label_depends_only_on_state_and_seed(task: Task, rollouts_of) -
 
 
 def test_share_of_flips_matches_probability_and_flips_are_nested(task: Task) -> None:
-    states = [(a, b, c) for a in range(1, 21) for b in range(a, 21) for c in range(b, 21)]
-    wrong = {
-        flip: {
-            s for s in states if flipped(task, flip).label(PROBLEMS[1], s) != flipped(task, 0.0).label(PROBLEMS[1], s)
-        }
-        for flip in (0.05, 0.1, 0.2, 0.4)
-    }
-    for flip, mistakes in wrong.items():
+    states = [(a, b, c) for a in range(1, 16) for b in range(a, 16) for c in range(b, 16)]
+    truth = {state: flipped(task, 0.0).label(PROBLEMS[1], state) for state in states}
+    wrong = {}
+    for flip in (0.05, 0.1, 0.2, 0.4):
+        reward = flipped(task, flip)
+        wrong[flip] = {state for state in states if reward.label(PROBLEMS[1], state) != truth[state]}
         spread = (flip * (1 - flip) / len(states)) ** 0.5
-        assert abs(len(mistakes) / len(states) - flip) < 5 * spread
+        assert abs(len(wrong[flip]) / len(states) - flip) < 5 * spread
     assert wrong[0.05] < wrong[0.1] < wrong[0.2] < wrong[0.4]
 
 
@@ -138,6 +116,14 @@ def test_fixed_draw_is_uniform_and_reproducible() -> None:
     assert fixed_draw("a", 1, [2, 3]) == 0.9068408775660531, "the same in every process and version"
 
 
+def assert_moved_within_depths(true: Credit, got: Credit, *, more_than: int) -> None:
+    """Each depth keeps its values, and more than this many steps have another one."""
+    steps = [[step for row in credit.steps or () for step in row] for credit in (true, got)]
+    counts = [Counter((step.depth, step.value) for step in every) for every in steps]
+    assert counts[0] == counts[1]
+    assert sum(one.value != other.value for one, other in zip(*steps, strict=True)) > more_than
+
+
 def shuffled(reward: OracleReward | RandomPotentialReward, weight: float = 0.0, seed: int = 0) -> ShuffledReward:
     return ShuffledReward(reward=reward, weight=weight, seed=seed)
 
@@ -146,16 +132,9 @@ def test_shuffled_reward_keeps_values_of_each_depth(task: Task, rollouts_of, tex
     inner = RandomPotentialReward(outcome=VerifierReward(task=task), task=task, weight=0.0, seed=0)
     rollouts = rollouts_of(texts, *PROBLEMS)
     true, got = inner(rollouts), shuffled(inner)(rollouts)
-    assert true.steps is not None
-    assert got.steps is not None
-    for row, before in zip(got.steps, true.steps, strict=True):
-        assert [step._replace(value=0.0) for step in row] == [step._replace(value=0.0) for step in before]
-    counts = [Counter((s.depth, s.value) for row in steps for s in row) for steps in (true.steps, got.steps)]
-    assert counts[0] == counts[1]
-    moved = sum(
-        a != b for row, before in zip(values(got), values(true), strict=True) for a, b in zip(row, before, strict=True)
-    )
-    assert moved > len(texts)
+    places = [[[step._replace(value=0.0) for step in row] for row in credit.steps or ()] for credit in (true, got)]
+    assert places[0] == places[1]
+    assert_moved_within_depths(true, got, more_than=len(texts))
     assert torch.equal(got.outcome, true.outcome)
     assert got.verdicts == true.verdicts
 
@@ -165,40 +144,27 @@ def test_shuffled_reward_logs_metrics_of_shuffled_values(task: Task, rollouts_of
     won = "21+16=37;37-17=20;26+20=46"
     rollouts = rollouts_of([won] * 10 + texts[10:], *PROBLEMS)
     true, got = oracle(0.0)(rollouts), shuffled(oracle(0.0))(rollouts)
-    assert got.steps is not None
-    judged = [[Judged(step.value, step.depth, step.depth == 1) for step in row] for row in got.steps]
+    steps = got.steps or []
+    judged = [[Judged(step.value, step.depth, step.depth == 1) for step in row] for row in steps]
     logged = {name: value for name, value in got.metrics.items() if name.startswith("steps/")}
-    assert logged == step_metrics(judged, got.steps, got.verdicts, rollouts.group_size)
+    assert logged == step_metrics(judged, steps, got.verdicts, rollouts.group_size)
     assert got.metrics["steps/auroc_siblings"] < true.metrics["steps/auroc_siblings"] - 0.2
     assert got.metrics["steps/repeated"] == true.metrics["steps/repeated"]
 
 
-def test_shuffled_reward_moves_starts_between_problems(task: Task, rollouts_of) -> None:
-    inner = RandomPotentialReward(outcome=VerifierReward(task=task), task=task, weight=0.0, seed=0)
-    problems = [CountdownProblem((n, n + 1, 3), 10, style="direct") for n in range(4, 24)]
-    rollouts = rollouts_of([f"{row}" for row in range(40)], *problems)
-    true, got = inner(rollouts).starts, shuffled(inner)(rollouts).starts
-    assert true is not None
-    assert got is not None
-    assert sorted(got) == sorted(true)
-    assert got != true
-    assert got[::2] == got[1::2]
-
-
-def test_shuffled_reward_keeps_order_of_starts_within_group(task: Task, rollouts_of) -> None:
+@pytest.mark.parametrize("by_row", [False, True])
+def test_shuffled_reward_moves_starts_between_problems_and_keeps_their_order_in_a_group(
+    task: Task, rollouts_of, by_row: bool
+) -> None:
     """Monte Carlo starts differ within a group: each leaves out its own verdict, and the others contain it."""
     problems = [CountdownProblem((n, n + 1, 3), 10, style="direct") for n in range(4, 24)]
     rollouts = rollouts_of([f"{row}" for row in range(40)], *problems)
-    inner = RandomPotentialReward(outcome=VerifierReward(task=task), task=task, weight=0.0, seed=0)
-
-    class Alternating:
-        def __call__(self, rollouts: Any) -> Credit:
-            return replace(inner(rollouts), starts=[float(row) for row in range(40)])
-
-    got = ShuffledReward(reward=Alternating(), weight=0.0, seed=0)(rollouts).starts
+    starts = [float(row if by_row else row // 2 * 2) for row in range(40)]
+    plain = RandomPotentialReward(outcome=VerifierReward(task=task), task=task, weight=0.0, seed=0)(rollouts)
+    got = ShuffledReward(reward=lambda rollouts: replace(plain, starts=starts), weight=0.0, seed=0)(rollouts).starts
     assert got is not None
-    assert sorted(got) == [float(row) for row in range(40)]
-    assert all((second - first, first % 2) == (1, 0) for first, second in zip(got[::2], got[1::2], strict=True))
+    assert sorted(got) == starts != got
+    assert all((second - first, first % 2) == (by_row, 0) for first, second in zip(got[::2], got[1::2], strict=True))
 
 
 def test_shuffle_order_depends_only_on_seed_and_texts(task: Task, rollouts_of, texts: list[str]) -> None:
@@ -248,12 +214,7 @@ def test_values_are_shuffled_within_depth_after_calibration(task: Task, rollouts
     plain, got = placebo(task, seed=None), placebo(task, seed=0)
     for rollouts in batches:
         true, moved = plain(rollouts), got(rollouts)
-        assert true.steps is not None
-        assert moved.steps is not None
-        counts = [Counter((s.depth, s.value) for row in steps for s in row) for steps in (true.steps, moved.steps)]
-        assert counts[0] == counts[1]
-        pairs = zip(values(true), values(moved), strict=True)
-        assert sum(a != b for one, other in pairs for a, b in zip(one, other, strict=True)) > len(texts)
+        assert_moved_within_depths(true, moved, more_than=len(texts))
         assert sorted(moved.starts or ()) == sorted(true.starts or ())
         assert torch.equal(moved.outcome, true.outcome)
         assert moved.metrics["critic/brier"] == true.metrics["critic/brier"], "the curves learn from the states' own"
@@ -285,10 +246,8 @@ def valued(reward: CalibratedReward, of_ranks: list[RolloutBatch]) -> tuple[list
 
 @pytest.mark.whole
 def test_ranks_shuffle_as_one_process_does(task: Task, rollouts_of, texts: list[str], tmp_path: Path) -> None:
-    problems, groups = (
-        [problem for problem in PROBLEMS for _ in range(2)],
-        [texts[first : first + 15] for first in range(0, 60, 15)],
-    )
+    problems = [problem for problem in PROBLEMS for _ in range(2)]
+    groups = [texts[first : first + 15] for first in range(0, 60, 15)]
     found, starts = valued(placebo(task, seed=0), [rollouts_of(texts, *problems)])
     shares = [
         rollouts_of([text for group in groups[rank::2] for text in group], *problems[rank::2]) for rank in range(2)

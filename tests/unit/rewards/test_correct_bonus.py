@@ -1,5 +1,3 @@
-"""Bonuses of correct completions against sums by hand."""
-
 from __future__ import annotations
 
 import math
@@ -9,9 +7,8 @@ from typing import Any
 import pytest
 import torch
 
-from contrastive_reasoning.rewards import CorrectBonus, Credit, RandomScore, VerdictField
+from contrastive_reasoning.rewards import CorrectBonus, RandomScore, VerdictField
 from contrastive_reasoning.rewards.correct_bonus import scaled_in_groups, spread_in_groups, told_apart
-from contrastive_reasoning.rollout import RolloutBatch
 from tests.unit.rewards.test_clipo import Marked, rollouts
 
 PATTERN = "1101 1111 0001 1110"
@@ -43,18 +40,10 @@ def test_bonus_is_centred_and_scaled_over_the_anchors_of_a_group() -> None:
     assert broken[:4][anchors[:4]].isnan().all(), "a value that is not finite is not hidden"
 
 
-class Planned(Marked):
-    """Verdicts whose plan is right in every second row."""
-
-    def __call__(self, rollouts: RolloutBatch) -> Credit:
-        credit = super().__call__(rollouts)
-        verdicts = [replace(one, fields={"right_plan": row % 2 == 0}) for row, one in enumerate(credit.verdicts or [])]
-        return replace(credit, verdicts=verdicts)
-
-
 def test_right_plans_get_more_by_the_chosen_spread(rollouts_of: Any) -> None:
     pattern = "1110 1111"
-    reward = CorrectBonus(outcome=Planned(pattern), score=VerdictField(field="right_plan"), spread=0.3)
+    outcome = Marked(pattern, right_plans=[row % 2 == 0 for row in range(8)])
+    reward = CorrectBonus(outcome=outcome, score=VerdictField(field="right_plan"), spread=0.3)
     credit = reward(rollouts(rollouts_of, pattern))
     high, low = 0.3 / math.sqrt(2), -0.3 * math.sqrt(2)  # two right plans and a wrong one
     expected = torch.tensor([high, low, high, 0.0, 0.0, 0.0, 0.0, 0.0])
@@ -70,10 +59,12 @@ def test_completion_with_failed_verdict_gets_no_bonus(rollouts_of: Any) -> None:
     assert not bonus[2:].any()
 
 
-def test_field_that_the_task_does_not_have_raises(rollouts_of: Any) -> None:
+def test_missing_field_and_spread_of_zero_raise(rollouts_of: Any) -> None:
     reward = CorrectBonus(outcome=Marked("1110"), score=VerdictField(field="right_plan"), spread=0.2)
     with pytest.raises(ValueError, match=r"reward\.score\.field=right_plan"):
         reward(rollouts(rollouts_of, "1110"))
+    with pytest.raises(ValueError, match=r"spread.*0"):
+        CorrectBonus(outcome=Marked(), score=RandomScore(seed=0), spread=0.0)
 
 
 def test_random_score_is_a_function_of_seed_and_texts_of_the_group(rollouts_of: Any) -> None:
@@ -87,8 +78,3 @@ def test_random_score_is_a_function_of_seed_and_texts_of_the_group(rollouts_of: 
     assert first[:2] == scores(0, "ab"), "other groups do not matter, so ranks agree with one process"
     assert scores(1, "ab") != first[:2]
     assert all(0 <= score < 1 for score in first)
-
-
-def test_spread_must_be_positive() -> None:
-    with pytest.raises(ValueError, match=r"spread.*0"):
-        CorrectBonus(outcome=Marked(), score=RandomScore(seed=0), spread=0.0)

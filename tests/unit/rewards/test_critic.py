@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,8 @@ from contrastive_reasoning.rewards import CriticReward, VerifierReward
 from contrastive_reasoning.rewards.critic import verdict_auroc
 from contrastive_reasoning.tasks.base import Problem, Step, Task
 from contrastive_reasoning.tasks.countdown import CountdownProblem
+from tests.unit.critics.test_joint import joint as joint_critic
+from tests.unit.rewards.conftest import values
 
 TEXTS = ["21+16=37;37-17=20;26+20=46", "21*16=336", "", "nothing", "21-16=5;17+5=22"]
 
@@ -61,27 +62,20 @@ def checkpoint(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("as_dict", [False, True])
-@pytest.mark.parametrize("batch_size", [1, 2, 64])
+@pytest.mark.parametrize(
+    ("as_dict", "batch_size", "temperature"), [(False, 1, 1.0), (True, 2, 1.0), (True, 64, 1.0), (False, 64, 0.1)]
+)
 def test_critic_values_match_hand_computation(
-    task: Task, rollouts_of, checkpoint: Path, as_dict: bool, batch_size: int
+    task: Task, rollouts_of, checkpoint: Path, as_dict: bool, batch_size: int, temperature: float
 ) -> None:
-    credit = reward(task, Pointer(9.0, as_dict), checkpoint, batch_size=batch_size)(rollouts_of(TEXTS))
+    settings = {"batch_size": batch_size, "temperature": temperature}
+    credit = reward(task, Pointer(9.0, as_dict), checkpoint, **settings)(rollouts_of(TEXTS))
     newest = [[37, 20, 46], [336], [], [], [5, 22]]
-    expected = [torch.tensor([0.1 * (46 - n) for n in row]).sigmoid() for row in newest]
-    assert credit.steps is not None
-    for steps, values in zip(credit.steps, expected, strict=True):
-        assert_close(torch.tensor([step.value for step in steps]), values)
-    means = torch.tensor([values.mean().item() if len(values) else 0.0 for values in expected])
+    expected = [torch.tensor([0.1 * (46 - n) / temperature for n in row]).sigmoid() for row in newest]
+    assert_close([*map(torch.tensor, values(credit))], expected)
+    means = torch.tensor([row.mean().item() if len(row) else 0.0 for row in expected])
     assert_close(credit.parts["critic"], means)
     assert_close(credit.outcome, torch.tensor([1.0, 0, 0, 0, 0]) + 0.5 * means)
-
-
-def test_critic_values_divide_scores_by_temperature(task: Task, rollouts_of, checkpoint: Path) -> None:
-    credit = reward(task, Pointer(9.0), checkpoint, temperature=0.1)(rollouts_of(["21*16=336", "21-16=5;17+5=22"]))
-    assert credit.steps is not None
-    values = torch.tensor([step.value for steps in credit.steps for step in steps])
-    assert_close(values, torch.tensor([0.1 * (46 - n) / 0.1 for n in (336, 5, 22)]).sigmoid())
 
 
 class StatePointer(Pointer):
@@ -105,9 +99,7 @@ def test_shared_state_is_scored_once(task: Task, rollouts_of, tmp_path: Path) ->
     save_critic(StatePointer(0.1), tmp_path, {})
     credit = reward(task, critic, tmp_path)(rollouts_of(texts))
     largest = [[37, 26, 46], [336], [], [], [26, 26], [37, 26]]
-    assert credit.steps is not None
-    for steps, row in zip(credit.steps, largest, strict=True):
-        assert_close([step.value for step in steps], [(0.1 * torch.tensor(46.0 - n)).sigmoid().item() for n in row])
+    assert_close(values(credit), [[(0.1 * torch.tensor(46.0 - n)).sigmoid().item() for n in row] for row in largest])
     assert credit.starts == pytest.approx([(0.1 * torch.tensor(46.0 - 26)).sigmoid().item()] * len(texts))
     assert critic.asked == 6 + 1, "six states, and the start"
 
@@ -146,9 +138,6 @@ def test_reward_without_checkpoint_raises_when_called(task: Task, rollouts_of) -
         shaped(rollouts_of(TEXTS))
 
 
-MEMBER = partial(JointCritic, value_dimension=4, width=16, blocks=1, dimension=8, join_dimension=4, pairs_per_chunk=64)
-
-
 def reward_with(task: Task, critic: EnsembleCritic | JointCritic, folder: Path, **changes: Any) -> CriticReward:
     save_critic(critic, folder, {})
     return reward(task, critic, folder, **{"temperature": 0.1, "batch_size": 2} | changes)
@@ -158,29 +147,23 @@ def reward_with(task: Task, critic: EnsembleCritic | JointCritic, folder: Path, 
 def test_ensemble_values_and_disagreement_match_members(
     task: Task, rollouts_of, tmp_path: Path, by_state: bool
 ) -> None:
-    ensemble = EnsembleCritic(member=MEMBER, size=3, seed=0)
+    ensemble = EnsembleCritic(member=joint_critic, size=3, seed=0)
     for member in ensemble.members:
         member.values_states = by_state
     rollouts = rollouts_of(TEXTS)
     credit = reward_with(task, ensemble, tmp_path)(rollouts)
-    assert credit.steps is not None
     logits = []
     for row, steps in enumerate(task.parse_steps(rollouts.problem_of(row), text) for row, text in enumerate(TEXTS)):
         legal = [step for step in steps if step.legal]
         if legal:
             state_actions, goals = ensemble.encode_steps(rollouts.problem_of(row), TEXTS[row], legal)
             found = ensemble.member_pairs(state_actions, goals) / 0.1
-            assert_close([step.value for step in credit.steps[row]], found.mean(dim=0).sigmoid().tolist())
+            assert_close(values(credit)[row], found.mean(dim=0).sigmoid().tolist())
             logits.append(found[:, [len(step.state) > 1 for step in legal]])  # after the last move no move is left
     spread = 2 * torch.cat(logits, dim=1).sigmoid().std(dim=0, correction=0).mean()
     assert credit.metrics["critic/disagreement"] == pytest.approx(spread.item(), rel=1e-5)
     assert 0 < credit.metrics["critic/disagreement"] < 1
     assert (credit.starts is None) == (not by_state)
-
-
-def test_disagreement_is_zero_without_steps(task: Task, rollouts_of, tmp_path: Path) -> None:
-    reward_of_ensemble = reward_with(task, EnsembleCritic(member=MEMBER, size=2, seed=0), tmp_path)
-    assert reward_of_ensemble(rollouts_of(["", "nothing"])).metrics["critic/disagreement"] == 0.0
 
 
 PROBLEMS = [CountdownProblem(numbers, 46, style="direct") for numbers in ((21, 16, 17, 26), (20, 26, 1, 2))]
@@ -192,7 +175,7 @@ PLAYED = [
 
 @pytest.fixture
 def joint(task: Task, tmp_path: Path) -> CriticReward:
-    return reward_with(task, MEMBER(seed=0), tmp_path, weight=0.0, temperature=0.5, batch_size=64)
+    return reward_with(task, joint_critic(), tmp_path, weight=0.0, temperature=0.5, batch_size=64)
 
 
 def test_verdict_auroc_matches_loops_within_problem_and_depth(
@@ -203,9 +186,9 @@ def test_verdict_auroc_matches_loops_within_problem_and_depth(
     for row, text in enumerate(PLAYED):
         problem = rollouts.problem_of(row)
         steps = [step for step in task.parse_steps(problem, text) if step.legal and len(step.state) > 1]
-        values = joint.step_values(rollouts, [steps if own == row else [] for own in range(len(PLAYED))])[row]
+        valued = joint.step_values(rollouts, [steps if own == row else [] for own in range(len(PLAYED))])[row]
         right = task.verify(problem, text).correct
-        states += [((row // 4, len(step.state)), right, value) for step, value in values]
+        states += [((row // 4, len(step.state)), right, value) for step, value in valued]
     pairs = [(a, b) for (one, good, a), (other, bad, b) in product(states, states) if one == other and good and not bad]
     pooled = [(a, b) for (_, good, a), (_, bad, b) in product(states, states) if good and not bad]
     expected, over_all = (sum((a > b) + (a == b) / 2 for a, b in those) / len(those) for those in (pairs, pooled))

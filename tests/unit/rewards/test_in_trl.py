@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,30 +12,21 @@ import torch
 from torch.testing import assert_close
 from transformers import PreTrainedTokenizerFast
 
+from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
 from contrastive_reasoning.rewards import CLIPOReward, Credit, OracleReward, RewardInTRL, VerifierReward
 from contrastive_reasoning.rollout import Engine, RolloutBatch, Sampling
-from contrastive_reasoning.tasks.base import Problem, Split, Step, Verdict
+from contrastive_reasoning.tasks.base import Problem, Verdict
 from tests.tiny_models import tiny_policy
 from tests.tiny_tasks import countdown
 from tests.unit.rewards.test_clipo import SETTINGS
+from tests.unit.rollout.conftest import PlainTask
 
 SIZE = 4
 FREE = Sampling(temperature=1.0, top_k=None, top_p=1.0, max_tokens=6, stop=())
 
 
-class Halves:
+class Halves(PlainTask):
     """A task on which every completion with an even number of characters is correct."""
-
-    name = "halves"
-
-    def problems(self, split: Split) -> Sequence[Problem]:
-        return PROBLEMS
-
-    def parse_steps(self, problem: Problem, completion: str) -> list[Step]:
-        return []
-
-    def scores(self, problem: Problem, completion: str) -> Mapping[str, float]:
-        return {}
 
     def verify(self, problem: Problem, completion: str) -> Verdict:
         even = len(completion) % 2 == 0
@@ -43,6 +34,11 @@ class Halves:
 
 
 PROBLEMS = [Problem(id=f"p/{n}", prompt=f"{n}: ", answer="") for n in range(6)]
+
+
+@pytest.fixture
+def policy(tokenizer: PreTrainedTokenizerFast) -> CausalLMPolicy:
+    return tiny_policy(tokenizer)
 
 
 def drawn(policy: Any) -> RolloutBatch:
@@ -56,14 +52,17 @@ def as_trl_passes(rollouts: RolloutBatch) -> dict[str, Any]:
     return {"completion_ids": ids, "id": [rollouts.problem_of(row).id for row in range(len(ids))]}
 
 
+def in_trl(reward: Any, policy: Any) -> RewardInTRL:
+    return RewardInTRL(reward, policy=policy, problems=PROBLEMS, group_size=SIZE)
+
+
 def clipo(**changes: Any) -> CLIPOReward:
     return CLIPOReward(outcome=VerifierReward(task=Halves()), **SETTINGS | changes)
 
 
-def test_clipo_in_trl_equals_credit_and_head_of_own_rollouts(tokenizer: PreTrainedTokenizerFast) -> None:
-    policy = tiny_policy(tokenizer)
+def test_clipo_in_trl_equals_credit_and_head_of_own_rollouts(policy: Any) -> None:
     rollouts, own = drawn(policy), clipo()
-    function = RewardInTRL(clipo(), policy=policy, problems=PROBLEMS, group_size=SIZE)
+    function = in_trl(clipo(), policy)
     for _ in range(2):  # the second with a head that has learned
         expected = own(rollouts)
         assert expected.parts["clipo"].any()
@@ -72,8 +71,8 @@ def test_clipo_in_trl_equals_credit_and_head_of_own_rollouts(tokenizer: PreTrain
 
 
 @pytest.mark.parametrize("weight", [0.5, 1.0])
-def test_oracle_in_trl_equals_own_credit(tokenizer: PreTrainedTokenizerFast, weight: float) -> None:
-    task, policy = countdown(), tiny_policy(tokenizer)
+def test_oracle_in_trl_equals_own_credit(policy: Any, weight: float) -> None:
+    task = countdown()
     problem = task.problems("train")[0]
     a, b, *_ = problem.fields["numbers"]
     texts = [f"{a}+{b}={a + b}\n", "nothing\n", f"{b}+{a}={a + b}\n", f"{a}-{b}={a}\n"]
@@ -86,11 +85,10 @@ def test_oracle_in_trl_equals_own_credit(tokenizer: PreTrainedTokenizerFast, wei
     assert found == [weight * value for value in credit.parts["oracle"].tolist()]
 
 
-def test_batches_of_warmup_teach_head_and_give_policy_no_signal(tokenizer: PreTrainedTokenizerFast) -> None:
-    policy, logged = tiny_policy(tokenizer), {}
-    rollouts, reward = drawn(policy), clipo(warmup_steps=1)
+def test_batches_of_warmup_teach_head_and_give_policy_no_signal(policy: Any) -> None:
+    rollouts, reward, logged = drawn(policy), clipo(warmup_steps=1), {}
     correct = sum(len(text) % 2 == 0 for text in rollouts.texts)
-    function = RewardInTRL(reward, policy=policy, problems=PROBLEMS, group_size=SIZE)
+    function = in_trl(reward, policy)
     policy.model.train()
     assert function(**as_trl_passes(rollouts), log_metric=logged.__setitem__) == [0.0] * len(rollouts)
     assert reward.calls == 1
@@ -99,64 +97,45 @@ def test_batches_of_warmup_teach_head_and_give_policy_no_signal(tokenizer: PreTr
     assert any(function(**as_trl_passes(rollouts)))
 
 
-def test_prompts_are_encoded_as_in_own_rollouts(tokenizer: PreTrainedTokenizerFast) -> None:
-    policy = tiny_policy(tokenizer)
-    rows = RewardInTRL(clipo(), policy=policy, problems=PROBLEMS, group_size=SIZE).rows()
+def test_prompts_are_encoded_as_in_own_rollouts(policy: Any) -> None:
+    rows = in_trl(clipo(), policy).rows()
     assert [row["id"] for row in rows] == [problem.id for problem in PROBLEMS]
     encoded: Any = policy.tokenizer([row["prompt"] for row in rows])
     assert encoded["input_ids"] == [policy.prompt_ids(problem.prompt) for problem in PROBLEMS]
 
 
-class Failing:
-    """A reward that fails on its second row."""
+def test_completion_without_reward_is_none(policy: Any) -> None:
+    def failing(rollouts: RolloutBatch) -> Credit:
+        return replace(VerifierReward(task=Halves())(rollouts), failures={1: Verdict(status="error", reason="!")})
 
-    def __call__(self, rollouts: RolloutBatch) -> Credit:
-        credit = VerifierReward(task=Halves())(rollouts)
-        return replace(credit, failures={1: Verdict(status="error", reason="!")})
-
-
-def test_completion_without_reward_is_none(tokenizer: PreTrainedTokenizerFast) -> None:
-    policy = tiny_policy(tokenizer)
-    function = RewardInTRL(Failing(), policy=policy, problems=PROBLEMS, group_size=SIZE)
-    found = function(**as_trl_passes(drawn(policy)))
+    found = in_trl(failing, policy)(**as_trl_passes(drawn(policy)))
     assert [row for row, number in enumerate(found) if number is None] == [1]
 
 
 @pytest.mark.parametrize(
     ("ids", "named"),
-    [
-        (["p/0"] * 3, "3 rows"),
-        (["p/0", "p/0", "p/1", "p/1"], "num_generations"),
-        (["q/0"] * 4, "q/0"),
-    ],
+    [(["p/0"] * 3, "3 rows"), (["p/0", "p/0", "p/1", "p/1"], "num_generations"), (["q/0"] * 4, "q/0")],
 )
-def test_rows_that_are_no_groups_of_known_problems_are_refused(
-    tokenizer: PreTrainedTokenizerFast, ids: Sequence[str], named: str
-) -> None:
-    function = RewardInTRL(
-        VerifierReward(task=Halves()),
-        policy=tiny_policy(tokenizer),
-        problems=PROBLEMS,
-        group_size=SIZE,
-    )
+def test_rows_that_are_no_groups_of_known_problems_are_refused(policy: Any, ids: Sequence[str], named: str) -> None:
+    function = in_trl(VerifierReward(task=Halves()), policy)
     with pytest.raises(ValueError, match=named):
         function(completion_ids=[[5]] * len(ids), id=ids)
 
 
-def test_evaluation_does_not_teach_a_reward(tokenizer: PreTrainedTokenizerFast) -> None:
-    policy, reward = tiny_policy(tokenizer), clipo()
-    function = RewardInTRL(reward, policy=policy, problems=PROBLEMS, group_size=SIZE)
+def test_evaluation_does_not_teach_a_reward(policy: Any) -> None:
+    reward = clipo()
+    function = in_trl(reward, policy)
     policy.model.eval()
     with pytest.raises(ValueError, match="eval_strategy"):
         function(**as_trl_passes(drawn(policy)))
     assert reward.head is None
 
 
-def test_credit_on_steps_that_trl_cannot_take_is_refused(tokenizer: PreTrainedTokenizerFast) -> None:
+def test_credit_on_steps_that_trl_cannot_take_is_refused(policy: Any) -> None:
     task = countdown()
     reward = OracleReward(outcome=VerifierReward(task=task), task=task, weight=0.0)
     with pytest.raises(ValueError, match=r"reward\.weight"):
-        RewardInTRL(reward, policy=tiny_policy(tokenizer), problems=PROBLEMS, group_size=SIZE)
+        RewardInTRL(reward, policy=policy, problems=PROBLEMS, group_size=SIZE)
 
 
 @pytest.mark.whole

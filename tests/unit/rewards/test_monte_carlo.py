@@ -15,30 +15,16 @@ from contrastive_reasoning.rewards.monte_carlo import others_mean
 from contrastive_reasoning.rollout import RolloutBatch
 from contrastive_reasoning.tasks.arithmetic.equations import parse_steps
 from contrastive_reasoning.tasks.base import Problem, Step, Task, Verdict
+from tests.unit.rewards.conftest import values
+from tests.unit.rollout.conftest import PlainTask
 
 RIGHT = "21+16=37;37-17=20;26+20=46"
 TEXTS = [RIGHT, "21+16=37;37+17=54;54+26=80", "21+16=37;37-17=20;99+20=119", ""]
 VALUES = [[0.25, 0.5, None], [0.25, 0.0, None], [0.25, 0.5], []]
 
 
-class Unverified:
-    """A reward of 0 for every rollout, without verdicts."""
-
-    def __call__(self, rollouts: RolloutBatch) -> Credit:
-        outcome = torch.zeros(len(rollouts))
-        return Credit(outcome=outcome, parts={"nothing": outcome})
-
-
-class EquationTask:
+class EquationTask(PlainTask):
     """A task with equations as steps; a completion is correct if it ends with the answer (here 20)."""
-
-    name = "stories"
-
-    def problems(self, split: str) -> list[Problem]:
-        return []
-
-    def scores(self, problem: Problem, completion: str) -> dict[str, float]:
-        return {}
 
     def verify(self, problem: Problem, completion: str) -> Verdict:
         right = completion.endswith(problem.answer)
@@ -53,19 +39,10 @@ def monte_carlo_credit(task: Task, rollouts: RolloutBatch, weight: float = 0.0) 
 
 
 def test_monte_carlo_values_match_hand_computation(task: Task, rollouts_of) -> None:
-    """The last step of the first two completions ends them, so its value is the verdict.
-
-    The third completion is wrong; its third step is illegal and has no value.
-    """
+    """The value of a completion's last step is the verdict. The third completion's third step is illegal."""
     credit = monte_carlo_credit(task, replace(rollouts_of(TEXTS), prefix_values=VALUES))
-    assert credit.steps is not None
-    assert [[step.value for step in row] for row in credit.steps] == [
-        [0.25, 0.5, 1.0],
-        [0.25, 0.0, 0.0],
-        [0.25, 0.5],
-        [],
-    ]
-    assert [[step.depth for step in row] for row in credit.steps] == [[3, 2, 1], [3, 2, 1], [3, 2], []]
+    assert values(credit) == [[0.25, 0.5, 1.0], [0.25, 0.0, 0.0], [0.25, 0.5], []]
+    assert [[step.depth for step in row] for row in credit.steps or ()] == [[3, 2, 1], [3, 2, 1], [3, 2], []]
     assert credit.starts == pytest.approx([0.0, 1 / 3, 1 / 3, 1 / 3])
     assert credit.parts["monte_carlo"].tolist() == pytest.approx([1.75 / 3, 0.25 / 3, 0.375, 0.0])
 
@@ -100,8 +77,7 @@ def test_value_of_last_step_is_verdict_without_other_rewards(task: Task, rollout
     )
     rollouts = replace(rollouts_of(TEXTS), prefix_values=VALUES)
     credit = MonteCarloReward(outcome=both, task=task, weight=0.0)(rollouts)
-    assert credit.steps is not None
-    assert [row[-1].value for row in credit.steps[:2]] == [1.0, 0.0]
+    assert [row[-1] for row in values(credit)[:2]] == [1.0, 0.0]
     assert credit.starts == monte_carlo_credit(task, rollouts).starts
 
 
@@ -122,14 +98,13 @@ class CountedSteps:
 def test_step_metrics_leave_out_last_steps(task: Task, rollouts_of) -> None:
     """Sampled values are wrong in every pair; the verdicts at the ends of 3, 3 and 2 steps are right in every pair."""
     short = "21+16=37;37+17=54"
-    values = [[0.2, 0.3, None], [0.4, 0.5, None], [0.4, None]]
-    rollouts = replace(rollouts_of([RIGHT, TEXTS[1], short]), prefix_values=values)
+    sampled = [[0.2, 0.3, None], [0.4, 0.5, None], [0.4, None]]
+    rollouts = replace(rollouts_of([RIGHT, TEXTS[1], short]), prefix_values=sampled)
     kinds: list[Any] = [task, CountedSteps(task)]
     for step_task in kinds:
         reward = MonteCarloReward(outcome=VerifierReward(task=task), task=step_task, weight=0.0)
         credit = reward(rollouts)
-        assert credit.steps is not None
-        assert [row[-1].value for row in credit.steps] == [1.0, 0.0, 0.0]
+        assert [row[-1] for row in values(credit)] == [1.0, 0.0, 0.0]
         aurocs = {name: value for name, value in credit.metrics.items() if name.startswith("steps/auroc")}
         assert len(aurocs) == 4, "two depths, all steps and siblings"
         assert set(aurocs.values()) == {0.0}
@@ -137,24 +112,18 @@ def test_step_metrics_leave_out_last_steps(task: Task, rollouts_of) -> None:
         assert credit.metrics["steps/return"] == pytest.approx((0.25 + 0.45 + 0.4) / 3)
 
 
-def test_others_mean_averages_other_values_of_group() -> None:
-    values = [1.0, 0.0, 0.0, 1.0, 1.0, 0.0]
-    expected = []
-    for row in range(6):
-        group = range(row // 3 * 3, row // 3 * 3 + 3)
-        expected.append(sum(values[other] for other in group if other != row) / 2)
-    assert others_mean(values, 3) == expected
+def test_others_mean_averages_other_values_of_group_without_failed_rollouts() -> None:
+    drawn = [1.0, 0.0, 1.0, 0.0, 1.0, 1.0, 0.0, 0.0]
+    for failed in (set[int](), {1, 3}):
+        others = [[i for i in range(n // 4 * 4, n // 4 * 4 + 4) if i not in {n, *failed}] for n in range(8)]
+        assert others_mean(drawn, 4, failed) == [sum(drawn[i] for i in own) / len(own) for own in others]
+    assert others_mean([1.0, 0.0], 2, {1})[0] == 1.0, "nobody else tells: its own value, which moves nothing"
 
 
 def test_missing_prefix_values_or_verdicts_raise(task: Task, rollouts_of) -> None:
     with pytest.raises(ValueError, match="rollout=vineppo"):
         monte_carlo_credit(task, rollouts_of(TEXTS))
-    unverified = MonteCarloReward(outcome=Unverified(), task=task, weight=0.0)
+    plain = Credit(outcome=torch.zeros(4), parts={})
+    unverified = MonteCarloReward(outcome=lambda rollouts: plain, task=task, weight=0.0)
     with pytest.raises(ValueError, match="outcome"):
         unverified(replace(rollouts_of(TEXTS), prefix_values=VALUES))
-
-
-def test_others_mean_leaves_out_failed_rollouts() -> None:
-    values = [1.0, 0.0, 1.0, 0.0, 1.0, 1.0, 0.0, 0.0]
-    assert others_mean(values, 4, {1, 3}) == [1.0, 1.0, 1.0, 1.0, 1 / 3, 1 / 3, 2 / 3, 2 / 3]
-    assert others_mean([1.0, 0.0], 2, {1})[0] == 1.0, "nobody else tells: its own value, which moves nothing"

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -10,7 +11,8 @@ from contrastive_reasoning.rewards import OracleReward, PerfectMoveReward, Verif
 from contrastive_reasoning.rewards.oracle import in_reach, parents
 from contrastive_reasoning.rollout import RolloutBatch, token_bytes
 from contrastive_reasoning.tasks.base import Problem, Task
-from contrastive_reasoning.tasks.countdown import CountdownProblem, legal_moves, search_trace
+from contrastive_reasoning.tasks.countdown import CountdownProblem, legal_moves, parse_steps, search_trace
+from tests.unit.rewards.conftest import values
 
 # 46 is reachable after every move; after the first move only; never after 21*16; illegal last move; no move at all
 KEPT = "21+16=37;37-17=20;26+20=46"
@@ -31,17 +33,7 @@ def test_oracle_values_match_hand_computation(task: Task, rollouts_of) -> None:
     assert credit.parts["oracle"].tolist() == pytest.approx([1.0, 1 / 3, 0.0, 1.0, 0.0, 0.0], abs=1e-6)
     assert credit.outcome.tolist() == pytest.approx([1.5, 1 / 6, 0.0, 0.5, 0.0, 0.0], abs=1e-6)
     assert credit.parts["verifier"].tolist() == [1.0, 0.0, 0.0, 0.0, 0.0, 0.0]
-    assert credit.steps is not None
-    assert [[step.value for step in row] for row in credit.steps] == [[1, 1, 1], [1, 0, 0], [0, 0, 0], [1, 1], [], []]
-
-
-def test_in_reach_is_none_for_illegal_steps_and_other_tasks(task: Task) -> None:
-    problem = CountdownProblem((21, 16, 17, 26), 46, style="direct")
-    assert [in_reach(problem, step) for step in task.parse_steps(problem, FIRST)] == [False, False, False]
-    assert [in_reach(problem, step) for step in task.parse_steps(problem, LOST)] == [True, False, False]
-    assert [in_reach(problem, step) for step in task.parse_steps(problem, ILLEGAL)] == [True, True, None]
-    (step, *_) = task.parse_steps(problem, KEPT)
-    assert in_reach(Problem(id="other", prompt="?", answer="46", fields={"target": "46"}), step) is None
+    assert values(credit) == [[1, 1, 1], [1, 0, 0], [0, 0, 0], [1, 1], [], []]
 
 
 def test_step_credit_covers_tokens_of_step(task: Task, rollouts_of, tokenizer: PreTrainedTokenizerFast) -> None:
@@ -71,25 +63,7 @@ def test_illegal_steps_are_listed_separately(task: Task, rollouts_of, tokenizer:
     assert {(step.value, step.legal) for row in credit.illegal for step in row} == {(0.0, False)}
 
 
-def test_perfect_move_ignores_illegal_step_from_lost_state(task: Task, rollouts_of) -> None:
-    texts = ["21+16=38", "21*16=336;336+17=1"]
-    credit = PerfectMoveReward(outcome=VerifierReward(task=task), task=task, weight=0.5)(rollouts_of(texts))
-    assert credit.illegal is not None
-    assert [len(row) for row in credit.illegal] == [1, 0]
-
-
-def test_step_depths_follow_backtracking_search(task: Task, rollouts_of) -> None:
-    numbers, target = (21, 16, 17, 26), 46
-    problem = CountdownProblem(numbers, target, style="annotated")
-    text = search_trace(numbers, target, style="annotated").text
-    credit = OracleReward(outcome=VerifierReward(task=task), task=task, weight=0.5)(rollouts_of([text], problem))
-    assert credit.steps is not None
-    depths = [step.depth for step in credit.steps[0]]
-    assert depths == [len(step.state) for step in task.parse_steps(problem, text) if step.legal]
-    assert len(depths) > len(set(depths))
-
-
-def test_revisited_state_is_marked(task: Task, rollouts_of) -> None:
+def test_step_depths_follow_backtracking_search_and_revisited_states_are_marked(task: Task, rollouts_of) -> None:
     """The order of its numbers does not matter; the problem's own numbers count as the first state."""
     numbers, target = (12, 12, 5), 48
     problem = CountdownProblem(numbers, target, style="annotated")
@@ -98,6 +72,7 @@ def test_revisited_state_is_marked(task: Task, rollouts_of) -> None:
     states = [sorted(step.state) for step in task.parse_steps(problem, text) if step.legal]
     expected = [state in [sorted(numbers), *states[:index]] for index, state in enumerate(states)]
     assert credit.steps is not None
+    assert [step.depth for step in credit.steps[0]] == [len(state) for state in states]
     assert [step.again for step in credit.steps[0]] == expected
     assert any(expected)
     assert not all(expected)
@@ -111,24 +86,30 @@ def test_oracle_start_value_is_reachability_of_target(task: Task, rollouts_of) -
 
 
 def test_perfect_move_values_only_steps_from_solvable_states(task: Task, rollouts_of) -> None:
-    credit = PerfectMoveReward(outcome=VerifierReward(task=task), task=task, weight=0.5)(rollouts_of(TEXTS))
-    assert credit.steps is not None
-    assert [[step.value for step in row] for row in credit.steps] == [[1, 1, 1], [1, 0], [0], [1, 1], [], []]
-    assert credit.parts["perfect_move"].tolist() == pytest.approx([1.0, 0.5, 0.0, 1.0, 0.0, 0.0])
+    """Also an illegal step counts only if the state before it was solvable, as in the last but one text."""
+    texts = [*TEXTS, "21+16=38", "21*16=336;336+17=1"]
+    credit = PerfectMoveReward(outcome=VerifierReward(task=task), task=task, weight=0.5)(rollouts_of(texts))
+    assert values(credit) == [[1, 1, 1], [1, 0], [0], [1, 1], *[[]] * 3, [0]]
+    assert credit.parts["perfect_move"].tolist() == pytest.approx([1.0, 0.5, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0])
+    assert credit.illegal is not None
+    assert [len(row) for row in credit.illegal] == [0, 0, 0, 1, 0, 0, 1, 0]
 
 
 def test_parents_reach_steps_by_legal_moves_in_backtracking_search() -> None:
     numbers, target = (21, 16, 17, 26), 46
     problem = CountdownProblem(numbers, target, style="annotated")
-    from contrastive_reasoning.tasks.countdown.steps import parse_steps
-
     steps = [step for step in parse_steps(problem, search_trace(numbers, target, style="annotated").text) if step.legal]
     assert len(steps) > 3
     for parent, step in zip(parents(problem, steps), steps, strict=True):
         assert sorted(step.state) in [sorted(move.state) for move in legal_moves(parent)]
 
 
-def test_oracle_rejects_problem_of_another_task(task: Task, rollouts_of) -> None:
+def test_problem_of_another_task_has_no_reach_and_raises(task: Task, rollouts_of) -> None:
+    (step,) = task.parse_steps(CountdownProblem((4, 3), 7, style="direct"), "4+3=7")
+    assert in_reach(Problem(id="7", prompt="?", answer="46", fields={"target": "46"}), step) is None
+    own = [CountdownProblem((4, 3), target, style="direct") for target in (7, 8)]
+    assert [in_reach(one, step) for one in own] == [True, False]
+    assert in_reach(own[0], replace(step, legal=False)) is None
     problem = Problem(id="7", prompt="?", answer="1", fields={"numbers": (4, 3)})
     with pytest.raises(TypeError, match=r"problem 7.*target"):
         OracleReward(outcome=VerifierReward(task=task), task=task, weight=0.5)(rollouts_of(["4+3=7"], problem))

@@ -52,10 +52,7 @@ def returns_of(task: Task, rollouts: RolloutBatch, *, decay: float) -> torch.Ten
 def test_tokens_of_segment_get_its_potential_difference(
     task: Task, rollouts_of, tokenizer: PreTrainedTokenizerFast
 ) -> None:
-    """From (21, 16, 17, 26) → 46, the target is lost by the second move of LOST and by illegal moves.
-
-    A legal move after an illegal one no longer matters.
-    """
+    """The second move of LOST and illegal moves lose the target; a legal move after them no longer matters."""
     rollouts = rollouts_of(TEXTS)
     returns = returns_of(task, rollouts, decay=0.0)
     assert [credited_text(rollouts, returns, tokenizer, row) for row in range(len(TEXTS))] == [
@@ -99,10 +96,7 @@ def read(kind: str, problem: Problem, text: str) -> list[Step]:
 
 
 def completions(vocabulary: Sequence[str]) -> list[tuple[int, ...]]:
-    """Returns all completions of at most ``LENGTH`` tokens.
-
-    They are cut off there or ended earlier by the last token of the vocabulary.
-    """
+    """Returns all completions of at most ``LENGTH`` tokens; the last of the vocabulary ends one earlier."""
     going: list[tuple[int, ...]] = [()]
     ended: list[tuple[int, ...]] = []
     for _ in range(LENGTH):
@@ -163,9 +157,7 @@ def gradient(paths: Sequence[tuple[int, ...]], advantages: Tensor, kind: str) ->
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_decay_one_gradient_is_unbiased_only_if_steps_end_when_settled(
-    kind: str,
-) -> None:
+def test_decay_one_gradient_is_unbiased_only_if_steps_end_when_settled(kind: str) -> None:
     """The bias is the largest difference between the gradients by the λ-returns and by R."""
     paths, mask, credit = credit_of(kind)
     by_outcome = gradient(paths, credit.outcome[:, None] * mask, kind)

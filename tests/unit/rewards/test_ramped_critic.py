@@ -1,5 +1,3 @@
-"""RampedCriticReward: the formula against loops, optimizer steps before values, the ramp and the buffer."""
-
 from __future__ import annotations
 
 from typing import Any
@@ -9,7 +7,6 @@ import torch
 from torch import nn
 from torch.testing import assert_close
 
-from contrastive_reasoning.critics import JointCritic
 from contrastive_reasoning.losses import InfoNCE
 from contrastive_reasoning.rewards import Credit, RampedCriticReward
 from contrastive_reasoning.rewards.base import TrainedReward
@@ -17,6 +14,7 @@ from contrastive_reasoning.rollout import RolloutBatch
 from contrastive_reasoning.tasks.countdown import CountdownProblem
 from contrastive_reasoning.tasks.countdown.indented import line_triples, search_lines
 from lightning_modules.optim import AdamW
+from tests.unit.critics.test_joint import joint
 from tests.unit.critics.test_number_embedding import build
 from tests.unit.lightning_modules.grpo_kit import optimizer
 from tests.unit.rewards.conftest import Rollouts
@@ -96,10 +94,7 @@ def test_ramp_rises_with_rollout_batches_and_then_stays_constant(rollouts_of: Ro
 
 
 def test_critic_takes_optimizer_step_before_each_value(rollouts_of: Rollouts) -> None:
-    """The critic takes one step per completion with a search, on triples that include its own.
-
-    The slow version repeats the steps one by one.
-    """
+    """It takes one step per completion with a search, on triples that include its own."""
     reward, critic = ramped(optimizer=adam(1e-2)), build(number_dimension=8, hidden_dimension=16, dimension=16)
     credit = reward(rollouts_of([SEARCH, "no search", FLAT, OTHER], PROBLEM))
     stepper = torch.optim.Adam(critic.parameters(), lr=1e-2)
@@ -127,23 +122,21 @@ def test_critic_takes_optimizer_step_before_each_value(rollouts_of: Rollouts) ->
 
 
 def test_draw_limits_triples_per_step_and_buffer_keeps_all(rollouts_of: Rollouts) -> None:
-    reward = ramped(draw=2)
     sizes = []
-    reward.loss = lambda scores, positive, candidate: sizes.append(tuple(scores.shape)) or scores.sum() * 0  # type: ignore
+    reward = ramped(draw=2, loss=lambda scores, *_: sizes.append(tuple(scores.shape)) or scores.sum() * 0)
     for _ in range(3):
         reward(rollouts_of([SEARCH, OTHER], PROBLEM))
     assert set(sizes) == {(2, 2)}
     assert len(reward.buffer) == 3 * (len(line_triples(search_lines(SEARCH))) + 1)
 
 
-def test_training_goals_are_later_lines_or_target(rollouts_of: Rollouts) -> None:
-    for goals, expected in (("later_line", [[1200, 3, -1, -1]]), ("target", [[46, -1, -1, -1]])):
-        reward, read = ramped(goals=goals), []
-        plain = reward.critic.encode_goals
-        reward.critic.encode_goals = lambda lines, plain=plain, read=read: read.append(plain(lines)) or read[-1]
-        reward(rollouts_of([OTHER], PROBLEM))
-        assert read[0].tolist() == expected
-        assert read[1].tolist() == [[46, -1, -1, -1]]
+@pytest.mark.parametrize(("goals", "first"), [("later_line", [1200, 3, -1, -1]), ("target", [46, -1, -1, -1])])
+def test_training_goals_are_later_lines_or_target(goals: str, first: list[int], rollouts_of: Rollouts) -> None:
+    reward, read = ramped(goals=goals), []
+    plain = reward.critic.encode_goals
+    reward.critic.encode_goals = lambda lines: read.append(plain(lines)) or read[-1]
+    reward(rollouts_of([OTHER], PROBLEM))
+    assert [goal.tolist() for goal in read] == [[first], [[46, -1, -1, -1]]]
 
 
 def test_resumed_reward_is_bitwise_equal_to_uninterrupted(rollouts_of: Rollouts) -> None:
@@ -161,8 +154,7 @@ def test_resumed_reward_is_bitwise_equal_to_uninterrupted(rollouts_of: Rollouts)
 
 
 def test_non_finite_step_is_skipped_and_raises_above_limit(rollouts_of: Rollouts) -> None:
-    reward = ramped(max_skipped_steps=1)
-    reward.loss = lambda scores, *_: scores.sum() * float("nan")  # type: ignore
+    reward = ramped(max_skipped_steps=1, loss=lambda scores, *_: scores.sum() * float("nan"))
     before = weights(reward)
     credit = reward(rollouts_of([SEARCH], PROBLEM))
     assert credit.metrics["online_critic/skipped_steps"] == 1.0
@@ -173,17 +165,15 @@ def test_non_finite_step_is_skipped_and_raises_above_limit(rollouts_of: Rollouts
 
 
 @pytest.mark.parametrize(
-    "setting", [{"draw": 0}, {"ramp_steps": 0}, {"divisor": 0.0}, {"goals": "all"}, {"goal_text": "found"}]
+    ("changes", "error", "named"),
+    [
+        *[({name: 0}, ValueError, f"{name} .*0") for name in ("draw", "ramp_steps", "divisor")],
+        ({"goals": "all"}, ValueError, "goals .*all"),
+        ({"goal_text": "found"}, ValueError, "goal_text .*found"),
+        ({"critic": joint()}, TypeError, "JointCritic"),
+        ({"outcome": ramped()}, ValueError, "RampedCriticReward"),
+    ],
 )
-def test_invalid_settings_raise(setting: dict[str, Any]) -> None:
-    ((name, value),) = setting.items()
-    with pytest.raises(ValueError, match=f"{name} .*{value}"):
-        ramped(**setting)
-
-
-def test_ramped_critic_rejects_joint_critic_and_outcome_that_learns() -> None:
-    joint = JointCritic(value_dimension=4, width=8, blocks=1, dimension=8, join_dimension=4, pairs_per_chunk=8, seed=0)
-    with pytest.raises(TypeError, match=r"JointCritic"):
-        ramped(critic=joint)
-    with pytest.raises(ValueError, match="RampedCriticReward"):
-        ramped(outcome=ramped())
+def test_invalid_settings_raise(changes: dict[str, Any], error: type[Exception], named: str) -> None:
+    with pytest.raises(error, match=named):
+        ramped(**changes)

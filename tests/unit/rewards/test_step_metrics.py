@@ -78,18 +78,6 @@ def test_step_metrics_match_loops(seed: int) -> None:
     assert got["steps/return"] == pytest.approx(sum(means.values()) / len(judged))
 
 
-def test_outcome_correlation_ignores_finished_steps() -> None:
-    """With the finished steps, whose values are the verdicts, the means would be 0.55 and 0.45.
-
-    The correlation would then be above zero.
-    """
-    right, wrong = ([Judged(low, 2, False), Judged(end, 1, True)] for low, end in ((0.1, 1.0), (0.9, 0.0)))
-    nothing: list[Judged] = []
-    got = step_metrics([right, wrong, nothing] * 2, [], verdicts([True, False, False] * 2), 3)
-    assert got["steps/outcome_correlation"] == pytest.approx(-1.0)
-    assert got["steps/return"] == pytest.approx(2 * (0.1 + 0.9) / 6)
-
-
 def test_step_metrics_without_verdicts_are_return_and_repeated() -> None:
     placed = [[StepCredit(0, 1, 0.5, depth=3), StepCredit(2, 3, 0.5, depth=3, again=True)], []]
     judged = [[Judged(0.5, 3, False)] * 2, []]
@@ -102,18 +90,10 @@ def test_step_metrics_without_verdicts_are_return_and_repeated() -> None:
 
 def test_auroc_siblings_separates_groups_with_negative_depths() -> None:
     """Steps whose states are not sequences have depths 0, −1, …: each pair of group and depth is a stratum."""
-    judged = [[Judged(value, -index, False) for index, value in enumerate(row)] for row in VALUES]
-    correct = [True, False, False, True]
-    flat = [
-        (step.value, correct[row], 10 * (row // 2) - step.depth, row)
-        for row, steps in enumerate(judged)
-        for step in steps
-    ]
-    got = step_metrics(judged, [], verdicts(correct), 2)
-    assert got["steps/auroc_siblings"] == pytest.approx(by_pairs([(v, c, g) for v, c, g, _ in flat]))
-
-
-VALUES = [[0.9, 0.2, 0.7], [0.1, 0.6, 0.3], [0.4, 0.8, 0.5], [0.3, 0.1, 0.95]]
+    rows, correct = [[0.9, 0.2, 0.7], [0.1, 0.6, 0.3], [0.4, 0.8, 0.5], [0.3, 0.1, 0.95]], [True, False, False, True]
+    judged = [[Judged(value, -index, False) for index, value in enumerate(row)] for row in rows]
+    flat = [(v, correct[n], 10 * (n // 2) + index) for n, row in enumerate(rows) for index, v in enumerate(row)]
+    assert step_metrics(judged, [], verdicts(correct), 2)["steps/auroc_siblings"] == pytest.approx(by_pairs(flat))
 
 
 def test_within_group_correlation_with_constant_is_none() -> None:

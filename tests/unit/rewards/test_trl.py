@@ -54,35 +54,29 @@ def test_function_runs_in_one_separate_process(rollouts_of: Rollouts, reward_of:
     assert os.getpid() not in first.tolist()
 
 
-def test_columns_hold_problem_fields_in_order_of_completions(rollouts_of: Rollouts, reward_of: Build) -> None:
-    arguments = reward_of().arguments(rollouts_of(["a", "b", "c", "d"], LAMP, RIVER))
-    assert {name: arguments[name] for name in ("word", "level", "answer", "id")} == {
+def test_arguments_are_problem_fields_that_function_takes_in_order_of_completions(
+    rollouts_of: Rollouts, reward_of: Build
+) -> None:
+    rollouts = rollouts_of(["a", "b", "21+16=37;", "d"], LAMP, RIVER)
+    arguments = reward_of().arguments(rollouts)
+    lengths = [len(ids) for ids in arguments.pop("completion_ids")]
+    assert lengths == rollouts.mask.sum(dim=1).tolist(), "without padding"
+    assert arguments == {
         "word": ["lamp", "lamp", None, None],
         "level": [1, 1, None, None],
         "answer": ["pmal", "pmal", "revir", "revir"],
         "id": ["w/0", "w/0", "w/1", "w/1"],
+        "prompts": ["Spell lamp."] * 2 + ["Be short.\n\nSpell."] * 2,
+        "completions": ["a", "b", "21+16=37;", "d"],
     }
-    assert arguments["prompts"] == ["Spell lamp."] * 2 + ["Be short.\n\nSpell."] * 2
     assert all(type(prompt) is str for prompt in arguments["prompts"]), "the function's process need not know of ours"
-    assert arguments["completions"] == ["a", "b", "c", "d"]
-    assert "not a name" not in arguments
-
-
-def test_arguments_are_those_that_function_takes(rollouts_of: Rollouts, reward_of: Build) -> None:
-    rollouts = rollouts_of(["21+16=37;", "2"], LAMP)
-    arguments = reward_of(functions.lengths).arguments(rollouts)
-    assert set(arguments) == {"answer", "completion_ids", "completions", "id", "level", "prompts", "word"}
-    assert [len(ids) for ids in arguments["completion_ids"]] == rollouts.mask.sum(dim=1).tolist(), "without padding"
     assert set(reward_of(functions.process).arguments(rollouts)) == {"completions"}
-
-
-def test_messages_option_passes_lists_of_messages(rollouts_of: Rollouts, reward_of: Build) -> None:
-    arguments = reward_of(messages=True).arguments(rollouts_of(["hi", "ho"], LAMP, RIVER))
-    assert arguments["prompts"] == [
+    messages = reward_of(messages=True).arguments(rollouts_of(["hi", "ho"], LAMP, RIVER))
+    assert messages["prompts"] == [
         [{"role": "user", "content": "Spell lamp."}],
         [{"role": "system", "content": "Be short."}, {"role": "user", "content": "Spell."}],
     ]
-    assert arguments["completions"] == [[{"role": "assistant", "content": text}] for text in ("hi", "ho")]
+    assert messages["completions"] == [[{"role": "assistant", "content": text}] for text in ("hi", "ho")]
 
 
 def test_columns_option_renames_column(rollouts_of: Rollouts, reward_of: Build) -> None:
@@ -105,11 +99,9 @@ def test_unknown_column_raises_with_available_columns(
         reward_of(functions.solution_in, columns=columns)(rollouts_of(["a", "b"], LAMP))
 
 
-@pytest.mark.parametrize(("text", "reason"), [("ends its process", "exit code 1"), ("hangs", "timeout.* 2 s")])
-def test_failed_call_raises_with_reason(rollouts_of: Rollouts, reward_of: Build, text: str, reason: str) -> None:
-    rollouts = rollouts_of([text, "abc"])
-    with pytest.raises(RewardFailed, match=f"2 of 2 .*{reason}"):
-        reward_of(limit_s=2.0)(rollouts)
+def test_failed_call_raises_with_reason(rollouts_of: Rollouts, reward_of: Build) -> None:
+    with pytest.raises(RewardFailed, match=r"2 of 2 .*exit code 1"):
+        reward_of()(rollouts_of(["ends its process", "abc"]))
 
 
 def test_allowed_failure_leaves_out_batch(rollouts_of: Rollouts, reward_of: Build) -> None:

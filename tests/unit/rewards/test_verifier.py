@@ -7,7 +7,6 @@ import pytest
 import torch
 
 from contrastive_reasoning.rewards import FormatReward, OverlongReward, VerifierReward, WeightedSum
-from contrastive_reasoning.rollout import RolloutBatch
 from contrastive_reasoning.tasks.base import Problem, Task, Verdict
 from tests.pace import assert_bounded_work
 
@@ -42,17 +41,18 @@ class FailingTask:
 
 
 def test_rollout_with_verifier_error_is_left_out(task: Task, rollouts_of) -> None:
+    """It gets the mean of the others, which moves no mean. Of several ranks each logs its share, also a share of 0."""
     with pytest.warns(UserWarning, match=r"verifier failed .*: out of order$"):
         credit = VerifierReward(task=FailingTask(task))(rollouts_of(TEXTS))
     assert credit.verdicts is not None
     assert credit.failures == {2: credit.verdicts[2]}
     assert credit.failures[2].reason == "out of order"
     assert credit.metrics["reward/failed_error"] == 0.25
-    assert credit.outcome.tolist() == pytest.approx([1.0, 0.0, 1 / 3, 0.0]), (
-        "the mean of the others, which moves no mean"
-    )
-    healthy = VerifierReward(task=task)(rollouts_of(TEXTS))
-    assert healthy.metrics["reward/failed"] == 0, "of several ranks each says its share"
+    assert credit.outcome.tolist() == pytest.approx([1.0, 0.0, 1 / 3, 0.0])
+    assert VerifierReward(task=task)(rollouts_of(TEXTS)).metrics["reward/failed"] == 0
+    readable = FormatReward(task=FailingTask(task))(rollouts_of(TEXTS))
+    assert ([*readable.failures], readable.metrics["reward/failed"]) == ([2], 0.25)
+    assert readable.outcome.tolist() == pytest.approx([1.0, 1.0, 2 / 3, 0.0])
 
 
 @pytest.mark.parametrize("text", HOSTILE, ids=lambda text: text[:10])
@@ -71,13 +71,6 @@ def test_format_reward_needs_readable_answer_and_natural_end(task: Task, rollout
     assert FormatReward(task=task)(rollouts_of(TEXTS, finish="length")).outcome.tolist() == [0.0] * 4
 
 
-def test_format_reward_leaves_out_rollout_with_verifier_error(task: Task, rollouts_of) -> None:
-    credit = FormatReward(task=FailingTask(task))(rollouts_of(TEXTS))
-    assert [*credit.failures] == [2]
-    assert credit.metrics["reward/failed"] == 0.25
-    assert credit.outcome.tolist() == pytest.approx([1.0, 1.0, 2 / 3, 0.0])
-
-
 def test_weighted_sum_rejects_different_names_and_repeated_parts(task: Task, rollouts_of) -> None:
     one = VerifierReward(task=task)
     with pytest.raises(ValueError, match=r"\(a, b\).*\(a\)"):
@@ -86,22 +79,19 @@ def test_weighted_sum_rejects_different_names_and_repeated_parts(task: Task, rol
         WeightedSum(rewards={"a": one, "b": one}, weights={"a": 1.0, "b": 1.0})(rollouts_of(TEXTS))
 
 
-def with_lengths(rollouts: RolloutBatch, lengths: list[int]) -> RolloutBatch:
-    mask = torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]
-    return replace(rollouts, mask=mask, old_log_probs=torch.zeros(mask.shape), completion_ids=mask.long())
-
-
-def by_formula(length: int, max_tokens: float, cache: float) -> float:
-    if length <= max_tokens - cache:
-        return 0.0
-    return (max_tokens - cache - length) / cache if length <= max_tokens else -1.0
-
-
 @pytest.mark.parametrize("share", [0.2, 0.33, 1.0])
 def test_overlong_reward_matches_formula(rollouts_of, share: float) -> None:
-    lengths = list(range(30))
-    got = OverlongReward(max_tokens=21, cache_share=share)(with_lengths(rollouts_of(["a"] * 30), lengths))
-    assert got.outcome.tolist() == pytest.approx([by_formula(n, 21, 21 * share) for n in lengths], abs=1e-6)
+    def by_formula(length: int, most: float, cache: float) -> float:
+        if length <= most - cache:
+            return 0.0
+        return (most - cache - length) / cache if length <= most else -1.0
+
+    mask = torch.arange(29) < torch.arange(30)[:, None]
+    rollouts = replace(
+        rollouts_of(["a"] * 30), mask=mask, old_log_probs=torch.zeros(30, 29), completion_ids=mask.long()
+    )
+    got = OverlongReward(max_tokens=21, cache_share=share)(rollouts)
+    assert got.outcome.tolist() == pytest.approx([by_formula(n, 21, 21 * share) for n in range(30)], abs=1e-6)
 
 
 @pytest.mark.parametrize(("name", "value"), [("max_tokens", 0), ("cache_share", 0.0), ("cache_share", 1.5)])
