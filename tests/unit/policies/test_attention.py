@@ -4,8 +4,6 @@ import copy
 
 import pytest
 import torch
-from torch import Tensor
-from torch.nn.functional import scaled_dot_product_attention
 from transformers import (
     DeepseekV3Config,
     DeepseekV3ForCausalLM,
@@ -18,44 +16,14 @@ from transformers import (
     PreTrainedModel,
 )
 
-from contrastive_reasoning.policies.attention import NAME, AttentionPlan, can_plan, no_mask, plan_attention
+from contrastive_reasoning.policies.attention import can_plan, plan_attention
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
 
-SIZES = {
-    "vocab_size": 32,
-    "hidden_size": 16,
-    "intermediate_size": 16,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 2,
-    "num_key_value_heads": 1,
-    "max_position_embeddings": 32,
-}
-
-LATENT = {
-    "kv_lora_rank": 8,
-    "q_lora_rank": None,
-    "qk_rope_head_dim": 8,
-    "qk_nope_head_dim": 8,
-    "v_head_dim": 8,
-    "num_key_value_heads": 2,
-    "n_routed_experts": 2,
-    "num_experts_per_tok": 1,
-    "n_group": 1,
-    "topk_group": 1,
-    "moe_intermediate_size": 16,
-    "first_k_dense_replace": 2,
-}
-
-
-class Causal:
-    """A causal attention plan that records the layers it is called for."""
-
-    def __init__(self) -> None:
-        self.layers: list[int] = []
-
-    def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, *, scaling: float) -> Tensor:
-        self.layers.append(layer)
-        return scaled_dot_product_attention(query, key, value, is_causal=True, scale=scaling, enable_gqa=True)
+SIZES = {"vocab_size": 32, "hidden_size": 16, "intermediate_size": 16, "max_position_embeddings": 32}
+SIZES |= {"num_hidden_layers": 2, "num_attention_heads": 2, "num_key_value_heads": 1}
+LATENT = {"kv_lora_rank": 8, "q_lora_rank": None, "qk_rope_head_dim": 8, "qk_nope_head_dim": 8, "v_head_dim": 8}
+LATENT |= {"num_key_value_heads": 2, "n_routed_experts": 2, "num_experts_per_tok": 1, "n_group": 1, "topk_group": 1}
+LATENT |= {"moe_intermediate_size": 16, "first_k_dense_replace": 2}
 
 
 def test_planned_attention_without_plan_equals_sdpa(policy: CausalLMPolicy) -> None:
@@ -64,23 +32,6 @@ def test_planned_attention_without_plan_equals_sdpa(policy: CausalLMPolicy) -> N
     plain = copy.deepcopy(policy.model)
     plain.set_attn_implementation("sdpa")
     assert torch.equal(planned, plain(input_ids=ids, attention_mask=mask.long()).logits)
-
-
-def test_attention_plan_is_called_in_every_layer(policy: CausalLMPolicy) -> None:
-    assert policy.plans_attention
-    ids, _ = policy.encode_prompts(["2+3=5;5*4=20"])
-    plan = Causal()
-    assert isinstance(plan, AttentionPlan)
-    planned = policy.model(
-        input_ids=ids, attention_mask=no_mask(ids.device), attention_plan=plan, use_cache=False
-    ).logits
-    assert plan.layers == list(range(policy.model.config.num_hidden_layers))
-    torch.testing.assert_close(planned, policy.model(input_ids=ids).logits, atol=1e-6, rtol=0)
-
-
-def test_config_dict_omits_planned_attention(policy: CausalLMPolicy) -> None:
-    assert policy.model.config._attn_implementation == NAME
-    assert NAME not in str(policy.model.config.to_dict().values())
 
 
 @pytest.mark.parametrize(

@@ -26,17 +26,9 @@ ROWS, LENGTH, HEADS, HEAD_WIDTH, LAYERS = 3, 11, 4, 8, 2
 
 def tiny() -> LlamaForCausalLM:
     """Attention as plain matrix products, which torch's counter counts on every device; heads wider than the model."""
-    config = LlamaConfig(
-        vocab_size=50,
-        hidden_size=16,
-        intermediate_size=24,
-        num_hidden_layers=LAYERS,
-        num_attention_heads=HEADS,
-        num_key_value_heads=2,
-        head_dim=HEAD_WIDTH,
-        attn_implementation="eager",
-    )
-    return LlamaForCausalLM(config)
+    sizes = {"vocab_size": 50, "hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": LAYERS}
+    sizes |= {"num_attention_heads": HEADS, "num_key_value_heads": 2, "head_dim": HEAD_WIDTH}
+    return LlamaForCausalLM(LlamaConfig(**sizes, attn_implementation="eager"))
 
 
 def torch_flops(model: torch.nn.Module, *, learn: bool) -> int:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -20,37 +21,36 @@ def two_policies(dtype: torch.dtype = torch.float64) -> list[Tensor]:
     return [torch.randn(*shape, generator=generator, dtype=torch.float64).to(dtype) for shape in shapes]
 
 
-def by_loops(hidden: Tensor, weight: Tensor, ref_hidden: Tensor, ref_weight: Tensor, temperature: float) -> Tensor:
+def by_loops(
+    hidden: Tensor, weight: Tensor, ref_hidden: Tensor, ref_weight: Tensor, scaling: dict[str, float]
+) -> Tensor:
+    def distribution(logits: Tensor, prefix: str) -> Tensor:
+        cap = scaling.get(f"{prefix}softcap", math.inf)
+        capped = logits if cap == math.inf else cap * (logits / cap).tanh()
+        return (capped / scaling.get(f"{prefix}temperature", scaling["temperature"])).softmax(0)
+
     rows = []
     for h, r in zip(hidden, ref_hidden, strict=True):
-        p, q = (weight @ h / temperature).softmax(0), (ref_weight @ r / temperature).softmax(0)
+        p, q = distribution(weight @ h, ""), distribution(ref_weight @ r, "ref_")
         rows.append(sum(p[v] * (p[v] / q[v]).log() for v in range(len(p))))
     return torch.stack(rows)  # pyright: ignore
 
 
 @pytest.mark.parametrize("chunk", [1, 3, 5, 100])
-@pytest.mark.parametrize("temperature", [0.3, 1.0])
-def test_full_kl_equals_loops_in_value_and_gradient(chunk: int, temperature: float) -> None:
+@pytest.mark.parametrize(
+    "scaling",
+    [
+        {"temperature": 0.3},
+        {"temperature": 1.0},
+        {"temperature": 0.7, "softcap": 2.0, "ref_temperature": 0.4, "ref_softcap": 3.0},
+    ],
+    ids=["sharp", "plain", "capped"],
+)
+def test_full_kl_equals_loops_in_value_and_gradient(chunk: int, scaling: dict[str, float]) -> None:
     given = [part.requires_grad_() for part in two_policies()]
     upstream = torch.randn(5, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
-    expected = by_loops(*given, temperature)
-    actual = full_kl(*given, temperature=temperature, chunk=chunk)
+    expected, actual = by_loops(*given, scaling), full_kl(*given, chunk=chunk, **scaling)
     assert_close(actual, expected, rtol=1e-10, atol=1e-10)
-    wanted = torch.autograd.grad(expected, given, upstream)
-    for g, w in zip(torch.autograd.grad(actual, given, upstream), wanted, strict=True):
-        assert_close(g, w, rtol=1e-10, atol=1e-10)
-
-
-def test_full_kl_of_capped_and_scaled_logits_equals_full_softmax() -> None:
-    given = [part.requires_grad_() for part in two_policies()]
-    hidden, weight, ref_hidden, ref_weight = given
-    p = (2 * (hidden @ weight.T / 2).tanh() / 0.7).log_softmax(1)
-    q = (3 * (ref_hidden @ ref_weight.T / 3).tanh() / 0.4).log_softmax(1)
-    expected = (p.exp() * (p - q)).sum(1)
-    scaling: dict[str, Any] = {"temperature": 0.7, "softcap": 2.0, "ref_temperature": 0.4, "ref_softcap": 3.0}
-    actual = full_kl(*given, chunk=2, **scaling)
-    assert_close(actual, expected, rtol=1e-10, atol=1e-10)
-    upstream = torch.randn(5, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     wanted = torch.autograd.grad(expected, given, upstream)
     for g, w in zip(torch.autograd.grad(actual, given, upstream), wanted, strict=True):
         assert_close(g, w, rtol=1e-10, atol=1e-10)

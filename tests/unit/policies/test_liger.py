@@ -21,14 +21,9 @@ def test_liger_log_probs_rejects_zero_temperature() -> None:
         liger_log_probs(torch.zeros(1, 2), torch.zeros(3, 2), torch.tensor([0]), temperature=0.0, chunk=1)
 
 
-def test_require_liger_without_extra_raises(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(log_probs, "find_spec", lambda name: None)
-    with pytest.raises(ValueError, match=r"policy\.kernels=liger.*\[liger\]"):
-        require_liger()
-
-
-@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
-def test_require_liger_without_cuda_raises(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(log_probs, "find_spec", lambda name: name)
-    with pytest.raises(ValueError, match=r"policy\.kernels=liger.*CUDA"):
+@pytest.mark.parametrize(("found", "named"), [(False, r"\[liger\]"), (True, "CUDA")])
+def test_require_liger_without_extra_or_cuda_raises(found: bool, named: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(log_probs, "find_spec", lambda name: name if found else None)
+    with pytest.raises(ValueError, match=rf"policy\.kernels=liger.*{named}"):
         require_liger()

@@ -53,19 +53,13 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
-def renaming() -> list[Any]:
-    return [WeightRenaming(source_patterns="model.blocks", target_patterns="model.layers")]
+def renaming() -> Any:
+    return WeightRenaming(source_patterns="model.blocks", target_patterns="model.layers")
 
 
-def permuting() -> list[Any]:
-    operations: Any = [PermuteForRope()]
-    return [
-        WeightConverter(
-            source_patterns="self_attn.q_proj.weight",
-            target_patterns="self_attn.q_proj.weight",
-            operations=operations,
-        )
-    ]
+def permuting() -> Any:
+    name, operations = "self_attn.q_proj.weight", [PermuteForRope()]
+    return WeightConverter(source_patterns=name, target_patterns=name, operations=operations)  # pyright: ignore
 
 
 @pytest.mark.parametrize(
@@ -92,10 +86,10 @@ def test_files_are_those_of_a_merged_copy(policy: CausalLMPolicy, settings: dict
     assert all(torch.equal(after[name], weight) for name, weight in before.items())
 
 
-@pytest.mark.parametrize("conversions", [renaming, permuting])
-def test_weights_that_transformers_stores_in_another_form_are_merged_too(conversions: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize("conversion", [renaming, permuting])
+def test_weights_that_transformers_stores_in_another_form_are_merged_too(conversion: Any, tmp_path: Path) -> None:
     policy = adapted()
-    policy.model.get_base_model()._weight_conversions = conversions()  # pyright: ignore
+    policy.model.get_base_model()._weight_conversions = [conversion()]  # pyright: ignore
     policy.save(tmp_path / "ours")
     save_merged_copy(policy, tmp_path / "copy")
     assert contents(tmp_path / "ours") == contents(tmp_path / "copy")

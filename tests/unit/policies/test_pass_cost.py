@@ -7,9 +7,7 @@ from contrastive_reasoning.policies.pass_cost import (
     Lengths,
     Sizes,
     completion_blocks,
-    packed_cost,
     packing_pays,
-    padded_cost,
 )
 
 SIZES = Sizes(width=192, weights=442_368)
@@ -19,10 +17,6 @@ def groups(prompts: list[int], completions: list[int]) -> Lengths:
     """Lengths with equally many completions of each prompt, prompt-major."""
     size = len(completions) // len(prompts)
     return Lengths(prompts=prompts, completions=completions, owner=[row // size for row in range(len(completions))])
-
-
-def ratio(lengths: Lengths) -> float:
-    return padded_cost(lengths, SIZES) / packed_cost(lengths, SIZES)
 
 
 @pytest.mark.parametrize(
@@ -39,14 +33,6 @@ def ratio(lengths: Lengths) -> float:
 )
 def test_packing_pays_selects_cheaper_pass(lengths: Lengths, packs: bool) -> None:
     assert packing_pays(lengths, SIZES) is packs
-
-
-def test_packing_gain_grows_with_prompt_group_and_padding() -> None:
-    by_prompt = [ratio(groups([length] * 2, [64] * 16)) for length in (16, 64, 256, 1024, 4096)]
-    by_group = [ratio(groups([512], [64] * size)) for size in (1, 2, 4, 8, 16)]
-    by_padding = [ratio(groups([32], [256] + [length] * 7)) for length in (256, 128, 64, 32)]
-    for gains in (by_prompt, by_group, by_padding):
-        assert gains == sorted(gains)
 
 
 def test_lengths_count_packed_and_padded_tokens() -> None:

@@ -32,14 +32,13 @@ SIZES = {
     "num_key_value_heads": 2,
     "max_position_embeddings": 256,
 }
-LATENT = {
-    "num_key_value_heads": 4,
-    "kv_lora_rank": 8,
-    "q_lora_rank": 8,
-    "qk_rope_head_dim": 8,
-    "qk_nope_head_dim": 8,
-    "v_head_dim": 8,
-}
+LATENT = {f"{name}_dim": 8 for name in ("qk_rope_head", "qk_nope_head", "v_head")}
+LATENT |= {"num_key_value_heads": 4, "kv_lora_rank": 8, "q_lora_rank": 8}
+LINEAR: dict[str, Any] = {f"linear_{name}_head_dim": 8 for name in ("key", "value")}
+LINEAR |= {"linear_num_key_heads": 2, "linear_num_value_heads": 4}
+LINEAR |= {"layer_types": ["linear_attention", "full_attention"]}
+MAMBA = {"mamba_d_ssm": 32, "mamba_n_heads": 4, "mamba_d_head": 8, "mamba_d_state": 4}
+EXPERTS = {"num_local_experts": 4, "num_experts_per_tok": 2}
 FAMILIES: dict[str, dict[str, Any]] = {
     "Llama": {},
     "Qwen2": {"use_sliding_window": False},
@@ -57,30 +56,12 @@ FAMILIES: dict[str, dict[str, Any]] = {
     "Phi3": {},
     "Bloom": {"n_layer": 2, "n_head": 4},
     "MiniCPM3": {**LATENT, "dim_model_base": 16},
-    "Llama4Text": {"num_local_experts": 4, "num_experts_per_tok": 2, "head_dim": 8, "intermediate_size_mlp": 64},
-    "Qwen3_5Text": {
-        "layer_types": ["linear_attention", "full_attention"],
-        "head_dim": 8,
-        "linear_num_key_heads": 2,
-        "linear_num_value_heads": 4,
-        "linear_key_head_dim": 8,
-        "linear_value_head_dim": 8,
-    },
+    "Llama4Text": {"head_dim": 8, "intermediate_size_mlp": 64, **EXPERTS},
+    "Qwen3_5Text": {"head_dim": 8, **LINEAR},
     "Lfm2": {"layer_types": ["conv", "full_attention"]},
-    "FalconH1": {
-        "mamba_d_ssm": 32,
-        "mamba_n_heads": 4,
-        "mamba_d_head": 8,
-        "mamba_d_state": 4,
-        "lm_head_multiplier": 0.3,
-    },
+    "FalconH1": {"lm_head_multiplier": 0.3, **MAMBA},
     "Mamba": {"state_size": 4},
-    "MiniMax": {
-        "layer_types": ["linear_attention", "full_attention"],
-        "head_dim": 8,
-        "num_local_experts": 4,
-        "num_experts_per_tok": 2,
-    },
+    "MiniMax": {"head_dim": 8, "layer_types": LINEAR["layer_types"], **EXPERTS},
 }
 """Family → settings with which it differs most from a Llama."""
 PLANNED = {"Llama", "Qwen2", "Qwen3", "Cohere", "Granite", "HyperCLOVAX", "Olmo2", "SmolLM3", "Phi3"}
@@ -90,14 +71,35 @@ UNPADDED = {"Mamba", "MiniMax"}
 GREEDY = Sampling(temperature=0.0, top_k=None, top_p=1.0, max_tokens=8, stop=[])
 
 
+SEES: dict[str, Any] = {"hidden_size": 16, "intermediate_size": 32}
+PATCHES = {"image_size": 28, "patch_size": 14, "num_hidden_layers": 1, "num_attention_heads": 2}
+PIXTRAL = {"model_type": "pixtral", "num_hidden_layers": 1, "num_attention_heads": 2, "head_dim": 8}
+WITH_IMAGES: dict[str, dict[str, Any]] = {
+    "Gemma3": {"vision_config": {**SEES, **PATCHES}},
+    "Mistral3": {
+        "vision_config": {**SEES, **PIXTRAL},
+        "text_config": {"model_type": "mistral", "tie_word_embeddings": False},
+    },
+    "Qwen3_5": {
+        "vision_config": {**SEES, "depth": 1, "num_heads": 2, "out_hidden_size": 32},
+        "text_config": {"layer_types": ["full_attention", "full_attention"]},
+    },
+    "Qwen2_5_VL": {"vision_config": {**SEES, "depth": 1, "num_heads": 2, "out_hidden_size": 32}},
+}
+"""Family of models for text and images → settings of its configuration."""
+
+
 def saved(family: str, folder: Path, **changes: Any) -> Path:
     """Saves a model with weights of a large spread, so that no part of it is close to the identity."""
-    tokenizer = trained_tokenizer("qwen2" if family == "Qwen2" else "llama")
+    tokenizer = trained_tokenizer("qwen2" if family in ("Qwen2", *WITH_IMAGES) and "Qwen" in family else "llama")
     ids = {f"{name}_token_id": getattr(tokenizer, f"{name}_token_id") for name in ("pad", "bos", "eos")}
     settings = {**SIZES, **ids, "vocab_size": len(tokenizer), **FAMILIES.get(family, {}), **changes}
+    if images := WITH_IMAGES.get(family):
+        settings = {**images, "text_config": {**settings, "head_dim": 8, **images.get("text_config", {})}}
+    auto = transformers.AutoModelForImageTextToText if images else transformers.AutoModelForCausalLM
     with torch.random.fork_rng():
         torch.manual_seed(0)
-        model = transformers.AutoModelForCausalLM.from_config(getattr(transformers, f"{family}Config")(**settings))
+        model = auto.from_config(getattr(transformers, f"{family}Config")(**settings))
         for parameter in model.parameters():
             torch.nn.init.normal_(parameter, std=0.3) if parameter.ndim == 2 else None
     model.save_pretrained(folder)
@@ -105,9 +107,8 @@ def saved(family: str, folder: Path, **changes: Any) -> Path:
     return folder
 
 
-def by_transformers(folder: Path, policy: CausalLMPolicy, temperature: float) -> Tensor:
-    """Log-probs of the check's tokens by a model that this package did not touch, one row at a time."""
-    model: Any = transformers.AutoModelForCausalLM.from_pretrained(folder)
+def one_row_at_a_time(model: Any, policy: CausalLMPolicy, temperature: float = 1.0) -> Tensor:
+    """Log-probs of the check's tokens by a model that this package did not touch."""
     rows = rows_of(policy)
     expected = torch.zeros(rows.mask.shape)
     for row, prompt in enumerate(rows.owner.tolist()):
@@ -122,15 +123,17 @@ def by_transformers(folder: Path, policy: CausalLMPolicy, temperature: float) ->
 @pytest.mark.filterwarnings("ignore:.*passes are slower:UserWarning")
 def test_log_probs_and_greedy_tokens_match_transformers(family: str, tmp_path: Path) -> None:
     policy = load(saved(family, tmp_path))
+    untouched = transformers.AutoModelForCausalLM.from_pretrained(tmp_path)
     assert policy.plans_attention == (family in PLANNED)
     assert policy.unpadded == policy.without_weights().unpadded == (family in UNPADDED)
     rows = rows_of(policy)
     passes = [policy.unpadded_states]
     passes += [policy.padded_states] if family not in UNPADDED else []
     passes += [policy.packed_states] if family in PLANNED else []
-    for states, temperature in product(passes, (1.0, 0.7)):
+    expected = {temperature: one_row_at_a_time(untouched, policy, temperature) for temperature in (1.0, 0.7)}
+    for states, temperature in product(passes, expected):
         actual = policy.score_states(states(*rows.inputs), rows.completion_ids, rows.mask, temperature)
-        assert_close(actual, by_transformers(tmp_path, policy, temperature), atol=1e-4, rtol=0)
+        assert_close(actual, expected[temperature], atol=1e-4, rtol=0)
     problems = [Problem(id=text, prompt=text, answer="") for text in ("3", "Numbers: [3, 4], target: 12\n")]
     ours = Engine(max_batch_tokens=1000).generate(policy, problems, group_size=2, sampling=GREEDY, seed=(0,))
     for row, problem in enumerate(problems):  # one at a time, since padding changes what transformers writes for some
@@ -141,64 +144,15 @@ def test_log_probs_and_greedy_tokens_match_transformers(family: str, tmp_path: P
         assert_close(ours.old_log_probs[mine], theirs.old_log_probs, atol=1e-4, rtol=0)
 
 
-SEES: dict[str, Any] = {"hidden_size": 16, "intermediate_size": 32}
-PATCHES = {"image_size": 28, "patch_size": 14, "num_hidden_layers": 1, "num_attention_heads": 2}
-WITH_IMAGES: dict[str, dict[str, Any]] = {
-    "Gemma3": {"vision_config": {**SEES, **PATCHES}},
-    "Mistral3": {
-        "vision_config": {
-            "model_type": "pixtral",
-            **SEES,
-            "num_hidden_layers": 1,
-            "num_attention_heads": 2,
-            "head_dim": 8,
-        },
-        "text_config": {"model_type": "mistral", "tie_word_embeddings": False},
-    },
-    "Qwen3_5": {
-        "vision_config": {
-            "depth": 1,
-            "hidden_size": 16,
-            "intermediate_size": 32,
-            "num_heads": 2,
-            "out_hidden_size": 32,
-        },
-        "text_config": {"layer_types": ["full_attention", "full_attention"]},
-    },
-    "Qwen2_5_VL": {"vision_config": {**SEES, "depth": 1, "num_heads": 2, "out_hidden_size": 32}},
-}
-"""Family of models for text and images → settings of its configuration."""
-
-
-def saved_with_images(family: str, folder: Path) -> Path:
-    """Saves a model for text and images."""
-    settings = WITH_IMAGES[family]
-    tokenizer = trained_tokenizer("qwen2" if family.startswith("Qwen") else "llama")
-    ids = {f"{name}_token_id": getattr(tokenizer, f"{name}_token_id") for name in ("pad", "bos", "eos")}
-    text = {**SIZES, **ids, "vocab_size": len(tokenizer), "head_dim": 8, **settings.get("text_config", {})}
-    config = getattr(transformers, f"{family}Config")(text_config=text, vision_config=settings["vision_config"])
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        model = transformers.AutoModelForImageTextToText.from_config(config)
-        for parameter in model.parameters():
-            torch.nn.init.normal_(parameter, std=0.3) if parameter.ndim == 2 else None
-    model.save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    return folder
-
-
 @pytest.mark.parametrize("family", ["Gemma3", "Mistral3", "Qwen3_5"])
 @pytest.mark.filterwarnings("ignore:.*passes are slower:UserWarning")
 def test_text_model_of_a_model_for_images_matches_the_whole(family: str, tmp_path: Path) -> None:
-    folder = saved_with_images(family, tmp_path / "whole")
-    whole: Any = transformers.AutoModelForImageTextToText.from_pretrained(folder)
+    folder = saved(family, tmp_path / "whole")
+    whole = transformers.AutoModelForImageTextToText.from_pretrained(folder)
     policy = load(folder)
     rows = rows_of(policy)
     actual = policy.score_states(policy.padded_states(*rows.inputs), rows.completion_ids, rows.mask, 1.0)
-    for row, prompt in enumerate(rows.owner.tolist()):
-        before, written = rows.prompt_ids[prompt][rows.prompt_mask[prompt]], rows.completion_ids[row][rows.mask[row]]
-        scores = whole(torch.cat([before, written])[None]).logits[0, len(before) - 1 : -1].log_softmax(-1)
-        assert_close(actual[row, : len(written)], scores.gather(-1, written[:, None])[:, 0], atol=1e-4, rtol=0)
+    assert_close(actual, one_row_at_a_time(whole, policy), atol=1e-4, rtol=0)
     assert not any("vis" in name for name, _ in policy.model.named_parameters())
     assert read_model_config(str(folder), trust_remote_code=False).max_position_embeddings == 256
     policy.save(tmp_path / "text")
@@ -206,24 +160,22 @@ def test_text_model_of_a_model_for_images_matches_the_whole(family: str, tmp_pat
     assert all(map(torch.equal, again.model.state_dict().values(), policy.model.state_dict().values()))
 
 
-def test_model_for_images_without_text_model_is_refused_by_name(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="qwen2_5_vl"):
-        load(saved_with_images("Qwen2_5_VL", tmp_path))
-
-
 @pytest.mark.filterwarnings("ignore:.*passes are slower:UserWarning")
-@pytest.mark.parametrize(("family", "settings"), [("Bert", {}), ("Rwkv", {"attention_hidden_size": 32})])
-def test_encoder_and_other_generation_are_refused_by_name(
-    family: str, settings: dict[str, Any], tmp_path: Path
+@pytest.mark.parametrize(
+    ("family", "settings", "named"),
+    [
+        ("Bert", {}, "Bert"),
+        ("Rwkv", {"attention_hidden_size": 32}, "Rwkv"),
+        ("DeepseekV3", LATENT | {"num_key_value_heads": 2}, r"DeepseekV3\w+ .* own forward pass fails"),
+        ("Qwen2_5_VL", {}, r".*\(qwen2_5_vl\)"),
+    ],
+    ids=["encoder", "other generation", "own pass fails", "no text model"],
+)
+def test_family_that_cannot_be_used_is_refused_by_name(
+    family: str, settings: dict[str, Any], named: str, tmp_path: Path
 ) -> None:
-    with pytest.raises(ValueError, match=rf"policy\.pretrained={tmp_path}: {family}"):
+    with pytest.raises(ValueError, match=rf"policy\.pretrained={tmp_path}: {named}"):
         load(saved(family, tmp_path, **settings))
-
-
-def test_model_whose_own_pass_fails_is_refused_by_name(tmp_path: Path) -> None:
-    saved("DeepseekV3", tmp_path, **LATENT | {"num_key_value_heads": 2})
-    with pytest.raises(ValueError, match=rf"policy\.pretrained={tmp_path}: DeepseekV3\w+ .* own forward pass fails"):
-        load(tmp_path)
 
 
 @pytest.mark.filterwarnings("ignore:.*passes are slower:UserWarning")
@@ -296,14 +248,10 @@ def test_check_changes_neither_policy_nor_random_state(changes: dict[str, Any], 
 def test_gradients_are_those_of_transformers(family: str, tmp_path: Path) -> None:
     policy = load(saved(family, tmp_path))
     rows, model = rows_of(policy), copy.deepcopy(policy.model)
-    policy.log_probs(
-        rows.prompt_ids, rows.prompt_mask, rows.completion_ids, rows.mask, owner=rows.owner
-    ).sum().backward()
+    given = rows.prompt_ids, rows.prompt_mask, rows.completion_ids, rows.mask
+    policy.log_probs(*given, owner=rows.owner).sum().backward()
+    own = tiny_policy(policy.tokenizer, model, compute_dtype=policy.compute_dtype)
     with evaluating(model):
-        probe.own_log_probs(policy=copy_with(policy, model), rows=rows).sum().backward()
+        probe.own_log_probs(policy=own, rows=rows).sum().backward()
     for (name, weight), other in zip(policy.model.named_parameters(), model.parameters(), strict=True):
         assert_close(weight.grad, other.grad, atol=1e-4, rtol=1e-4, msg=name)
-
-
-def copy_with(policy: CausalLMPolicy, model: Any) -> CausalLMPolicy:
-    return tiny_policy(policy.tokenizer, model, compute_dtype=policy.compute_dtype)

@@ -21,24 +21,60 @@ ADDS_ITS_OWN = (
 )
 
 
-def with_template(tokenizer: PreTrainedTokenizerFast, template: str) -> PreTrainedTokenizerFast:
+REJECTS_SYSTEM = (
+    "{% if messages[0].role == 'system' %}{{ raise_exception('no system') }}{% endif %}<user>{{ messages[0].content }}"
+)
+OMITS_SYSTEM = "{% for m in messages if m.role == 'user' %}<user>{{ m.content }}{% endfor %}"
+DATE = "{{ strftime_now('%d %b %Y') }} {{ strftime_now(\"%Y-%m-%d\") }} {{ date_string }}"
+DIALOGUE = ChatPrompt([("system", "Be short."), ("user", "1 + 1?"), ("assistant", "2"), ("user", "2 + 2?")])
+LONG = ChatPrompt([("system", "Be long."), ("user", "3 4")])
+
+
+def with_template(tokenizer: PreTrainedTokenizerFast, template: str | None) -> PreTrainedTokenizerFast:
     changed = copy.deepcopy(tokenizer)
     changed.chat_template = template
     return changed
 
 
-def test_render_puts_prompt_in_one_user_message(tokenizer: PreTrainedTokenizerFast) -> None:
-    """With ``chat_template=None`` a template is used if there is one."""
-    with_one = with_template(tokenizer, PLAIN)
-    for used in (True, None):
-        assert render(with_one, "3 4\n", chat_template=used) == "<user>3 4\n<answer>"
-    for plain, used in ((tokenizer, None), (tokenizer, False), (with_one, False)):
-        assert render(plain, "3 4\n", chat_template=used) == "3 4\n"
+@pytest.mark.parametrize(
+    ("template", "used", "system", "prompt", "text"),
+    [
+        *[(PLAIN, used, "none", "3 4\n", "<user>3 4\n<answer>") for used in (True, None)],
+        *[
+            (template, used, "none", "3 4\n", "3 4\n")
+            for template, used in ((None, None), (None, False), (PLAIN, False))
+        ],
+        *[
+            (template, True, "none", DIALOGUE, "<system>Be short.<user>1 + 1?<assistant>2<user>2 + 2?<answer>")
+            for template in (PLAIN, ADDS_ITS_OWN)
+        ],
+        (None, None, "none", DIALOGUE, "Be short.\n\n1 + 1?\n\n2\n\n2 + 2?"),
+        (REJECTS_SYSTEM, True, "none", "3 4", "<user>3 4"),
+        (ADDS_ITS_OWN, True, "none", "3 4", "<system><user>3 4<answer>"),
+        (ADDS_ITS_OWN, True, "default", "3 4", "<system>You are a helper.<user>3 4<answer>"),
+        (PLAIN, True, "default", "3 4", "<user>3 4<answer>"),
+        (None, False, "default", "3 4", "3 4"),
+        *[
+            (template, True, "Be short.", prompt, f"<system>Be {kind}.<user>3 4<answer>")
+            for template in (PLAIN, ADDS_ITS_OWN)
+            for prompt, kind in (("3 4", "short"), (LONG, "long"))
+        ],
+        (DATE, True, "none", "3 4", "26 Jul 2024 2024-07-26 26 Jul 2024"),
+    ],
+)
+def test_render_writes_messages_and_system_message_as_template_and_settings_say(
+    tokenizer: PreTrainedTokenizerFast, template: str | None, used: bool | None, system: str, prompt: str, text: str
+) -> None:
+    rendered = render(with_template(tokenizer, template), prompt, chat_template=used, system=system)
+    assert (type(rendered), rendered) == (str, text)
 
 
-def test_render_without_required_template_raises(tokenizer: PreTrainedTokenizerFast) -> None:
-    with pytest.raises(ValueError, match="chat template"):
-        render(tokenizer, "3 4", chat_template=True)
+@pytest.mark.parametrize(("template", "named"), [(None, "chat template"), (REJECTS_SYSTEM, r"template.*\(no system\)")])
+def test_render_without_template_or_without_its_system_message_raises(
+    tokenizer: PreTrainedTokenizerFast, template: str | None, named: str
+) -> None:
+    with pytest.raises(ValueError, match=named):
+        render(with_template(tokenizer, template), DIALOGUE, chat_template=True)
 
 
 def test_prompt_ids_contain_beginning_token_once(tokenizer: PreTrainedTokenizerFast) -> None:
@@ -58,23 +94,6 @@ def test_prompt_ids_of_a_template_are_those_of_apply_chat_template(
     expected: Any = made.apply_chat_template(turns, add_generation_prompt=True, tokenize=True, return_dict=False)
     assert prompt_ids(made, "3 4", chat_template=True) == expected
     assert (expected[0] == made.bos_token_id) == bool(written)
-
-
-def test_render_keeps_all_messages_of_conversation(tokenizer: PreTrainedTokenizerFast) -> None:
-    prompt = ChatPrompt([("system", "Be short."), ("user", "1 + 1?"), ("assistant", "2"), ("user", "2 + 2?")])
-    expected = "<system>Be short.<user>1 + 1?<assistant>2<user>2 + 2?<answer>"
-    assert render(with_template(tokenizer, PLAIN), prompt, chat_template=None) == expected
-    assert render(with_template(tokenizer, ADDS_ITS_OWN), prompt, chat_template=True) == expected
-    plain = render(tokenizer, prompt, chat_template=None)
-    assert (type(plain), plain) == (str, "Be short.\n\n1 + 1?\n\n2\n\n2 + 2?")
-
-
-def test_template_without_system_message_support_raises(tokenizer: PreTrainedTokenizerFast) -> None:
-    strict = with_template(
-        tokenizer, "{% if messages[0].role == 'system' %}{{ raise_exception('no system') }}{% endif %}"
-    )
-    with pytest.raises(ValueError, match=r"template.*\(no system\)"):
-        render(strict, ChatPrompt([("system", "Be short."), ("user", "?")]), chat_template=True)
 
 
 TURNS = (
@@ -104,16 +123,8 @@ def test_turn_end_is_none_if_template_writes_no_end_token(tokenizer: PreTrainedT
 
 def from_scratch(begin: str) -> PreTrainedTokenizerFast:
     """A tokenizer with special tokens of other models; it adds none of them to a text."""
-    characters = Tokenizer(
-        models.BPE(
-            vocab={
-                "<|im_start|>": 0,
-                "<|im_end|>": 1,
-                **{c: 2 + i for i, c in enumerate(" abcdefghijklmnopqrstuvwxyz<|_>/.\n")},
-            },
-            merges=[],
-        )
-    )
+    vocabulary = ["<|im_start|>", "<|im_end|>", *" abcdefghijklmnopqrstuvwxyz<|_>/.\n"]
+    characters = Tokenizer(models.BPE(vocab={token: i for i, token in enumerate(vocabulary)}, merges=[]))
     characters.add_special_tokens(["<|im_start|>", "<|im_end|>"])
     return PreTrainedTokenizerFast(tokenizer_object=characters, bos_token=begin, eos_token="<|im_end|>")
 
@@ -129,26 +140,6 @@ DEFAULT = (
 )
 
 
-def test_default_system_message_is_replaced_by_empty_one() -> None:
-    tokenizer = with_template(from_scratch("<|im_start|>"), DEFAULT)
-    text = render(tokenizer, "ab", chat_template=True)
-    assert text == "<|im_start|>system <|im_end|><|im_start|>user ab<|im_end|>"
-
-
-def test_template_rejecting_system_messages_is_rendered_without_one(tokenizer: PreTrainedTokenizerFast) -> None:
-    rejects_system = (
-        "{% if messages[0].role == 'system' %}{{ raise_exception('You are expected to fold it') }}{% endif %}"
-    )
-    changed = with_template(tokenizer, rejects_system + "<user>{{ messages[0].content }}")
-    assert render(changed, "3 4", chat_template=True) == "<user>3 4"
-
-
-def test_template_date_is_fixed(tokenizer: PreTrainedTokenizerFast) -> None:
-    template = "{{ strftime_now('%d %b %Y') }} {{ strftime_now(\"%Y-%m-%d\") }} {{ date_string }}"
-    text = render(with_template(tokenizer, template), "3 4", chat_template=True)
-    assert text == "26 Jul 2024 2024-07-26 26 Jul 2024"
-
-
 def test_special_token_quoted_in_prompt_is_encoded_as_text() -> None:
     tokenizer = with_template(from_scratch("<|im_start|>"), DEFAULT)
     plain, quoting = (prompt_ids(tokenizer, text, chat_template=True) for text in ("a b", "a <|im_end|> b"))
@@ -157,38 +148,13 @@ def test_special_token_quoted_in_prompt_is_encoded_as_text() -> None:
     assert "<|im_end|>" in tokenizer.decode([token for token in quoting if token != end]).replace(" ", "")
 
 
-@pytest.mark.parametrize("template", [PLAIN, ADDS_ITS_OWN])
-def test_system_message_precedes_prompts_without_their_own(tokenizer: PreTrainedTokenizerFast, template: str) -> None:
-    changed = with_template(tokenizer, template)
-    assert render(changed, "3 4", chat_template=True, system="Be short.") == "<system>Be short.<user>3 4<answer>"
-    own = ChatPrompt([("system", "Be long."), ("user", "3 4")])
-    assert render(changed, own, chat_template=True, system="Be short.") == "<system>Be long.<user>3 4<answer>"
-
-
-def test_default_system_keeps_message_of_template(tokenizer: PreTrainedTokenizerFast) -> None:
-    changed = with_template(tokenizer, ADDS_ITS_OWN)
-    whole = "<system>You are a helper.<user>3 4<answer>"
-    assert render(changed, "3 4", chat_template=True, system="default") == whole
-    assert render(with_template(tokenizer, PLAIN), "3 4", chat_template=True, system="default") == "<user>3 4<answer>"
-    assert render(tokenizer, "3 4", chat_template=False, system="default") == "3 4"
-
-
 def test_policy_prompt_ids_contain_system_message(tokenizer: PreTrainedTokenizerFast) -> None:
     changed = with_template(tokenizer, ADDS_ITS_OWN)
     model = tiny_llama(changed, hidden_size=16).model
-    decoded = {}
-    for system in ("none", "default", "Add them."):
+    for system, shown in (("none", ""), ("default", "You are a helper."), ("Add them.", "Add them.")):
         policy = tiny_policy(changed, model, chat_template=True, system=system)
-        decoded[system] = changed.decode(policy.prompt_ids("3 4"), skip_special_tokens=True)
-    assert "You are a helper." in decoded["default"]
-    assert "Add them." in decoded["Add them."]
-    assert not any(text in decoded["none"] for text in ("You are", "Add them."))
-
-
-REJECTS_SYSTEM = (
-    "{% if messages[0].role == 'system' %}{{ raise_exception('none') }}{% endif %}<user>{{ messages[0].content }}"
-)
-OMITS_SYSTEM = "{% for m in messages if m.role == 'user' %}<user>{{ m.content }}{% endfor %}"
+        text = changed.decode(policy.prompt_ids("3 4"), skip_special_tokens=True)
+        assert f"<system>{shown}<user>" in text
 
 
 @pytest.mark.parametrize(
@@ -204,7 +170,7 @@ OMITS_SYSTEM = "{% for m in messages if m.role == 'user' %}<user>{{ m.content }}
 def test_check_system_rejects_message_not_shown_in_prompts(
     tokenizer: PreTrainedTokenizerFast, template: str | None, used: bool | None, system: str, named: str
 ) -> None:
-    changed = tokenizer if template is None else with_template(tokenizer, template)
+    changed = with_template(tokenizer, template)
     with pytest.raises(ValueError, match=rf"^policy\.system.*{named}"):
         check_system(changed, chat_template=used, system=system)
     model = tiny_llama(changed, hidden_size=16).model

@@ -1,5 +1,3 @@
-"""A policy's copy for rollouts: equal products in the compute dtype, and no shared memory."""
-
 from __future__ import annotations
 
 from dataclasses import replace
@@ -42,11 +40,8 @@ def on_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 KINDS = [
-    *(
-        (tied, weights, compute, None)
-        for tied in (True, False)
-        for weights, compute in ((F, F), (F, B), (B, B), (B, F))
-    ),
+    *((True, weights, compute, None) for weights, compute in ((F, F), (F, B), (B, B), (B, F))),
+    (False, F, B, None),
     *((True, weights, B, 2) for weights in (F, B)),
 ]
 
@@ -80,9 +75,13 @@ def test_copy_of_shards_draws_equal_rollouts_and_has_planned_size(
     assert weight_copies(learner, sharded=True) == pytest.approx(size, rel=0.02), "norms and biases are not counted"
 
 
-def test_copy_of_shards_does_not_change_with_policy() -> None:
+@pytest.mark.parametrize("system", ["none", "default"])
+def test_copy_of_shards_keeps_settings_and_does_not_change_with_policy(system: str) -> None:
     own = policy(True, F, B, None)
+    own.system, own.chunk = system, 7
     copy = copy_of_shards(own)
+    kept = ("tokenizer", "compute_dtype", "chat_template", "system", "chunk", "score")
+    assert {name: getattr(copy, name) for name in kept} == {name: getattr(own, name) for name in kept}
     before = [parameter.clone() for parameter in copy.parameters()]
     with torch.no_grad():
         for parameter in own.parameters():
@@ -90,27 +89,16 @@ def test_copy_of_shards_does_not_change_with_policy() -> None:
     assert all(torch.equal(kept, parameter) for kept, parameter in zip(before, copy.parameters(), strict=True))
 
 
-@pytest.mark.parametrize("copied", [True, False])
-def test_whole_for_rollouts_yields_unsharded_policy_itself(copied: bool) -> None:
-    own = policy(True, F, B, None)
-    with whole_for_rollouts(own, copied=copied) as source:
-        assert source is own
-
-
-def test_whole_for_rollouts_frees_copy_on_exit(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_whole_for_rollouts_yields_unsharded_policy_itself_and_frees_copy_on_exit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Memory is freed at once, even while references remain, because the update needs it."""
-    monkeypatch.setattr(rollout_weights, "is_sharded", lambda policy: True)
     own = policy(True, F, F, None)
+    for copied in (True, False):
+        with whole_for_rollouts(own, copied=copied) as source:
+            assert source is own
+    monkeypatch.setattr(rollout_weights, "is_sharded", lambda policy: True)
     with whole_for_rollouts(own, copied=True) as copy:
         assert sum(parameter.nbytes for parameter in copy.parameters()) > 10_000
     assert sum(parameter.nbytes for parameter in copy.parameters()) == 0
     assert sum(parameter.nbytes for parameter in own.parameters()) > 10_000
-
-
-@pytest.mark.parametrize("system", ["none", "default"])
-def test_copy_of_shards_keeps_prompt_and_scoring_settings(system: str) -> None:
-    own = policy(True, F, F, None)
-    own.system, own.chunk = system, 7
-    copy = copy_of_shards(own)
-    kept = ("tokenizer", "compute_dtype", "chat_template", "system", "chunk", "score")
-    assert {name: getattr(copy, name) for name in kept} == {name: getattr(own, name) for name in kept}

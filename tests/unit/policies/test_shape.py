@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,15 +17,8 @@ from transformers.models.qwen2 import Qwen2ForCausalLM
 from contrastive_reasoning.policies.load import embedded_names
 from contrastive_reasoning.policies.shape import PUBLISHED, QWEN_3B, ModelShape, find_shape
 
-SIZES: dict[str, Any] = {
-    "vocab_size": 300,
-    "hidden_size": 64,
-    "intermediate_size": 136,
-    "num_hidden_layers": 3,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "max_position_embeddings": 128,
-}
+SIZES: dict[str, Any] = {"vocab_size": 300, "hidden_size": 64, "intermediate_size": 136, "num_hidden_layers": 3}
+SIZES |= {"num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 128}
 
 
 def build_model(kind: str, **sizes: Any) -> Any:
@@ -70,34 +64,25 @@ def test_published_shapes_have_the_published_number_of_parameters(name: str, par
     assert PUBLISHED[name].parameters == parameters
 
 
-def test_unsupported_model_or_adapter_target_raises() -> None:
-    with pytest.raises(ValueError, match=r"mamba.*llama, qwen2"):
-        ModelShape.of({**SIZES, "model_type": "mamba"})
-    with pytest.raises(ValueError, match="use_sliding_window"):
-        ModelShape.of({**SIZES, "model_type": "qwen2", "use_sliding_window": True})
-    with pytest.raises(ValueError, match=r"lora\.target_modules.*'query'.*q_proj"):
-        ModelShape.of({**SIZES, "model_type": "llama"}).adapter_parameters(4, ["query"])
-
-
-CONFIG = {"model_type": "llama"} | {key: size for key, size in SIZES.items() if key != "num_key_value_heads"}
-
-
-@pytest.mark.parametrize("name", embedded_names())
-def test_find_shape_reads_folder_of_embedded_policy(name: str) -> None:
-    found = find_shape(f"embedded:{name}")
-    assert found.shape.hidden_size == 192
-    assert found.source.endswith(f"{name}/config.json")
-
-
-def test_find_shape_uses_table_for_published_name() -> None:
+def test_find_shape_reads_folder_or_table_of_published_names() -> None:
+    for name in embedded_names():
+        found = find_shape(f"embedded:{name}")
+        assert found.shape.hidden_size == 192
+        assert found.source.endswith(f"{name}/config.json")
     found = find_shape("Qwen/Qwen2.5-3B-Instruct")
     assert (found.shape, found.source) == (QWEN_3B, "the table of published shapes")
 
 
-def test_find_shape_of_unknown_or_incomplete_model_raises(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"policy\.pretrained=nobody/nothing"):
-        find_shape("nobody/nothing")
-    config = tmp_path / "config.json"
-    config.write_text(json.dumps({key: value for key, value in CONFIG.items() if key != "hidden_size"}))
-    with pytest.raises(ValueError, match=r"config\.json.*hidden_size"):
-        find_shape(str(tmp_path))
+def test_unsupported_unknown_or_incomplete_model_or_adapter_target_raises(tmp_path: Path) -> None:
+    llama = {"model_type": "llama", **SIZES}
+    (tmp_path / "config.json").write_text(json.dumps({key: llama[key] for key in llama if key != "hidden_size"}))
+    calls: list[tuple[Callable[[], Any], str]] = [
+        (lambda: ModelShape.of(SIZES | {"model_type": "mamba"}), r"mamba.*llama, qwen2"),
+        (lambda: ModelShape.of(SIZES | {"model_type": "qwen2", "use_sliding_window": True}), "use_sliding_window"),
+        (lambda: ModelShape.of(llama).adapter_parameters(4, ["query"]), r"lora\.target_modules.*'query'.*q_proj"),
+        (lambda: find_shape("nobody/nothing"), r"policy\.pretrained=nobody/nothing"),
+        (lambda: find_shape(str(tmp_path)), r"config\.json.*hidden_size"),
+    ]
+    for call, named in calls:
+        with pytest.raises(ValueError, match=named):
+            call()

@@ -6,7 +6,6 @@ import pytest
 import torch
 from transformers import PreTrainedTokenizerFast
 
-from contrastive_reasoning.policies.tiny import tiny_model
 from tests.tiny_models import tiny_architecture, tiny_llama
 
 
@@ -41,10 +40,3 @@ def test_weights_depend_only_on_seed(tokenizer: PreTrainedTokenizerFast) -> None
 def test_invalid_architecture_raises(change: dict[str, Any], named: str) -> None:
     with pytest.raises(ValueError, match=named):
         tiny_architecture(**change)
-
-
-def test_tiny_model_fits_its_tokenizer(tokenizer: PreTrainedTokenizerFast) -> None:
-    architecture = tiny_architecture(kind="qwen2", hidden_size=32, intermediate_size=64, layers=1, key_value_heads=1)
-    model = tiny_model(architecture, tokenizer, seed=0)
-    assert model.config.vocab_size == len(tokenizer)
-    assert model.config.eos_token_id == tokenizer.eos_token_id

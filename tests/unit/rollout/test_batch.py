@@ -13,15 +13,14 @@ from torch.testing import assert_close
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
 from contrastive_reasoning.rollout import Engine, RolloutBatch, Sampling
 from contrastive_reasoning.rollout.batch import Pick, join_groups, verdicts_of
-from contrastive_reasoning.tasks.base import Problem, Split, Step, Verdict
+from contrastive_reasoning.tasks.base import Problem, Step, Verdict
 from tests.rollout_batches import rollout_batch
+from tests.unit.rollout.conftest import PlainTask, Problems
 
 SAMPLING = Sampling(temperature=0.7, top_k=None, top_p=1.0, max_tokens=9, stop=[])
 
 
-def generate_batch(
-    policy: CausalLMPolicy, problems: Sequence[Problem], *, pooled: bool, group_size: int = 3
-) -> RolloutBatch:
+def generate_batch(policy: CausalLMPolicy, problems: Problems, *, pooled: bool, group_size: int = 3) -> RolloutBatch:
     engine = Engine(max_batch_tokens=10_000)
     return engine.generate(policy, problems, group_size=group_size, sampling=SAMPLING, seed=(0, "test"), pooled=pooled)
 
@@ -33,7 +32,7 @@ def join(policy: CausalLMPolicy, batches: Sequence[RolloutBatch], picks: Sequenc
 @pytest.mark.parametrize("pooled", [False, True])
 @pytest.mark.parametrize("picks", [[Pick(1, 1), Pick(0, 0), Pick(1, 0)], [Pick(0, 2)], [Pick(1, 1), Pick(0, 2)]])
 def test_join_groups_equals_generating_the_problems_together(
-    policy: CausalLMPolicy, problems: Sequence[Problem], picks: list[Pick], pooled: bool
+    policy: CausalLMPolicy, problems: Problems, picks: list[Pick], pooled: bool
 ) -> None:
     """Prompts and completions differ in width; the result is as wide as the widest of the picked groups."""
     halves = [problems[:3], problems[3:]]
@@ -50,9 +49,7 @@ def test_join_groups_equals_generating_the_problems_together(
     assert [joined.problem_of(row) for row in range(len(joined))] == [halves[b][p] for b, p in picks for _ in range(3)]
 
 
-def test_join_groups_rejects_empty_picks_and_incompatible_batches(
-    policy: CausalLMPolicy, problems: Sequence[Problem]
-) -> None:
+def test_join_groups_rejects_empty_picks_and_incompatible_batches(policy: CausalLMPolicy, problems: Problems) -> None:
     three, two = (generate_batch(policy, problems[:1], pooled=False, group_size=size) for size in (3, 2))
     picks = [Pick(0, 0), Pick(1, 0)]
     for other, picked, named in (
@@ -66,9 +63,7 @@ def test_join_groups_rejects_empty_picks_and_incompatible_batches(
             join(policy, [three, other], picked)
 
 
-def test_join_groups_keeps_prefix_values_with_their_rollouts(
-    policy: CausalLMPolicy, problems: Sequence[Problem]
-) -> None:
+def test_join_groups_keeps_prefix_values_with_their_rollouts(policy: CausalLMPolicy, problems: Problems) -> None:
     halves = [generate_batch(policy, half, pooled=False, group_size=2) for half in (problems[:2], problems[2:4])]
     valued = [
         replace(half, prefix_values=[[float(10 * b + row)] * row for row in range(4)]) for b, half in enumerate(halves)
@@ -77,22 +72,11 @@ def test_join_groups_keeps_prefix_values_with_their_rollouts(
     assert joined.prefix_values == [[12.0] * 2, [13.0] * 3, [], [1.0]]
 
 
-class Echo:
+class Echo(PlainTask):
     """A completion is correct if it equals the gold answer."""
-
-    name = "echo"
-
-    def problems(self, split: Split) -> list[Problem]:
-        return [Problem(id=str(n), prompt="Say it.", answer=str(n)) for n in range(2)]
 
     def verify(self, problem: Problem, completion: str) -> Verdict:
         return Verdict(status="ok" if completion == problem.answer else "wrong", reason="")
-
-    def parse_steps(self, problem: Problem, completion: str) -> list[Step]:
-        return []
-
-    def scores(self, problem: Problem, completion: str) -> dict[str, float]:
-        return {}
 
 
 class BatchVerifyingEcho(Echo):
@@ -102,7 +86,7 @@ class BatchVerifyingEcho(Echo):
         self.parsed += 1
         return [Step(start=0, end=1, state=problem.id, legal=True)]
 
-    def verify_all(self, problems: Sequence[Problem], completions: Sequence[str]) -> list[Verdict]:
+    def verify_all(self, problems: Problems, completions: Sequence[str]) -> list[Verdict]:
         self.calls += 1
         return [super(BatchVerifyingEcho, self).verify(*pair) for pair in zip(problems, completions, strict=True)]
 
@@ -111,24 +95,22 @@ class BatchVerifyingEcho(Echo):
 
 
 def rollouts() -> RolloutBatch:
+    problems = [Problem(id=str(n), prompt="Say it.", answer=str(n)) for n in range(2)]
     mask = torch.ones(4, 1, dtype=torch.bool)
-    return rollout_batch(Echo().problems("train"), mask, texts=["0", "1", "0", "1"], token_spans=[[(0, 1)]] * 4)
+    return rollout_batch(problems, mask, texts=["0", "1", "0", "1"], token_spans=[[(0, 1)]] * 4)
 
 
-def test_verdicts_of_uses_the_problem_of_each_group() -> None:
-    assert [verdict.correct for verdict in verdicts_of(Echo(), rollouts())] == [True, False, False, True]
-
-
-def test_verdicts_of_calls_verify_all_once() -> None:
-    task = BatchVerifyingEcho()
-    assert verdicts_of(task, rollouts()) == verdicts_of(Echo(), rollouts())
-    assert task.calls == 1
+def test_verdicts_of_uses_the_problem_of_each_group_and_calls_verify_all_once() -> None:
+    one_by_one, at_once = Echo(), BatchVerifyingEcho()
+    assert [verdict.correct for verdict in verdicts_of(one_by_one, rollouts())] == [True, False, False, True]
+    assert verdicts_of(at_once, rollouts()) == verdicts_of(one_by_one, rollouts())
+    assert at_once.calls == 1
 
 
 @pytest.mark.parametrize("change", [lambda found: found[1:], lambda found: dict(enumerate(found)), iter])
 def test_other_results_of_verify_all_raise(change: Callable[[list[Verdict]], Any]) -> None:
     class Other(BatchVerifyingEcho):
-        def verify_all(self, problems: Sequence[Problem], completions: Sequence[str]) -> Any:
+        def verify_all(self, problems: Problems, completions: Sequence[str]) -> Any:
             return change(super().verify_all(problems, completions))
 
     with pytest.raises(ValueError, match=r"Other\.verify_all"):

@@ -24,14 +24,13 @@ from contrastive_reasoning.rollout.requests import spelling
 from contrastive_reasoning.rollout.spans import text_of
 from contrastive_reasoning.tasks.base import Problem, Step, Verdict
 from tests.rollout_batches import rollout_batch
+from tests.unit.rollout.conftest import PlainTask, Problems
 
 SAMPLED = Sampling(temperature=0.9, top_k=None, top_p=1.0, max_tokens=6, stop=[])
 
 
-class Semicolons:
+class Semicolons(PlainTask):
     """A task whose steps end with ``;``. A step that contains an ``x`` is illegal."""
-
-    name = "semicolons"
 
     def verify(self, problem: Problem, completion: str) -> Verdict:
         """About a third of all texts is correct: those whose bytes add up to a multiple of 3."""
@@ -44,12 +43,6 @@ class Semicolons:
             Step(start=start, end=end, state=completion[:end], legal="x" not in completion[start:end])
             for start, end in pairwise([0, *ends])
         ]
-
-    def problems(self, split: str) -> Sequence[Problem]:
-        return []
-
-    def scores(self, problem: Problem, completion: str) -> dict[str, float]:
-        return {}
 
 
 TASK: Any = Semicolons()
@@ -73,9 +66,7 @@ def tokens_of(policy: CausalLMPolicy, text: str) -> list[int]:
     return list(ids)
 
 
-def test_step_prefixes_end_with_the_last_token_of_a_legal_step(
-    policy: CausalLMPolicy, problems: Sequence[Problem]
-) -> None:
+def test_step_prefixes_end_with_the_last_token_of_a_legal_step(policy: CausalLMPolicy, problems: Problems) -> None:
     """Characters may have several bytes. Illegal steps have no prefix; a step that ends the completion has None."""
     end = policy.eos_token_ids[0]
     texts = ["é1;漢22;", "1;2x;3;4", "1; \n", "no step", "1;2;"]
@@ -90,24 +81,18 @@ def test_step_prefixes_end_with_the_last_token_of_a_legal_step(
         assert list(prefix.tokens) == row[: len(prefix.tokens)]
 
 
-def test_step_prefix_includes_a_token_that_crosses_the_step_end(
-    policy: CausalLMPolicy, problems: Sequence[Problem]
-) -> None:
+def test_step_prefix_includes_a_token_that_crosses_the_step_end(policy: CausalLMPolicy, problems: Problems) -> None:
     """Two steps that end within one token have the same prefix, because a token cannot be split."""
     rollouts = rollouts_of(policy, [[7, 8, 9]], problems[0])
     spans = token_spans([b"1", b"2;34;5", b"6"], [0, 1, 2])
     (row,) = step_prefixes(TASK, replace(rollouts, texts=["12;34;56"], token_spans=[spans]))
-    assert row == [Prefix(problems[0].id, (7, 8))] * 2
+    both = Prefix(problems[0].id, (7, 8))
+    assert row == [both] * 2
+    other = Prefix(problems[1].id, (7, 8))
+    assert distinct([row, [None, other], [both, None], []]) == [both, other]
 
 
-def test_distinct_returns_each_prefix_once_in_order() -> None:
-    a, b, c = Prefix("p", (1,)), Prefix("p", (1, 2)), Prefix("q", (1,))
-    assert distinct([[a, b], [None, a], [c, b, None], []]) == [a, b, c]
-
-
-def test_whole_texts_restores_a_character_split_after_the_prefix(
-    policy: CausalLMPolicy, problems: Sequence[Problem]
-) -> None:
+def test_whole_texts_restores_a_character_split_after_the_prefix(policy: CausalLMPolicy, problems: Problems) -> None:
     ids = tokens_of(policy, "é;漢")
     cut = next(n for n in range(1, len(ids)) if "\udcc3" in text_of(spelling(policy), ids[:n]))
     prefixes = [Prefix(problems[0].id, tuple(ids[:cut])), Prefix(problems[1].id, ())]
@@ -134,13 +119,8 @@ def exact_success(policy: CausalLMPolicy, prefix: Prefix, problem: Problem) -> f
     return float((first[:, None] * second)[correct].sum())
 
 
-def test_success_rates_match_enumeration_of_all_continuations(
-    policy: CausalLMPolicy, problems: Sequence[Problem]
-) -> None:
-    """With 277 tokens and two left to generate there are 76,729 continuations.
-
-    A binomial count lies outside the tested bounds in one of 100,000 cases.
-    """
+def test_success_rates_match_enumeration_of_all_continuations(policy: CausalLMPolicy, problems: Problems) -> None:
+    """A binomial count lies outside the tested bounds in one of 100,000 cases."""
     draws = 600
     policy.model.eval()
     prefixes = [Prefix(problem.id, tuple(tokens_of(policy, "12;3"))[:4]) for problem in problems[:3]]
@@ -172,9 +152,7 @@ class FailingVerifier(Semicolons):
         return Verdict(status="ok" if "1" in completion else "wrong", reason="")
 
 
-def test_success_rates_ignore_continuations_with_verifier_errors(
-    policy: CausalLMPolicy, problems: Sequence[Problem]
-) -> None:
+def test_success_rates_ignore_continuations_with_verifier_errors(policy: CausalLMPolicy, problems: Problems) -> None:
     prefixes = [
         Prefix(problem.id, tuple(tokens_of(policy, text))) for problem, text in zip(problems, "ab", strict=False)
     ]

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import cache
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,7 +11,7 @@ import pytest
 import torch
 from jaxtyping import Float
 from torch import Tensor
-from transformers import GenerationConfig, PreTrainedTokenizerFast
+from transformers import PreTrainedTokenizerFast
 
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
 from contrastive_reasoning.policies.load import LoRA
@@ -22,6 +20,7 @@ from contrastive_reasoning.rollout import Engine, RolloutBatch, Sampling
 from contrastive_reasoning.tasks.base import Problem
 from tests.hf_engine import HFEngine
 from tests.tiny_models import tiny_llama, tiny_policy
+from tests.unit.rollout.conftest import Problems, alone
 
 ENGINE = Engine(max_batch_tokens=10_000)
 SAMPLED = Sampling(temperature=1.0, top_k=None, top_p=1.0, max_tokens=24, stop=[])
@@ -29,51 +28,49 @@ GREEDY = replace(SAMPLED, temperature=0.0)
 
 
 def recomputed(policy: CausalLMPolicy, rollouts: RolloutBatch) -> Float[Tensor, "B T"]:
-    """Log-probs of each row by itself: no padding, no cache, no batch."""
-    found = torch.zeros_like(rollouts.old_log_probs)
-    policy.model.eval()
-    for row in range(len(rollouts)):
-        p, n = row // rollouts.group_size, int(rollouts.mask[row].sum())
-        prompt = rollouts.prompt_ids[p][rollouts.prompt_mask[p]]
-        ids = torch.cat([prompt, rollouts.completion_ids[row, :n]])
-        with torch.no_grad():
-            logits = policy.model(ids[None]).logits[0, len(prompt) - 1 : -1] / rollouts.temperature
-        found[row, :n] = logits.log_softmax(-1).gather(-1, ids[len(prompt) :, None])[:, 0]
-    policy.model.train()
-    return found
+    return alone(policy, rollouts)[0]
 
 
 @pytest.mark.parametrize(
     "cut", [{}, {"temperature": 0.4}, {"temperature": 1.7}, {"top_k": 3}, {"top_p": 0.6}, {"top_k": 20, "top_p": 0.9}]
 )
-@pytest.mark.parametrize("engine", [ENGINE, HFEngine(max_batch_tokens=10_000)], ids=["own", "hf"])
 def test_log_probs_match_a_plain_forward_pass(
-    any_policy: CausalLMPolicy, problems: Sequence[Problem], engine: Engine | HFEngine, cut: dict[str, float]
+    any_policy: CausalLMPolicy, problems: Problems, cut: dict[str, float]
 ) -> None:
     sampling = replace(SAMPLED, **cut)
-    rollouts = engine.generate(any_policy, problems, group_size=3, sampling=sampling, seed=(0,))
+    rollouts = ENGINE.generate(any_policy, problems, group_size=3, sampling=sampling, seed=(0,))
     assert rollouts.temperature == sampling.temperature
     assert (recomputed(any_policy, rollouts) - rollouts.old_log_probs).abs().max() <= 1e-5
 
 
-@pytest.mark.parametrize("pooled", [False, True], ids=["plain", "pooled"])
-@pytest.mark.parametrize("engine_type", [Engine, HFEngine])
-def test_generate_calls_written_once_per_completion(
-    policy: CausalLMPolicy, problems: Sequence[Problem], engine_type: type[Engine | HFEngine], pooled: bool
+@pytest.mark.parametrize("stop", [[], ["7"]], ids=["no-stop", "stop"])
+def test_pooled_states_match_a_plain_forward_pass(
+    any_policy: CausalLMPolicy, problems: Problems, stop: list[str]
 ) -> None:
+    sampling = replace(SAMPLED, max_tokens=40, stop=stop)
+    plain, pooled = (
+        ENGINE.generate(any_policy, problems, group_size=6, sampling=sampling, seed=(3,), pooled=pooled)
+        for pooled in (False, True)
+    )
+    assert plain.pooled is None
+    assert torch.equal(pooled.completion_ids, plain.completion_ids)
+    assert set(pooled.finish_reasons) == {"stop", "length"}
+    assert pooled.mask.sum(1).unique().numel() > 1, "rows of several lengths"
+    torch.testing.assert_close(pooled.pooled, alone(any_policy, pooled)[1], atol=2e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("pooled", [False, True], ids=["plain", "pooled"])
+def test_generate_calls_written_once_per_completion(policy: CausalLMPolicy, problems: Problems, pooled: bool) -> None:
     """Also if the rows are generated in several batches."""
     calls: list[tuple[int, str]] = []
-
-    def written(row: int, text: str) -> None:
-        calls.append((row, text))
-
-    engine, settings = engine_type(max_batch_tokens=60), {"group_size": 3, "sampling": SAMPLED, "seed": (0,)}
-    rollouts = engine.generate(policy, problems, **settings, pooled=pooled, written=written)
+    settings: dict[str, Any] = {"group_size": 2, "sampling": SAMPLED, "seed": (0,), "pooled": pooled}
+    engine = Engine(max_batch_tokens=60)
+    rollouts = engine.generate(policy, problems[:3], **settings, written=lambda row, text: calls.append((row, text)))
     assert sorted(calls) == list(enumerate(rollouts.texts))
-    assert rollouts.texts == engine.generate(policy, problems, **settings, pooled=pooled).texts
+    assert rollouts.texts == engine.generate(policy, problems[:3], **settings).texts
 
 
-def test_greedy_tokens_match_transformers_generate(any_policy: CausalLMPolicy, problems: Sequence[Problem]) -> None:
+def test_greedy_tokens_match_transformers_generate(any_policy: CausalLMPolicy, problems: Problems) -> None:
     own, reference = (
         engine.generate(any_policy, problems, group_size=1, sampling=GREEDY, seed=(0,))
         for engine in (ENGINE, HFEngine(max_batch_tokens=10_000))
@@ -85,51 +82,27 @@ def test_greedy_tokens_match_transformers_generate(any_policy: CausalLMPolicy, p
     torch.testing.assert_close(own.old_log_probs, reference.old_log_probs, atol=1e-5, rtol=0)
 
 
-@pytest.mark.parametrize(
-    "model_settings", [{"no_repeat_ngram_size": 1}, {"suppress_tokens": [5, 6, 7]}, {"min_p": 0.999}]
-)
-def test_hf_engine_ignores_generation_config_of_the_model(
-    policy: CausalLMPolicy, problems: Sequence[Problem], model_settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    engine = HFEngine(max_batch_tokens=10_000)
-    sampling = SAMPLED if "min_p" in model_settings else GREEDY
-    expected = engine.generate(policy, problems, group_size=2, sampling=sampling, seed=(0,)).completion_ids
-    config = GenerationConfig(**model_settings)
-    monkeypatch.setattr(policy.model, "generation_config", config)
-    found = engine.generate(policy, problems, group_size=2, sampling=sampling, seed=(0,)).completion_ids
-    assert torch.equal(found, expected)
-    assert policy.model.generation_config is config, "it is the model's, and saved with it"
-
-
-def test_rollouts_depend_on_the_seed_but_not_on_other_problems(
-    policy: CausalLMPolicy, problems: Sequence[Problem]
-) -> None:
-    whole = ENGINE.generate(policy, problems, group_size=4, sampling=SAMPLED, seed=(7,))
-    alone = ENGINE.generate(policy, problems[2:3], group_size=4, sampling=SAMPLED, seed=(7,))
-    assert alone.texts == whole.texts[8:12]
-    other = ENGINE.generate(policy, problems, group_size=4, sampling=SAMPLED, seed=(8,))
-    assert other.texts != whole.texts
-
-
-@pytest.mark.parametrize("engine", [ENGINE, HFEngine(max_batch_tokens=10_000)], ids=["own", "hf"])
-def test_generate_is_reproducible_and_keeps_the_global_rng_state(
-    policy: CausalLMPolicy, problems: Sequence[Problem], engine: Engine | HFEngine
+def test_rollouts_depend_on_the_seed_but_not_on_other_problems_or_the_global_rng_state(
+    policy: CausalLMPolicy, problems: Problems
 ) -> None:
     before = torch.random.get_rng_state()
-    first, second = (
-        engine.generate(policy, problems, group_size=2, sampling=SAMPLED, seed=(1, "rollout", 2)) for _ in range(2)
+    whole, again, other = (
+        ENGINE.generate(policy, problems, group_size=4, sampling=SAMPLED, seed=(seed, "rollout", 2))
+        for seed in (7, 7, 8)
     )
-    assert torch.equal(first.completion_ids, second.completion_ids)
-    assert torch.equal(first.old_log_probs, second.old_log_probs)
     assert torch.equal(before, torch.random.get_rng_state())
+    assert torch.equal(whole.completion_ids, again.completion_ids)
+    assert torch.equal(whole.old_log_probs, again.old_log_probs)
+    assert other.texts != whole.texts
+    alone = ENGINE.generate(policy, problems[2:3], group_size=4, sampling=SAMPLED, seed=(7, "rollout", 2))
+    assert alone.texts == whole.texts[8:12]
 
 
-@pytest.mark.parametrize("engine", [ENGINE, HFEngine(max_batch_tokens=10_000)], ids=["own", "hf"])
-def test_completions_end_at_the_first_end_token_or_at_max_tokens(
-    policy: CausalLMPolicy, problems: Sequence[Problem], engine: Engine | HFEngine
+def test_completions_end_at_the_first_end_token_or_at_max_tokens_and_texts_are_their_tokens(
+    policy: CausalLMPolicy, problems: Problems
 ) -> None:
     long = replace(SAMPLED, max_tokens=200)
-    rollouts = engine.generate(policy, problems, group_size=8, sampling=long, seed=(3,))
+    rollouts = ENGINE.generate(policy, problems, group_size=8, sampling=long, seed=(3,))
     end = policy.tokenizer.eos_token_id
     assert set(rollouts.finish_reasons) == {"stop", "length"}
     for row, reason in enumerate(rollouts.finish_reasons):
@@ -143,22 +116,13 @@ def test_completions_end_at_the_first_end_token_or_at_max_tokens(
     assert (rollouts.old_log_probs[~rollouts.mask] == 0).all()
     assert (rollouts.completion_ids[~rollouts.mask] == policy.pad_token_id).all()
     assert rollouts.mask.any(0).all()  # no wider than the longest
-
-
-def test_texts_match_the_decoded_tokens(policy: CausalLMPolicy, problems: Sequence[Problem]) -> None:
-    rollouts = ENGINE.generate(policy, problems, group_size=8, sampling=SAMPLED, seed=(3,))
     assert any(not text.isascii() for text in rollouts.texts)  # a random policy writes broken UTF-8
     for row, text in enumerate(rollouts.texts):
-        ids = rollouts.completion_ids[row][rollouts.mask[row]]
-        assert policy.tokenizer.decode(ids, skip_special_tokens=True) == text.encode("utf-8", "surrogateescape").decode(
-            "utf-8", "replace"
-        )
+        decoded = policy.tokenizer.decode(rollouts.completion_ids[row][rollouts.mask[row]], skip_special_tokens=True)
+        assert decoded == text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
-@pytest.mark.parametrize("engine", [ENGINE, HFEngine(max_batch_tokens=10_000)], ids=["own", "hf"])
-def test_stop_string_ends_a_completion_and_stays_in_its_text(
-    policy: CausalLMPolicy, problems: Sequence[Problem], engine: Engine | HFEngine
-) -> None:
+def test_stop_string_ends_a_completion_and_stays_in_its_text(policy: CausalLMPolicy, problems: Problems) -> None:
     unstopped = replace(GREEDY, max_tokens=60)
     free = ENGINE.generate(policy, problems, group_size=1, sampling=unstopped, seed=(0,))
     row, wanted = next(
@@ -168,7 +132,7 @@ def test_stop_string_ends_a_completion_and_stays_in_its_text(
         if i == first and i > 2 and text[i : i + 2].isascii() and len(text) > i + 1
     )
     stopping = replace(unstopped, stop=[wanted, "never written"])
-    rollouts = engine.generate(policy, problems[row : row + 1], group_size=1, sampling=stopping, seed=(0,))
+    rollouts = ENGINE.generate(policy, problems[row : row + 1], group_size=1, sampling=stopping, seed=(0,))
     assert rollouts.finish_reasons == ["stop"]
     assert wanted in rollouts.texts[0]
     tokens = int(rollouts.mask.sum())
@@ -176,26 +140,19 @@ def test_stop_string_ends_a_completion_and_stays_in_its_text(
     assert wanted not in free.texts[row][: rollouts.token_spans[0][-1][0]]
 
 
-@pytest.mark.parametrize("engine", [ENGINE, HFEngine(max_batch_tokens=10_000)], ids=["own", "hf"])
-def test_stop_string_that_begins_in_prompt_ends_no_completion(
-    policy: CausalLMPolicy, problems: Sequence[Problem], engine: Engine | HFEngine
-) -> None:
+def test_stop_string_that_begins_in_prompt_ends_no_completion(policy: CausalLMPolicy, problems: Problems) -> None:
     free = ENGINE.generate(policy, problems, group_size=1, sampling=GREEDY, seed=(0,))
     stops = [problem.prompt[-1] + text[:1] for problem, text in zip(problems, free.texts, strict=True)]
     row = next(row for row, stop in enumerate(stops) if len(stop) == 2 and stop not in free.texts[row])
     stopping = replace(GREEDY, stop=[stops[row]])
-    rollouts = engine.generate(policy, problems[row : row + 1], group_size=1, sampling=stopping, seed=(0,))
+    rollouts = ENGINE.generate(policy, problems[row : row + 1], group_size=1, sampling=stopping, seed=(0,))
     tokens = int(free.mask[row].sum())
     assert rollouts.completion_ids[0].tolist() == free.completion_ids[row, :tokens].tolist()
     assert rollouts.finish_reasons == free.finish_reasons[row : row + 1]
 
 
-def test_generate_keeps_module_modes_and_records_no_gradients(
-    policy: CausalLMPolicy, problems: Sequence[Problem]
-) -> None:
-    policy.model.train()
-    frozen = next(policy.model.children())
-    frozen.eval()
+def test_generate_keeps_module_modes_and_records_no_gradients(policy: CausalLMPolicy, problems: Problems) -> None:
+    frozen = next(policy.model.train().children()).eval()
     rollouts = ENGINE.generate(policy, problems, group_size=1, sampling=GREEDY, seed=(0,))
     assert policy.model.training
     assert not frozen.training
@@ -207,17 +164,16 @@ def test_generate_keeps_module_modes_and_records_no_gradients(
 def test_context_length_limits_completions(policy: CausalLMPolicy) -> None:
     long = [Problem(id=name, prompt="7" * length, answer="") for name, length in (("near", 509), ("short", 3))]
     unending = replace(SAMPLED, max_tokens=6)
-    for engine in (ENGINE, HFEngine(max_batch_tokens=10_000)):
-        rollouts = engine.generate(policy, long, group_size=2, sampling=unending, seed=(0,))
-        lengths = rollouts.mask.sum(1).tolist()
-        assert policy.max_length == 512
-        assert max(lengths[:2]) <= 2  # 512 − 509 − the beginning-of-text token
-        assert max(lengths[2:]) == 6
-        assert (recomputed(policy, rollouts) - rollouts.old_log_probs).abs().max() <= 1e-5
+    rollouts = ENGINE.generate(policy, long, group_size=2, sampling=unending, seed=(0,))
+    lengths = rollouts.mask.sum(1).tolist()
+    assert policy.max_length == 512
+    assert max(lengths[:2]) <= 2  # 512 − 509 − the beginning-of-text token
+    assert max(lengths[2:]) == 6
+    assert (recomputed(policy, rollouts) - rollouts.old_log_probs).abs().max() <= 1e-5
 
 
 def test_automatic_budget_holds_what_a_quarter_of_free_memory_takes(
-    policy: CausalLMPolicy, problems: Sequence[Problem], monkeypatch: pytest.MonkeyPatch
+    policy: CausalLMPolicy, problems: Problems, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """On two ranks of a CPU, each holds half of that. The rollouts are those of any budget."""
     (read,) = read_prompts(policy, [torch.tensor([1, 2, 3])])
@@ -233,7 +189,7 @@ def test_automatic_budget_holds_what_a_quarter_of_free_memory_takes(
     assert torch.equal(found.completion_ids, ENGINE.generate(policy, problems, **given).completion_ids)
 
 
-def test_engine_rejects_invalid_sizes_and_overlong_prompts(policy: CausalLMPolicy, problems: Sequence[Problem]) -> None:
+def test_engine_rejects_invalid_sizes_and_overlong_prompts(policy: CausalLMPolicy, problems: Problems) -> None:
     long = Problem(id="countdown-17", prompt="7" * 600, answer="")
     for given, size, named in (
         ([], 2, "no problems"),
@@ -246,49 +202,27 @@ def test_engine_rejects_invalid_sizes_and_overlong_prompts(policy: CausalLMPolic
         Engine(max_batch_tokens=0)
 
 
-@pytest.mark.parametrize("engine", [ENGINE, HFEngine(max_batch_tokens=10_000)], ids=["own", "hf"])
-def test_lora_dropout_is_off_during_generation(
-    byte_level: PreTrainedTokenizerFast, problems: Sequence[Problem], engine: Engine | HFEngine
-) -> None:
+def test_lora_dropout_is_off_during_generation(byte_level: PreTrainedTokenizerFast, problems: Problems) -> None:
     lora = LoRA(rank=2, alpha=4.0, dropout=0.5, target_modules="all-linear")
     adapted = tiny_policy(byte_level, lora.attach(tiny_llama(byte_level, hidden_size=16), seed=0))
     with torch.no_grad():
         for parameter in adapted.parameters():
             parameter.add_(0.05)
     adapted.model.train()
-    rollouts = engine.generate(adapted, problems, group_size=2, sampling=SAMPLED, seed=(0,))
+    rollouts = ENGINE.generate(adapted, problems, group_size=2, sampling=SAMPLED, seed=(0,))
     assert (recomputed(adapted, rollouts) - rollouts.old_log_probs).abs().max() <= 1e-5
     assert all(module.training for module in adapted.model.modules())
 
 
-@pytest.fixture(scope="module")
-def unsplit_rollouts(problems: Sequence[Problem]) -> Callable[[CausalLMPolicy, Sampling, bool], RolloutBatch]:
-    """Rollouts with a budget for all rows at once; cached, because several budgets are compared with them."""
-
-    @cache
-    def generate(policy: CausalLMPolicy, sampling: Sampling, pooled: bool) -> RolloutBatch:
-        engine = Engine(max_batch_tokens=10**6)
-        return engine.generate(policy, problems, group_size=3, sampling=sampling, seed=(3,), pooled=pooled)
-
-    return generate
-
-
 @pytest.mark.parametrize("pooled", [False, True])
-@pytest.mark.parametrize("budget", [1, 77, 333])
 def test_token_budget_bounds_memory_but_keeps_rollouts(
-    policy: CausalLMPolicy,
-    problems: Sequence[Problem],
-    budget: int,
-    pooled: bool,
-    unsplit_rollouts: Callable[[CausalLMPolicy, Sampling, bool], RolloutBatch],
-    monkeypatch: pytest.MonkeyPatch,
+    policy: CausalLMPolicy, problems: Problems, pooled: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each prompt is read once; the allocation stays within the budget, except for a single row that is longer.
-
-    Prompts differ in length, and some rows stop early.
-    """
-    sampling = replace(SAMPLED, max_tokens=40, stop=("7",))
-    whole = unsplit_rollouts(policy, sampling, pooled)
+    """Each prompt is read once; the allocation stays within the budget, except for a single row that is longer."""
+    settings: dict[str, Any] = {"group_size": 2, "seed": (3,), "pooled": pooled}
+    settings["sampling"] = replace(SAMPLED, max_tokens=40, stop=("7",))
+    whole = Engine(max_batch_tokens=10**6).generate(policy, problems, **settings)
+    assert set(whole.finish_reasons) == {"stop", "length"}
     held, tokens = [], []
     advance = SharedCache.advance
     monkeypatch.setattr(
@@ -297,16 +231,14 @@ def test_token_budget_bounds_memory_but_keeps_rollouts(
     counting = policy.model.get_input_embeddings().register_forward_pre_hook(
         lambda _, inputs: tokens.append(inputs[0].numel())
     )
-    split = Engine(max_batch_tokens=budget).generate(
-        policy, problems, group_size=3, sampling=sampling, seed=(3,), pooled=pooled
-    )
+    for budget in (1, 77, 333):
+        held.clear(), tokens.clear()
+        split = Engine(max_batch_tokens=budget).generate(policy, problems, **settings)
+        assert torch.equal(split.completion_ids, whole.completion_ids)
+        assert torch.equal(split.mask, whole.mask)
+        assert (split.finish_reasons, split.texts) == (whole.finish_reasons, whole.texts)
+        torch.testing.assert_close(split.old_log_probs, whole.old_log_probs, atol=1e-5, rtol=0)
+        torch.testing.assert_close(split.pooled, whole.pooled, atol=1e-5, rtol=1e-4)
+        assert sum(tokens) == int(whole.prompt_mask.sum())
+        assert all(reserved <= budget or own.shape[2] == 1 for reserved, own in held)
     counting.remove()
-    assert torch.equal(split.completion_ids, whole.completion_ids)
-    assert torch.equal(split.mask, whole.mask)
-    assert split.finish_reasons == whole.finish_reasons
-    assert split.texts == whole.texts
-    assert set(whole.finish_reasons) == {"stop", "length"}
-    torch.testing.assert_close(split.old_log_probs, whole.old_log_probs, atol=1e-5, rtol=0)
-    torch.testing.assert_close(split.pooled, whole.pooled, atol=1e-5, rtol=1e-4)
-    assert sum(tokens) == int(whole.prompt_mask.sum())
-    assert all(reserved <= budget or own.shape[2] == 1 for reserved, own in held)

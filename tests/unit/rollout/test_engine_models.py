@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
 
 import pytest
 import torch
@@ -15,6 +14,7 @@ from contrastive_reasoning.rollout import Engine, Sampling
 from contrastive_reasoning.tasks.base import Problem
 from tests.hf_engine import HFEngine
 from tests.tiny_models import tiny_policy
+from tests.unit.rollout.conftest import Problems, with_spread
 
 GREEDY = Sampling(temperature=0.0, top_k=None, top_p=1.0, max_tokens=24, stop=[])
 
@@ -22,28 +22,16 @@ GREEDY = Sampling(temperature=0.0, top_k=None, top_p=1.0, max_tokens=24, stop=[]
 @pytest.fixture(scope="module", params=[None, 8], ids=["through-its-own-forward", "with-a-window"])
 def mistral(request: pytest.FixtureRequest, byte_level: PreTrainedTokenizerFast) -> CausalLMPolicy:
     """A model that ``Decoder`` does not support; with a sliding window its attention cannot be planned either."""
-    config = MistralConfig(
-        vocab_size=len(byte_level),
-        hidden_size=32,
-        intermediate_size=64,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        max_position_embeddings=512,
-        sliding_window=request.param,
-    )
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        model = MistralForCausalLM(config)
-        for parameter in model.parameters():
-            torch.nn.init.normal_(parameter, std=0.15) if parameter.ndim == 2 else None
-    policy = tiny_policy(byte_level, model)
+    sizes = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "max_position_embeddings": 512}
+    sizes |= {"vocab_size": len(byte_level), "num_attention_heads": 4, "num_key_value_heads": 2}
+    config = MistralConfig(**sizes, sliding_window=request.param)
+    policy = tiny_policy(byte_level, with_spread(lambda: MistralForCausalLM(config)))
     assert policy.plans_attention == (request.param is None)
     return policy
 
 
 @pytest.mark.parametrize("budget", [150, 10_000])
-def test_engine_matches_hf_engine_on_mistral(mistral: CausalLMPolicy, problems: Sequence[Problem], budget: int) -> None:
+def test_engine_matches_hf_engine_on_mistral(mistral: CausalLMPolicy, problems: Problems, budget: int) -> None:
     own, reference = (
         engine.generate(mistral, problems, group_size=2, sampling=GREEDY, seed=(0,), pooled=True)
         for engine in (Engine(max_batch_tokens=budget), HFEngine(max_batch_tokens=10_000))
@@ -55,7 +43,7 @@ def test_engine_matches_hf_engine_on_mistral(mistral: CausalLMPolicy, problems: 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64])
 def test_log_probs_match_policy_for_weights_in_other_dtypes(
-    mistral: CausalLMPolicy, problems: Sequence[Problem], dtype: torch.dtype
+    mistral: CausalLMPolicy, problems: Problems, dtype: torch.dtype
 ) -> None:
     other = tiny_policy(mistral.tokenizer, copy.deepcopy(mistral.model).to(dtype))
     rollouts = Engine(max_batch_tokens=10_000).generate(other, problems, group_size=2, sampling=GREEDY, seed=(0,))

@@ -1,44 +1,37 @@
-"""Continued completions: input tokens, log-probs, limits, stop strings, and what the draws depend on."""
-
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
-import torch
 
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
 from contrastive_reasoning.rollout import Engine, RolloutBatch, Sampling
 from contrastive_reasoning.rollout.sampling import row_uniforms
-from contrastive_reasoning.tasks.base import Problem
-from tests.hf_engine import HFEngine
+from tests.unit.rollout.conftest import Problems, alone
 
-ENGINES = [Engine(max_batch_tokens=10_000), HFEngine(max_batch_tokens=10_000)]
+ENGINE = Engine(max_batch_tokens=10_000)
 SAMPLED = Sampling(temperature=0.8, top_k=None, top_p=1.0, max_tokens=24, stop=[])
 GREEDY = replace(SAMPLED, temperature=0.0)
-
-both_engines = pytest.mark.parametrize("engine", ENGINES, ids=["own", "hf"])
 
 
 def completion_tokens(rollouts: RolloutBatch) -> list[list[int]]:
     return [ids[there].tolist() for ids, there in zip(rollouts.completion_ids, rollouts.mask, strict=True)]
 
 
-def prefixes_of(policy: CausalLMPolicy, problems: Sequence[Problem], *, longest: int) -> list[list[int]]:
+def prefixes_of(policy: CausalLMPolicy, problems: Problems, *, longest: int) -> list[list[int]]:
     """Beginnings of sampled completions, without end tokens; their lengths differ, and one is empty."""
-    rows = completion_tokens(ENGINES[0].generate(policy, problems, group_size=1, sampling=SAMPLED, seed=(5,)))
+    rows = completion_tokens(ENGINE.generate(policy, problems, group_size=1, sampling=SAMPLED, seed=(5,)))
     ends = set(policy.eos_token_ids)
     return [[token for token in row[: p * longest // 4] if token not in ends] for p, row in enumerate(rows)]
 
 
-@both_engines
 def test_greedy_continuation_of_any_prefix_equals_the_uncut_completion(
-    any_policy: CausalLMPolicy, problems: Sequence[Problem], engine: Engine | HFEngine
+    any_policy: CausalLMPolicy, problems: Problems
 ) -> None:
-    wholes = completion_tokens(engine.generate(any_policy, problems, group_size=1, sampling=GREEDY, seed=(0,)))
+    wholes = completion_tokens(ENGINE.generate(any_policy, problems, group_size=1, sampling=GREEDY, seed=(0,)))
     cuts = [(p, n) for p, whole in enumerate(wholes) for n in range(0, len(whole), 3)]
-    rollouts = engine.generate(
+    rollouts = ENGINE.generate(
         any_policy,
         [problems[p] for p, _ in cuts],
         group_size=1,
@@ -52,38 +45,15 @@ def test_greedy_continuation_of_any_prefix_equals_the_uncut_completion(
         assert prompt == any_policy.prompt_ids(problems[p].prompt) + wholes[p][:n]
 
 
-@both_engines
-@torch.no_grad()
-def test_continuation_log_probs_match_policy_log_probs(
-    any_policy: CausalLMPolicy, problems: Sequence[Problem], engine: Engine | HFEngine
-) -> None:
-    """Compared with ``policy.log_probs``, and with a pass over each row by itself without padding."""
+def test_continuation_log_probs_match_a_pass_over_each_row(any_policy: CausalLMPolicy, problems: Problems) -> None:
     prefixes = prefixes_of(any_policy, problems, longest=16)
-    rollouts = engine.generate(any_policy, problems, group_size=3, sampling=SAMPLED, seed=(1,), prefixes=prefixes)
-    any_policy.model.eval()
-    scored = any_policy.log_probs(
-        rollouts.prompt_ids,
-        rollouts.prompt_mask,
-        rollouts.completion_ids,
-        rollouts.mask,
-        owner=torch.arange(len(rollouts)) // 3,
-        temperature=0.8,
-    )
-    assert (scored - rollouts.old_log_probs).abs().max() <= 1e-5
-    for row, tokens in enumerate(completion_tokens(rollouts)):
-        before = any_policy.prompt_ids(problems[row // 3].prompt) + prefixes[row // 3]
-        logits = any_policy.model(torch.tensor([before + tokens])).logits[0, len(before) - 1 : -1] / 0.8
-        alone = logits.log_softmax(-1).gather(-1, torch.tensor(tokens)[:, None])[:, 0]
-        assert (alone - rollouts.old_log_probs[row, : len(tokens)]).abs().max() <= 1e-5
-    any_policy.model.train()
+    rollouts = ENGINE.generate(any_policy, problems, group_size=3, sampling=SAMPLED, seed=(1,), prefixes=prefixes)
+    assert (alone(any_policy, rollouts)[0] - rollouts.old_log_probs).abs().max() <= 1e-5
 
 
-@both_engines
-def test_prefix_length_counts_towards_max_tokens(
-    policy: CausalLMPolicy, problems: Sequence[Problem], engine: Engine | HFEngine
-) -> None:
+def test_prefix_length_counts_towards_max_tokens(policy: CausalLMPolicy, problems: Problems) -> None:
     prefixes = [[7] * n for n in (0, 1, 10, 20, 23)]
-    rollouts = engine.generate(policy, problems, group_size=8, sampling=SAMPLED, seed=(2,), prefixes=prefixes)
+    rollouts = ENGINE.generate(policy, problems, group_size=8, sampling=SAMPLED, seed=(2,), prefixes=prefixes)
     for row, tokens in enumerate(completion_tokens(rollouts)):
         left = 24 - len(prefixes[row // 8])
         assert 1 <= len(tokens) <= left
@@ -91,9 +61,8 @@ def test_prefix_length_counts_towards_max_tokens(
     assert "length" in rollouts.finish_reasons
 
 
-@pytest.mark.parametrize("budget", [1, 130, 10_000])
 def test_continuations_depend_on_the_seed_but_not_on_other_rows_or_budget(
-    policy: CausalLMPolicy, problems: Sequence[Problem], budget: int
+    policy: CausalLMPolicy, problems: Problems
 ) -> None:
     prefixes = prefixes_of(policy, problems, longest=16)
 
@@ -101,24 +70,23 @@ def test_continuations_depend_on_the_seed_but_not_on_other_rows_or_budget(
         rollouts = Engine(max_batch_tokens=budget).generate(
             policy,
             [problems[p] for p in order],
-            group_size=4,
+            group_size=2,
             sampling=SAMPLED,
             seed=(seed,),
             prefixes=[prefixes[p] for p in order],
         )
         rows = completion_tokens(rollouts)
-        return {p: rows[4 * place : 4 * place + 4] for place, p in enumerate(order)}
+        return {p: rows[2 * place : 2 * place + 2] for place, p in enumerate(order)}
 
     whole = rows_by_problem(range(5))
-    assert rows_by_problem([3, 0, 4, 1, 2], budget=budget) == whole
+    for budget in (1, 130, 10_000):
+        assert rows_by_problem([3, 0, 4, 1, 2], budget=budget) == whole
     assert rows_by_problem([2]) == {2: whole[2]}
     assert rows_by_problem(range(5), seed=4) != whole
     assert len({tuple(row) for row in whole[1]}) > 1, "the rows of a group differ"
 
 
-def test_row_uniforms_differ_between_prefixes_and_their_repetitions(
-    policy: CausalLMPolicy, problems: Sequence[Problem]
-) -> None:
+def test_row_uniforms_differ_between_prefixes_and_their_repetitions(policy: CausalLMPolicy, problems: Problems) -> None:
     """Compares uniform numbers: [9, 9] and [9] lead to different states, so completions would differ in any case."""
 
     def uniforms(*prefixes: Sequence[int]) -> list[list[float]]:
@@ -132,12 +100,9 @@ def test_row_uniforms_differ_between_prefixes_and_their_repetitions(
     assert rows[8:] == row_uniforms(problems[:1], group_size=2, length=3, seed=(0,)).tolist()
 
 
-@both_engines
-def test_stop_string_may_begin_in_the_prefix(
-    policy: CausalLMPolicy, problems: Sequence[Problem], engine: Engine | HFEngine
-) -> None:
+def test_stop_string_may_begin_in_the_prefix(policy: CausalLMPolicy, problems: Problems) -> None:
     """The stop string is two adjacent characters of the greedy completion; the prefix ends after the first."""
-    free = ENGINES[0].generate(policy, problems, group_size=1, sampling=replace(GREEDY, max_tokens=60), seed=(0,))
+    free = ENGINE.generate(policy, problems, group_size=1, sampling=replace(GREEDY, max_tokens=60), seed=(0,))
     row, cut, stop = next(
         (row, n, text[start - 1 : start + 1])
         for row, text in enumerate(free.texts)
@@ -146,7 +111,7 @@ def test_stop_string_may_begin_in_the_prefix(
         if text.index(text[start - 1 : start + 1]) == start - 1
     )
     whole = completion_tokens(free)[row]
-    rollouts = engine.generate(
+    rollouts = ENGINE.generate(
         policy,
         problems[row : row + 1],
         group_size=1,
@@ -158,12 +123,9 @@ def test_stop_string_may_begin_in_the_prefix(
     assert rollouts.finish_reasons == ["stop"]
 
 
-@both_engines
-def test_generate_rejects_invalid_prefixes(
-    policy: CausalLMPolicy, problems: Sequence[Problem], engine: Engine | HFEngine
-) -> None:
+def test_generate_rejects_invalid_prefixes(policy: CausalLMPolicy, problems: Problems) -> None:
     def generate(*prefixes: Sequence[int]) -> RolloutBatch:
-        return engine.generate(policy, problems[:1], group_size=2, sampling=SAMPLED, seed=(0,), prefixes=prefixes)
+        return ENGINE.generate(policy, problems[:1], group_size=2, sampling=SAMPLED, seed=(0,), prefixes=prefixes)
 
     with pytest.raises(ValueError, match=r"2 .* 1 "):
         generate([], [])

@@ -28,16 +28,8 @@ TEXTS = ["21+16=37;37-17=20", "|- Try 3 × 4 = 12.\n", "é → 漢字 🙂🙂",
 @pytest.fixture(scope="module")
 def sentence_piece() -> PreTrainedTokenizerFast:
     """BPE over ▁-words with byte fallback, as in the first Llamas."""
-    characters = ["▁", *"Numbers: [21, 16], target: 46|- Try37.#\n+=é;"]
-    pieces = [
-        "<unk>",
-        "<s>",
-        "</s>",
-        *(f"<0x{byte:02X}>" for byte in range(256)),
-        *dict.fromkeys(characters),
-        "▁T",
-        "21",
-    ]
+    characters = dict.fromkeys("▁Numbers: [21, 16], target: 46|- Try37.#\n+=é;")
+    pieces = ["<unk>", "<s>", "</s>", *(f"<0x{byte:02X}>" for byte in range(256)), *characters, "▁T", "21"]
     vocabulary = {piece: i for i, piece in enumerate(pieces)}
     tokenizer = Tokenizer(
         models.BPE(vocab=vocabulary, merges=[("▁", "T"), ("2", "1")], unk_token="<unk>", byte_fallback=True)
@@ -66,16 +58,12 @@ def test_special_tokens_and_ids_beyond_the_table_have_empty_text(tokenizer: PreT
     assert token_spans(table, [tokenizer.eos_token_id, len(table) + 7]) == [(0, 0), (0, 0)]
 
 
-def test_token_bytes_of_an_added_token_are_its_text(byte_level: PreTrainedTokenizerFast) -> None:
-    copy = PreTrainedTokenizerFast(tokenizer_object=Tokenizer.from_str(byte_level.backend_tokenizer.to_str()))
-    copy.add_tokens(["<think é>"])
-    assert token_bytes(copy)[copy.convert_tokens_to_ids("<think é>")] == "<think é>".encode()
-
-
-def test_text_of_keeps_the_special_think_token(byte_level: PreTrainedTokenizerFast) -> None:
+def test_text_of_keeps_added_tokens_and_the_special_think_token(byte_level: PreTrainedTokenizerFast) -> None:
     """Without ``</think>`` in the text, a box inside the thoughts would count as the answer."""
     copy = PreTrainedTokenizerFast(tokenizer_object=Tokenizer.from_str(byte_level.backend_tokenizer.to_str()))
+    copy.add_tokens(["<think é>"])
     copy.add_special_tokens({"additional_special_tokens": ["</think>", "<|end|>"]})
+    assert token_bytes(copy)[copy.convert_tokens_to_ids("<think é>")] == "<think é>".encode()
     thought = copy("\\boxed{41} is wrong", add_special_tokens=False)["input_ids"]
     ids = [*thought, *copy.convert_tokens_to_ids(["</think>", "<|end|>"])]
     text = text_of(token_bytes(copy), ids)
@@ -124,15 +112,16 @@ def test_tokens_of_span_maps_a_text_partition_to_a_token_partition(tokenizer: Pr
         assert credited == [n for n, token in enumerate(ids) if table[token]], seed
 
 
-def test_tokens_of_span_includes_all_tokens_of_a_split_character() -> None:
+def test_spans_of_a_split_character_include_all_its_tokens() -> None:
+    """é is two bytes in two tokens; a special token has no text."""
     table = [b"4", "é".encode()[:1], "é".encode()[1:], b"6", b""]
     ids = [0, 1, 2, 4, 3]
     spans = token_spans(table, ids)
     assert text_of(table, ids) == "4é6"
     assert spans == [(0, 1), (1, 2), (1, 2), (2, 2), (2, 3)]
-    assert tokens_of_span(spans, 1, 2) == (1, 2)
-    assert tokens_of_span(spans, 2, 3) == (4, 4)
-    assert tokens_of_span(spans, 3, 9) is None
+    assert [tokens_of_span(spans, *span) for span in ((1, 2), (2, 3), (3, 9))] == [(1, 2), (4, 4), None]
+    assert [token_of_character(spans, character) for character in range(5)] == [0, 2, 4, 5, 5]
+    assert token_of_character([(0, 1), (1, 1)], 0) == token_of_character([], 0) == 0
 
 
 def test_invalid_utf8_is_preserved_and_readable() -> None:
@@ -155,18 +144,6 @@ def _random_ids(tokenizer: PreTrainedTokenizerFast, table: Sequence[bytes], rng:
     return ids[: rng.randrange(4, len(ids) + 1)]
 
 
-def test_token_of_character_returns_the_last_token_that_covers_it() -> None:
-    """é is two bytes in two tokens; a special token has no text."""
-    spans = [(0, 2), (2, 3), (2, 3), (3, 3), (3, 4)]
-    assert [token_of_character(spans, character) for character in range(6)] == [0, 0, 2, 4, 5, 5]
-    assert token_of_character([(0, 1), (1, 1)], 0) == 0
-    assert token_of_character([], 0) == 0
-
-
-def visible_tokens_of(text: str) -> list[str]:
-    return visible_tokens(TOKENIZER, TOKENIZER(text, add_special_tokens=False)["input_ids"])
-
-
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
@@ -177,15 +154,12 @@ def visible_tokens_of(text: str) -> list[str]:
     ],
 )
 def test_visible_tokens_escapes_control_and_partial_characters(text: str, expected: str) -> None:
-    assert "".join(visible_tokens_of(text)) == expected
+    assert "".join(visible_tokens(TOKENIZER, TOKENIZER(text, add_special_tokens=False)["input_ids"])) == expected
 
 
-def test_visible_tokens_escapes_a_bidi_override_in_one_token() -> None:
+def test_visible_tokens_names_special_and_unknown_tokens_and_escapes_a_bidi_override_in_one_token() -> None:
+    end, beyond = TOKENIZER.get_vocab()[str(TOKENIZER.eos_token)], len(TOKENIZER) + 5
+    assert visible_tokens(TOKENIZER, [end, beyond]) == [f"⟨{TOKENIZER.eos_token}⟩", f"⟨token {beyond}⟩"]
     tokenizer = TOKENIZER.__class__(tokenizer_object=TOKENIZER.backend_tokenizer, eos_token=TOKENIZER.eos_token)
     tokenizer.add_tokens(["\u202e"])
     assert visible_tokens(tokenizer, [len(tokenizer) - 1]) == ["⟨U+202E⟩"]
-
-
-def test_visible_tokens_names_special_and_unknown_tokens() -> None:
-    end, beyond = TOKENIZER.get_vocab()[str(TOKENIZER.eos_token)], len(TOKENIZER) + 5
-    assert visible_tokens(TOKENIZER, [end, beyond]) == [f"⟨{TOKENIZER.eos_token}⟩", f"⟨token {beyond}⟩"]

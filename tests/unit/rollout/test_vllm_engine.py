@@ -1,17 +1,18 @@
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
-from torch import distributed, multiprocessing
 
-from contrastive_reasoning.distributed import barrier
+from contrastive_reasoning.distributed import this_rank
 from contrastive_reasoning.rollout import Sampling
 from contrastive_reasoning.rollout.vllm import VLLMEngine, request_seeds
 from contrastive_reasoning.rollout.vllm_client import ServerError, check_log_probs, on_every_rank, on_first_rank
 from contrastive_reasoning.tasks.base import Problem
-from tests.ports import free_port
+from tests.two_ranks import on_ranks
 
 SETTINGS: dict[str, Any] = {
     "url": "http://127.0.0.1:8000",
@@ -27,7 +28,7 @@ SETTINGS: dict[str, Any] = {
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("sleep_level", 3), ("sleep_level", 0), ("concurrency", 0), ("max_batch_tokens", 0), ("url", "localhost")],
+    [("sleep_level", 3), ("concurrency", 0), ("max_batch_tokens", 0), ("url", "localhost")],
 )
 def test_vllm_engine_rejects_settings_out_of_range(name: str, value: Any) -> None:
     with pytest.raises(ValueError, match=rf"rollout\.engine\.{name}.*{value}"):
@@ -52,56 +53,38 @@ def test_check_log_probs_rejects_an_unknown_mode() -> None:
         check_log_probs(None, sampling)
 
 
-def _rank(rank: int, port: int, queue: Any) -> None:
-    address = f"tcp://127.0.0.1:{port}"
-    distributed.init_process_group("gloo", init_method=address, rank=rank, world_size=2)
-    calls: list[int] = []
+def _results() -> list[Any]:
+    """Returns what this rank gets from the first, what it raises for failing work, and how often it worked."""
+    rank, calls = this_rank(), 0
 
     def work() -> int:
-        calls.append(rank)
+        nonlocal calls
+        calls += 1
         return 40 + rank
 
     def fail() -> None:
-        calls.append(rank)
+        work()
         raise ServerError("not there")
 
-    found = on_first_rank(work)
-    barrier()
-    try:
-        on_first_rank(fail)
-        failed = ""
-    except ServerError as error:
-        failed = str(error)
-    try:
-        on_every_rank(fail if rank == 1 else work)
-        everywhere = ""
-    except ServerError as error:
-        everywhere = str(error)
-    queue.put((rank, found, failed, list(calls), on_every_rank(work), everywhere, _error_of_second(rank)))
-    distributed.destroy_process_group()
+    def error_of(call: Callable[[], Any]) -> str:
+        try:
+            call()
+        except (ServerError, RuntimeError, KeyError) as error:
+            return f"{type(error).__name__}: {error}"
+        return ""
 
-
-def _error_of_second(rank: int) -> tuple[str, str]:
-    """The type and message of what this rank raises after the second rank's work raised a KeyError."""
-    try:
-        on_every_rank(lambda: {0: None}[rank])
-    except Exception as error:
-        return type(error).__name__, str(error)
-    return "", ""
+    first = on_first_rank(work)
+    failed = error_of(lambda: on_first_rank(fail))
+    everywhere = error_of(lambda: on_every_rank(fail if rank == 1 else work))
+    found = [first, failed, everywhere, calls, on_every_rank(work)]
+    return [*found, error_of(lambda: on_every_rank(lambda: {0: None}[rank]))]
 
 
 @pytest.mark.whole
-def test_first_rank_results_and_errors_of_any_rank_reach_both_ranks() -> None:
-    port = free_port()
-    context = multiprocessing.get_context("spawn")
-    queue = context.SimpleQueue()
-    processes = [context.Process(target=_rank, args=(rank, port, queue), daemon=True) for rank in range(2)]
-    for process in processes:
-        process.start()
-    for process in processes:
-        process.join(timeout=120)
-    assert [process.exitcode for process in processes] == [0, 0]
-    found = sorted(queue.get() for _ in processes)
-    assert [one[:4] for one in found] == [(0, 40, "not there", [0, 0, 0]), (1, 40, "not there", [1])]
-    assert [one[6] for one in found] == [("RuntimeError", "KeyError on rank 1: 1"), ("KeyError", "1")]
-    assert [one[4:6] for one in found] == [(40, "not there"), (41, "not there")], "one that fails alone fails all"
+def test_first_rank_results_and_errors_of_any_rank_reach_both_ranks(tmp_path: Path) -> None:
+    """Work of all ranks that fails on one of them fails on all."""
+    failed = "ServerError: not there"
+    assert on_ranks(_results, tmp_path) == [
+        [40, failed, failed, 3, 40, "RuntimeError: KeyError on rank 1: 1"],
+        [40, failed, failed, 1, 41, "KeyError: 1"],
+    ]

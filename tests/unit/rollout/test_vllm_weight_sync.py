@@ -92,16 +92,13 @@ def test_saved_policy_has_the_fingerprint_of_its_weights(policy: CausalLMPolicy,
     assert fingerprint(stored_tensors(tmp_path, "cpu")) == fingerprint(parameters.items())
 
 
-def test_stored_tensors_reads_all_files_of_a_folder(tmp_path: Path) -> None:
+def test_stored_tensors_reads_all_files_of_a_folder_and_raises_without_any(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="safetensors"):
+        list(stored_tensors(tmp_path, "cpu"))
     tensors = {"a": random_tensor(4, 6), "b": random_tensor(3)}
     for name, tensor in tensors.items():
         save_file({name: tensor}, tmp_path / f"model-{name}.safetensors")
     assert fingerprint(stored_tensors(tmp_path, "cpu")) == fingerprint(tensors.items())
-
-
-def test_stored_tensors_raises_for_a_folder_without_weights(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match="safetensors"):
-        list(stored_tensors(tmp_path, "cpu"))
 
 
 def test_weight_sync_can_be_imported_without_this_package() -> None:
