@@ -21,17 +21,8 @@ def code_in_mathematics(draw: Random, mark: Mark) -> str:
 
 
 def dunders(draw: Random, mark: Mark) -> str:
-    names = (
-        "__class__",
-        "__bases__",
-        "__globals__",
-        "__import__",
-        "__builtins__",
-        "__reduce__",
-        "__init__",
-        "__code__",
-    )
-    chain = ".".join(draw.choices(names, k=draw.randint(1, 30)))
+    names = ["class", "bases", "globals", "import", "builtins", "reduce", "init", "code"]
+    chain = ".".join(draw.choices([f"__{name}__" for name in names], k=draw.randint(1, 30)))
     return framed(draw, f"{draw.choice(('()', '1', 'x', chr(39) * 2, 'S'))}.{chain}{draw.choice(('', '()', '[0]'))}")
 
 
@@ -159,8 +150,6 @@ def repeats(draw: Random, mark: Mark) -> str:
         "####",
         r"\boxed",
         "=",
-    )
-    pieces += (
         r"\boxed{",
         "\n\n",
         " ",

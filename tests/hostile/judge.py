@@ -58,7 +58,6 @@ def parsers(item: Hostile) -> Iterator[tuple[str, Callable[[], Any]]]:
     for style, problem in COUNTDOWN.items():
         yield f"steps of {style}", lambda problem=problem: parse_steps(problem, item.text)
         yield f"LongProc's scores of {style}", lambda problem=problem: longproc_scores(problem, item.text)
-    for style, problem in COUNTDOWN.items():
         yield f"prefixes of {style}", lambda problem=problem: prefixes(problem, item.text)
     yield "states tried", lambda: known_states(moves_of(NUMBERS, parse_steps(COUNTDOWN["direct"], item.text)))
     yield "equations", lambda: parse_equations(STORY_PROBLEM, item.text)
@@ -125,6 +124,13 @@ def main(count: int, seed: int) -> dict[str, Any]:
     faults: list[str] = []
     families, statuses = Counter[str](), Counter[str]()
     slowest: dict[str, float] = {}
+
+    def timed(name: str, read: Callable[[], Any]) -> Any:
+        begin = time.process_time()
+        found = read()
+        slowest[name] = max(slowest.get(name, 0.0), time.process_time() - begin)
+        return found
+
     for item in completions(count, seed=seed):
         families[item.family] += 1
 
@@ -132,28 +138,23 @@ def main(count: int, seed: int) -> dict[str, Any]:
             faults.append(f"{item.family}: {what}: {item.text[:200]!r}")
 
         for name, kind, judge in judges(item):
-            begin = time.process_time()
-            verdict = judge()
-            slowest[name] = max(slowest.get(name, 0.0), time.process_time() - begin)
+            verdict = timed(name, judge)
             check(verdict, name, kind, item, fault)
             statuses[f"{name}: {verdict.status}"] += 1
         for name, parse in parsers(item):
-            begin = time.process_time()
-            parse()
-            slowest[name] = max(slowest.get(name, 0.0), time.process_time() - begin)
+            timed(name, parse)
         pool(HARMLESS[:1])  # a worker that was killed is replaced now
-        work, pool.longest = time.process_time(), 0.0
-        verdict = task.verify(replace(ASKED, answer=item.gold), item.text)
+        pool.longest = 0.0
+        asked = replace(ASKED, answer=item.gold)
+        verdict = timed("pool's quick part", lambda asked=asked, text=item.text: task.verify(asked, text))
         slowest["pool"] = max(slowest.get("pool", 0.0), pool.longest)
-        slowest["pool's quick part"] = max(slowest.get("pool's quick part", 0.0), time.process_time() - work)
         if pool.longest > LIMIT_S + SLACK_S:
             fault("the pool's limit is passed")
         check(verdict, "answer", "answer", item, fault)
         statuses[f"answer: {verdict.status}"] += 1
         statuses["answer: left to the pool"] += isinstance(pose(item.gold, item.text), Question)
-    faults += [
-        f"{name} took {seconds:.1f} s" for name, seconds in slowest.items() if name != "pool" and seconds > WORK_S
-    ]
+    late = {name: seconds for name, seconds in slowest.items() if name != "pool" and seconds > WORK_S}
+    faults += [f"{name} took {seconds:.1f} s" for name, seconds in late.items()]
     pool.pool.close()
     return {"families": families, "statuses": statuses, "slowest": slowest, "faults": faults}
 

@@ -6,6 +6,7 @@ import random
 import re
 from dataclasses import replace
 from itertools import islice
+from typing import Any
 
 import pytest
 
@@ -19,26 +20,15 @@ TASK = countdown(counts=[3, 4])
 SEARCHES = countdown(style="longproc", counts=[3])
 
 
-def plays(seed: int = 0, unaimed_steps: int = 1, batch_size: int = 4, workers: int = 0) -> Plays:
-    return Plays(
-        task=TASK,
-        batch_size=batch_size,
-        unaimed_steps=unaimed_steps,
-        validation_batches=1,
-        workers=workers,
-        seed=seed,
-    )
+COMMON: dict[str, Any] = {"batch_size": 4, "validation_batches": 1, "workers": 0, "seed": 0}
 
 
-def searches(seed: int = 0, workers: int = 0, style: str = "longproc", max_lines: int = 40) -> ShuffledSearches:
-    return ShuffledSearches(
-        task=replace(SEARCHES, style=style),
-        batch_size=4,
-        max_lines=max_lines,
-        validation_batches=1,
-        workers=workers,
-        seed=seed,
-    )
+def plays(**changes: int) -> Plays:
+    return Plays(task=TASK, **{"unaimed_steps": 1, **COMMON, **changes})
+
+
+def searches(style: str = "longproc", **changes: int) -> ShuffledSearches:
+    return ShuffledSearches(task=replace(SEARCHES, style=style), **{"max_lines": 40, **COMMON, **changes})
 
 
 def numbers_and_target(prompt: str) -> tuple[tuple[int, ...], int]:
@@ -49,11 +39,9 @@ def numbers_and_target(prompt: str) -> tuple[tuple[int, ...], int]:
 
 def numbers_and_target_of_search(search: str) -> tuple[tuple[int, ...], int]:
     """The numbers and the target at the beginning of a written search."""
-    numbers = re.search(r"\[([0-9, ]+)\]", search)
-    target = re.search(r"[Tt]arget\D*(\d+)", search)
-    assert numbers is not None
-    assert target is not None
-    return tuple(map(int, numbers[1].split(", "))), int(target[1])
+    found = re.search(r"\[([0-9, ]+)\].*?[Tt]arget\D*(\d+)", search, re.DOTALL)
+    assert found is not None
+    return tuple(map(int, found[1].split(", "))), int(found[2])
 
 
 @pytest.mark.parametrize(
@@ -116,10 +104,8 @@ def test_first_training_plays_are_unaimed_but_validation_plays_are_aimed() -> No
     data = plays(unaimed_steps=2, batch_size=40)
 
     def hits(number: int, split: Split) -> int:
-        pairs = data.batch(number, split=split)
-        return sum(
-            TASK.verify(TASK.problem(*numbers_and_target(prompt)), completion).correct for prompt, completion in pairs
-        )
+        pairs = [(TASK.problem(*numbers_and_target(one)), play) for one, play in data.batch(number, split=split)]
+        return sum(TASK.verify(*pair).correct for pair in pairs)
 
     assert hits(1, "train") < 10
     assert hits(2, "train") == hits(0, "validation") == 40

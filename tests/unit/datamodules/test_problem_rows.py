@@ -9,6 +9,7 @@ from dataclasses import replace
 from errno import ENOSPC
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock, call
 
 import datasets
 import huggingface_hub.constants
@@ -26,17 +27,12 @@ CHAT = [
     {"prompt": [{"role": "user", "content": f"What is {n}+1?"}], "reward_model": {"ground_truth": str(n + 1)}}
     for n in range(3)
 ]
-
-
 PLACE: dict[str, Any] = {"subset": None, "revision": None, "split": "train", "file": None}
 
 
 @pytest.fixture(autouse=True)
 def no_network(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*args: object, **kwargs: object) -> None:
-        raise AssertionError("a local file needs no network")
-
-    monkeypatch.setattr("socket.getaddrinfo", refuse)
+    monkeypatch.setattr("socket.getaddrinfo", Mock(side_effect=AssertionError("a local file needs no network")))
 
 
 def read(path: Path | str, *, split: str = "train", file: str | None = None) -> list[Mapping[str, Any]]:
@@ -50,16 +46,11 @@ def lines(path: Path, rows: list[dict[str, Any]]) -> Path:
     return path
 
 
-@pytest.mark.parametrize("ending", [".parquet", ".jsonl", ".json"])
-def test_nested_rows_are_read_in_order(tmp_path: Path, ending: str) -> None:
-    path = tmp_path / f"set{ending}"
-    if ending == ".parquet":
-        pq.write_table(pa.Table.from_pylist(CHAT), path)
-    elif ending == ".jsonl":
-        lines(path, CHAT)
-    else:
-        path.write_text(json.dumps(CHAT))
-    assert read(path, split="any") == CHAT
+def test_nested_rows_are_read_in_order(tmp_path: Path) -> None:
+    pq.write_table(pa.Table.from_pylist(CHAT), tmp_path / "set.parquet")
+    (tmp_path / "set.json").write_text(json.dumps(CHAT))
+    lines(tmp_path / "set.jsonl", CHAT)
+    assert [read(path, split="any") for path in tmp_path.iterdir()] == [CHAT] * 3
 
 
 TEXTS = ["007", "2.50", "1e2", "None", "NA", "nan", "null", "true", "1" * 23, "-0", "", ' "', "a,b", "x\ty", "1\n2"]
@@ -93,9 +84,11 @@ def test_rows_of_other_lengths_and_double_columns_are_reported(tmp_path: Path) -
 
 
 def test_split_selects_files_of_a_folder_by_name(tmp_path: Path) -> None:
-    lines(tmp_path / "train.jsonl", CHAT[:2])
-    lines(tmp_path / "test.jsonl", CHAT[2:])
-    assert read(tmp_path) == CHAT[:2]
+    for name in ("train-0", "train-1", "test"):
+        lines(tmp_path / f"{name}.jsonl", CHAT[2:] if name == "test" else CHAT[:1])
+    rows = list(ProblemRows(path=str(tmp_path), **PLACE)())
+    assert [row.place for row in rows] == ["train-0.jsonl, line 1", "train-1.jsonl, line 1"]
+    assert [row.row for row in rows] == CHAT[:1] * 2
     assert read(tmp_path, split="test") == CHAT[2:]
     with pytest.raises(ValueError, match="validation"):
         read(tmp_path, split="validation")
@@ -133,16 +126,12 @@ def test_missing_path_raises_without_hub_access(path: str) -> None:
         read(path)
 
 
-def test_unreadable_files_raise_and_torn_lines_are_reported(tmp_path: Path) -> None:
+def test_unreadable_files_raise(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match=str(tmp_path)):
         read(tmp_path)
     (tmp_path / "set.txt").write_text("one\n")
     with pytest.raises(ValueError, match=r"set\.txt.*\.parquet, \.jsonl, \.json, \.csv"):
         read(tmp_path / "set.txt")
-    (tmp_path / "torn.jsonl").write_text('{"question": "How many?"}\n{"quest\n')
-    first, torn = ProblemRows(path=str(tmp_path / "torn.jsonl"), **PLACE)()
-    assert (first.flaw, torn.place, torn.row) == ("", "line 2", {})
-    assert torn.flaw.startswith("not valid JSON (")
     (tmp_path / "torn.json").write_text('[{"question": "How many?"}, {"quest')
     with pytest.raises(ValueError, match=r"torn\.json.*JSON"):
         read(tmp_path / "torn.json")
@@ -172,11 +161,11 @@ def test_loading_script_is_rejected_and_not_run(tmp_path: Path, with_data: bool)
     assert not (tmp_path / "canary").exists()
 
 
-def folder_with_header(folder: Path, header: str) -> Path:
-    """Writes a folder whose README.md has ``header`` as its YAML header."""
+def read_with_header(folder: Path, header: str) -> None:
+    """Reads a folder whose README.md has ``header`` as its YAML header."""
     lines(folder / "train.jsonl", CHAT)
     (folder / "README.md").write_text(f"---\n{header}\n---\n")
-    return folder
+    read(folder)
 
 
 @pytest.mark.parametrize("outside", ["../private.jsonl", "{root}/private.jsonl"])
@@ -185,32 +174,23 @@ def test_readme_with_a_file_outside_the_folder_is_rejected(tmp_path: Path, outsi
     path = outside.format(root=tmp_path)
     header = f"configs:\n- config_name: default\n  data_files:\n  - split: train\n    path: '{path}'"
     with pytest.raises(ValueError, match=rf"README\.md.*{tmp_path}/private\.jsonl"):
-        read(folder_with_header(tmp_path / "set", header))
+        read_with_header(tmp_path / "set", header)
 
 
 def test_readme_header_with_python_tag_is_rejected_and_not_run(tmp_path: Path) -> None:
     canary = tmp_path / "canary"
-    folder = folder_with_header(tmp_path / "set", f"x: !!python/object/apply:os.system ['touch {canary}']")
     with pytest.raises(ValueError, match=r"README\.md.*YAML"):
-        read(folder)
+        read_with_header(tmp_path / "set", f"x: !!python/object/apply:os.system ['touch {canary}']")
     assert not canary.exists()
 
 
-def test_rows_of_several_files_have_the_file_name_in_their_place(tmp_path: Path) -> None:
-    for name in ("train-0.jsonl", "train-1.jsonl"):
-        lines(tmp_path / name, CHAT[:1])
-    rows = list(ProblemRows(path=str(tmp_path), **PLACE)())
-    assert [row.place for row in rows] == ["train-0.jsonl, line 1", "train-1.jsonl, line 1"]
-
-
 def test_hub_name_and_file_url_are_passed_to_load_dataset(monkeypatch: pytest.MonkeyPatch) -> None:
-    calls: list[object] = []
-    monkeypatch.setattr(datasets, "load_dataset", lambda *args, **kwargs: calls.append((args, kwargs)) or CHAT)
+    monkeypatch.setattr(datasets, "load_dataset", load := Mock(return_value=CHAT))
     rows = ProblemRows(path="someone/some-set", subset="main", revision=None, split="test", file="train/two.jsonl")
     assert [found.row for found in rows()] == read("https://example.org/data/set*2.parquet", split="test") == CHAT
-    assert calls == [
-        (("someone/some-set", "main"), {"split": "test"}),
-        (("parquet",), {"data_files": "https://example.org/data/set%2A2.parquet", "split": "train"}),
+    assert load.call_args_list == [
+        call("someone/some-set", "main", split="test"),
+        call("parquet", data_files="https://example.org/data/set%2A2.parquet", split="train"),
     ]
 
 
@@ -244,9 +224,7 @@ def test_revision_is_read_from_the_hub_cache_without_network(revision: str, ques
 
 
 @pytest.mark.parametrize("path", ["https://example.org/set.parquet", "hf://datasets/a/b/set.jsonl", "here.jsonl"])
-def test_revision_of_a_url_or_local_file_is_rejected(
-    path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_revision_of_url_or_file_is_rejected(path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "here.jsonl").write_text("{}")
     rows = ProblemRows(path=path, subset=None, revision="v2", split="test", file=None)
@@ -273,10 +251,7 @@ OFFLINE = r"\(no Hub\); .*path$"
 def test_hub_errors_are_converted_to_one_line(
     error: Exception, kind: type[Exception], reason: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def load(*args: object, **kwargs: object) -> None:
-        raise error
-
-    monkeypatch.setattr(datasets, "load_dataset", load)
+    monkeypatch.setattr(datasets, "load_dataset", Mock(side_effect=error))
     for path in ("a/set", "https://example.org/set.parquet"):
         with pytest.raises(kind, match=reason) as raised:
             read(path)
@@ -290,13 +265,9 @@ def test_download_reads_a_cached_file_without_network(tmp_path: Path, monkeypatc
     cached_file.write_text("[]")
     assert fetch(address) == cached_file
     message = r"^https://example\.org/data/b\.json.*; name a folder$"
-    monkeypatch.setattr("datasets.utils.file_utils.fsspec_head", absent)
+    monkeypatch.setattr("datasets.utils.file_utils.fsspec_head", Mock(side_effect=ConnectionError("no network")))
     with pytest.raises(FileNotFoundError, match=message):
         fetch("https://example.org/data/b.json")
-
-
-def absent(*args: object, **kwargs: object) -> None:
-    raise ConnectionError("no network")
 
 
 PLAIN = {"question": "How many?", "answer": 4}
@@ -308,18 +279,10 @@ def read_json_rows(path: Path, content: bytes) -> list[tuple[str, dict, str]]:
     return [(place, dict(row), flaw) for place, row, flaw in json_rows(path)]
 
 
-@pytest.mark.parametrize(
-    "content",
-    [
-        LINE + b"\n" + LINE + b"\n",
-        LINE + b"\n" + LINE,
-        LINE + b"\r\n" + LINE + b"\r\n",
-        b"\xef\xbb\xbf" + LINE + b"\n" + LINE,
-        b"  " + LINE + b" \t\r\n" + LINE,
-    ],
-)
+@pytest.mark.parametrize("content", [b"%b\n%b\n", b"%b\n%b", b"%b\r\n%b\r\n", b"\xef\xbb\xbf%b\n%b", b"  %b \t\r\n%b"])
 def test_json_rows_ignores_byte_order_mark_and_line_ends(tmp_path: Path, content: bytes) -> None:
-    assert read_json_rows(tmp_path / "a.jsonl", content) == [("line 1", PLAIN, ""), ("line 2", PLAIN, "")]
+    rows = read_json_rows(tmp_path / "a.jsonl", content % (LINE, LINE))
+    assert rows == [("line 1", PLAIN, ""), ("line 2", PLAIN, "")]
 
 
 @pytest.mark.parametrize(
@@ -345,12 +308,8 @@ def test_json_rows_reports_a_flawed_line_and_reads_the_others(tmp_path: Path, li
     assert rows == [("line 1", PLAIN, ""), ("line 2", {}, flaw), ("line 3", PLAIN, "")]
 
 
-def test_json_rows_reads_a_list_item_by_item(tmp_path: Path) -> None:
+def test_json_rows_reads_a_list_item_by_item_and_keeps_the_spelling_of_fractions(tmp_path: Path) -> None:
     rows = read_json_rows(tmp_path / "a.json", b"\xef\xbb\xbf [" + LINE + b",\n 5, " + LINE + b"]")
     assert rows == [("row 0", PLAIN, ""), ("row 1", {}, "no object of columns but int"), ("row 2", PLAIN, "")]
-
-
-def test_json_rows_keep_the_spelling_of_fractions(tmp_path: Path) -> None:
-    file = tmp_path / "set.jsonl"
-    file.write_text('{"answer": 2.50}\n{"answer": 0.10}\n')
-    assert [str(row["answer"]) for _, row, _ in json_rows(file)] == ["2.50", "0.10"]
+    (fraction,) = read_json_rows(tmp_path / "a.jsonl", b'{"answer": 2.50}')
+    assert str(fraction[1]["answer"]) == "2.50"

@@ -1,8 +1,9 @@
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -132,24 +133,7 @@ def test_train_dataloader_starts_at_module_step_and_checks_rank_shares() -> None
         data.train_dataloader()
 
 
-class Log:
-    """A logger that stores metrics and tables."""
-
-    def __init__(self) -> None:
-        self.metrics: dict[str, float] = {}
-        self.tables: dict[str, list[Mapping[str, Any]]] = {}
-
-    def log_metrics(self, metrics: Mapping[str, float], step: int) -> None:
-        self.metrics |= metrics
-
-    def log_table(self, name: str, rows: Sequence[Mapping[str, Any]], step: int) -> None:
-        self.tables[name] = list(rows)
-
-    def log_page(self, name: str, html: str, step: int) -> None:
-        raise AssertionError("the data log no page")
-
-
-def with_prompts_of(lengths: Sequence[int], *, max_prompt_tokens: int, log: Log) -> ReasoningPrompts:
+def with_prompts_of(lengths: Sequence[int], *, max_prompt_tokens: int, log: Mock) -> ReasoningPrompts:
     """Prompts with these numbers of words, for a policy whose tokens are words."""
     problems = [Problem(id=f"p{row}", prompt="word " * length, answer="") for row, length in enumerate(lengths)]
     task = SimpleNamespace(problems=lambda split: problems)
@@ -160,19 +144,18 @@ def with_prompts_of(lengths: Sequence[int], *, max_prompt_tokens: int, log: Log)
 
 
 def test_too_long_prompts_are_skipped_with_a_warning_and_logged() -> None:
-    log = Log()
+    log = Mock()
     data = with_prompts_of([3, 30, 4, 31, 5, 20, *[40] * 5], max_prompt_tokens=20, log=log)
     with pytest.warns(UserWarning, match=r"7 of 11 .*20 .*\(p1, p3, p6, p7, p8, …\)"):
         kept = {problem.id for batch in data.train_dataloader() for problem in batch.problems}
     assert kept == {"p0", "p2", "p4", "p5"}
-    assert log.metrics == {"train/prompts_left_out": 7}
-    assert log.tables["train/prompts_left_out"][:2] == [
-        {"problem": "p1", "prompt_tokens": 30},
-        {"problem": "p3", "prompt_tokens": 31},
-    ]
-    log.metrics.clear()
+    assert log.log_metrics.call_args.args[0] == {"train/prompts_left_out": 7}
+    name, rows = log.log_table.call_args.args[:2]
+    assert name == "train/prompts_left_out"
+    assert rows[:2] == [{"problem": "p1", "prompt_tokens": 30}, {"problem": "p3", "prompt_tokens": 31}]
+    log.reset_mock()
     assert len(list(with_prompts_of([3, 20], max_prompt_tokens=20, log=log).train_dataloader())) == 8
-    assert not log.metrics
+    assert not log.mock_calls
     data = with_prompts_of([30, 25], max_prompt_tokens=20, log=log)
     with pytest.raises(ValueError, match=r"2 .*max_prompt_tokens=20.*25"):
         data.train_dataloader()

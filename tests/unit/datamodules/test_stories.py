@@ -3,43 +3,22 @@ from __future__ import annotations
 import random
 import re
 from itertools import islice
+from typing import Any
 
 import pytest
 
-from contrastive_reasoning.tasks.arithmetic import ArithmeticTask, Equation, Story, split_of
+from contrastive_reasoning.tasks.arithmetic import Equation, Story, split_of
 from contrastive_reasoning.tasks.arithmetic.story import NAMES, NEW_NAMES, NEW_THINGS, WORDS
 from datamodules import stories
 from datamodules.stories import Stories, StoryCorpus, draw_story, draw_sum
+from tests.unit.tasks.arithmetic.kit import arithmetic
 
-TASK = ArithmeticTask(
-    test="in_distribution",
-    instructed=False,
-    steps=[2, 4],
-    clauses=[2, 3],
-    number_range=[2, 9],
-    new_numbers=[4, 7],
-    limit=99,
-    taught_share=0.2,
-    first_share=0.8,
-    both_share=0.35,
-    train_problems=10,
-    validation_problems=10,
-    test_problems=10,
-    seed=0,
-)
+TASK = arithmetic(train_problems=10, validation_problems=10, test_problems=10)
 
 
-def data(seed: int = 0, made_up: float = 0.5) -> Stories:
-    return Stories(
-        task=TASK,
-        batch_size=4,
-        sum_steps=2,
-        sums=0.25,
-        made_up=made_up,
-        validation_batches=1,
-        workers=0,
-        seed=seed,
-    )
+def data(**changes: float) -> Stories:
+    settings: dict[str, Any] = {"batch_size": 4, "sum_steps": 2, "sums": 0.25, "made_up": 0.5}
+    return Stories(task=TASK, **settings | {"validation_batches": 1, "workers": 0, "seed": 0} | changes)
 
 
 def equations(completion: str) -> list[Equation]:

@@ -25,33 +25,16 @@ from datamodules.traces import (
 from tests.unit.datamodules.kit import countdown
 
 SPACE = ProblemSpace(counts=[4], number_range=[1, 49], target_range=[10, 50], max_search_lines=None)
+SMALL = ProblemSpace(counts=[3], number_range=[1, 9], target_range=[10, 20], max_search_lines=None)
 TASK = countdown()
 TARGETS = partial(target_row, numbers_left=(2, 1))
 
 
-def arrays(
-    kind: type[TracesV1] | type[TracesV2],
-    *,
-    mask_same_goal: bool = False,
-    seed: int = 0,
-    trajectories: int = 40,
-    numbers_left: Sequence[int] = (3, 2),
-) -> TracesV1 | TracesV2:
-    sizes = {"numbers_left": numbers_left} if kind is TracesV2 else {}
-    return kind(
-        task=TASK,
-        space=SPACE,
-        trajectories=trajectories,
-        triples_each=3,
-        mask_same_goal=mask_same_goal,
-        batch_size=8,
-        validation_batches=1,
-        oracle_batch_size=1000,
-        search_workers=0,
-        workers=0,
-        seed=seed,
-        **sizes,
-    )
+def arrays(kind: type[TracesV1] | type[TracesV2], **changes: Any) -> TracesV1 | TracesV2:
+    rows = {"trajectories": 40, "triples_each": 3, "mask_same_goal": False, "batch_size": 8, "validation_batches": 1}
+    sizes = {"numbers_left": (3, 2)} if kind is TracesV2 else {}
+    more = {"oracle_batch_size": 1000, "search_workers": 0, "workers": 0, "seed": 0}
+    return kind(task=TASK, space=SPACE, **rows | sizes | more | changes)  # pyright: ignore
 
 
 class Letters:
@@ -66,18 +49,8 @@ class Letters:
 
 
 def text(*, mask_same_goal: bool = False) -> TracesText:
-    data = TracesText(
-        task=TASK,
-        space=SPACE,
-        discount=1.0,
-        mask_same_goal=mask_same_goal,
-        batch_size=4,
-        validation_batches=1,
-        oracle_problems=2,
-        oracle_batch_size=8,
-        workers=0,
-        seed=0,
-    )
+    sizes = {"batch_size": 4, "validation_batches": 1, "oracle_problems": 2, "oracle_batch_size": 8, "workers": 0}
+    data = TracesText(task=TASK, space=SPACE, discount=1.0, mask_same_goal=mask_same_goal, seed=0, **sizes)
     data.reader = Letters()
     return data
 
@@ -109,26 +82,24 @@ def test_count_drawn_matches_the_rows_of_the_batches() -> None:
 
 
 def test_triple_table_does_not_depend_on_workers() -> None:
-    small = ProblemSpace(counts=[3], number_range=[1, 9], target_range=[10, 20], max_search_lines=None)
     counts: list[int] = []
     settings: dict[str, Any] = {"seed": 0, "exclude": (), "held_out": (), "draw_row": TARGETS}
-    table = triple_table(small, trajectories=30, triples_each=2, workers=0, progress=counts.append, **settings)
+    table = triple_table(SMALL, trajectories=30, triples_each=2, workers=0, progress=counts.append, **settings)
     assert table.shape == (30, 2, 7)
     assert counts[-1] == 30
     assert (table[:, 0, 6] == table[:, 1, 6]).all()
     state = torch.get_rng_state()
-    assert np.array_equal(table, triple_table(small, trajectories=30, triples_each=2, workers=1, **settings))
+    assert np.array_equal(table, triple_table(SMALL, trajectories=30, triples_each=2, workers=1, **settings))
     assert torch.equal(state, torch.get_rng_state()), "nobody else's draws depend on it"
     with pytest.raises(ValueError, match=r"\d+ .*100000"):
-        triple_table(small, trajectories=100_000, triples_each=1, workers=0, **settings)
+        triple_table(SMALL, trajectories=100_000, triples_each=1, workers=0, **settings)
 
 
 def test_triple_table_contains_no_held_out_states() -> None:
-    small = ProblemSpace(counts=[3], number_range=[1, 9], target_range=[10, 20], max_search_lines=None)
 
     def states(kind: Any, held_out: Collection[tuple[int, ...]]) -> set[tuple[int, ...]]:
         table = triple_table(
-            small, trajectories=40, triples_each=5, seed=0, exclude=(), held_out=held_out, draw_row=kind, workers=0
+            SMALL, trajectories=40, triples_each=5, seed=0, exclude=(), held_out=held_out, draw_row=kind, workers=0
         )
         return {state for row in table.reshape(-1, table.shape[2]).tolist() for state in states_of(row)}
 
@@ -140,8 +111,7 @@ def test_triple_table_contains_no_held_out_states() -> None:
 
 @pytest.mark.parametrize("kind", [TracesV1, TracesV2])
 def test_trace_arrays_contain_no_evaluation_states(kind: type[TracesV1] | type[TracesV2]) -> None:
-    data = arrays(kind)
-    data.trajectories, data.triples_each = 300, 5
+    data = arrays(kind, trajectories=300, triples_each=5)
     data.setup()
     assert data.table is not None
     shown = {state for row in data.table.reshape(-1, data.table.shape[2]).tolist() for state in states_of(row)}
@@ -165,15 +135,15 @@ def test_v1_batches_contain_arrays_and_v2_batches_states_and_targets() -> None:
     assert set(left.tolist()) == {2, 3}, "as the paper's arrays"
 
 
-@pytest.mark.parametrize("sizes", [[], [4], [3, 0]])
-def test_v2_states_have_one_to_three_of_four_numbers_left(sizes: list[int]) -> None:
-    with pytest.raises(ValueError, match="numbers_left"):
-        arrays(TracesV2, numbers_left=sizes)
+@pytest.mark.parametrize(
+    ("name", "value"), [*[("numbers_left", sizes) for sizes in ([], [4], [3, 0])], ("trajectories", 15)]
+)
+def test_v2_settings_out_of_range_are_refused(name: str, value: Any) -> None:
+    with pytest.raises(ValueError, match=name):
+        arrays(TracesV2, **{name: value})
 
 
 def test_array_batches_are_reproducible_and_separate_from_validation() -> None:
-    with pytest.raises(ValueError, match="trajectories"):
-        arrays(TracesV2, trajectories=15)
     one, same, other = arrays(TracesV2).batch(7), arrays(TracesV2).batch(7), arrays(TracesV2, seed=1).batch(7)
     assert torch.equal(one.state_actions, same.state_actions)
     assert not torch.equal(one.state_actions, other.state_actions)
@@ -185,9 +155,8 @@ def test_array_batches_are_reproducible_and_separate_from_validation() -> None:
     for number in range(12):
         batch = data.batch(number)
         rows = torch.cat([batch.state_actions, batch.goals[:, None]], dim=1)
-        assert (
-            len({tuple(row) for row in rows.tolist()} & validation) <= 1
-        )  # a late state may coincide, but no trajectory
+        shared = {tuple(row) for row in rows.tolist()} & validation
+        assert len(shared) <= 1, "a late state may coincide, but no trajectory"
 
 
 def test_text_triples_come_from_different_training_problems() -> None:

@@ -14,7 +14,6 @@ from contrastive_reasoning.evaluation import (
     Rates,
     Setting,
     Suite,
-    Watch,
     evaluate,
     pass_at_k,
     reason_kind,
@@ -62,25 +61,19 @@ class BoxedParity(Parity):
         return replace(verdict, fields={CORRECT_IN: forms})
 
 
-def evaluate_parity(
-    policy: CausalLMPolicy, engine: RolloutEngine = ENGINE, samples: int = SAMPLES, watch: Watch | None = None
-) -> Evaluation:
-    return evaluate(
-        policy,
-        Parity(),
-        Parity().problems("test"),
-        engine=engine,
-        samples=samples,
-        sampling=SAMPLED,
-        greedy=GREEDY,
-        k_values=[2, SAMPLES],
-        seed=0,
-        watch=watch,
-    )
+def evaluate_parity(policy: CausalLMPolicy, **changes: Any) -> Evaluation:
+    task, problems = changes.pop("task", Parity()), Parity().problems("test")
+    settings: dict[str, Any] = {"engine": ENGINE, "samples": SAMPLES, "k_values": [2, SAMPLES], "seed": 0}
+    return evaluate(policy, task, problems, **settings | {"sampling": SAMPLED, "greedy": GREEDY} | changes)
 
 
-def test_metrics_match_verifying_completions_one_by_one(policy: CausalLMPolicy) -> None:
-    task, metrics = Parity(), evaluate_parity(policy).metrics
+@pytest.fixture(scope="module")
+def evaluation(policy: CausalLMPolicy) -> Evaluation:
+    return evaluate_parity(policy)
+
+
+def test_metrics_match_verifying_completions_one_by_one(policy: CausalLMPolicy, evaluation: Evaluation) -> None:
+    task, metrics = Parity(), evaluation.metrics
     greedy, halves, shares, pass_at_2 = [], [], [], []
     for problem in task.problems("test"):
         best = ENGINE.generate(policy, [problem], group_size=1, sampling=GREEDY, seed=(0,))
@@ -103,29 +96,19 @@ def test_metrics_match_verifying_completions_one_by_one(policy: CausalLMPolicy) 
         assert metrics[f"{name}_low"] <= metrics[name] <= metrics[f"{name}_high"]
 
 
-def test_evaluate_reports_accuracy_of_boxed_and_any_answers(policy: CausalLMPolicy) -> None:
+def test_evaluate_reports_accuracy_of_boxed_and_any_answers(policy: CausalLMPolicy, evaluation: Evaluation) -> None:
     task, sampling = BoxedParity(), replace(SAMPLED, max_tokens=3)
     problems = task.problems("test")
-    evaluation = evaluate(
-        policy,
-        task,
-        problems,
-        engine=ENGINE,
-        samples=SAMPLES,
-        sampling=sampling,
-        greedy=replace(sampling, temperature=0.0),
-        k_values=[],
-        seed=0,
-    )
+    greedy = replace(sampling, temperature=0.0)
+    metrics = evaluate_parity(policy, task=task, sampling=sampling, greedy=greedy, k_values=[]).metrics
     drawn = ENGINE.generate(policy, problems, group_size=SAMPLES, sampling=sampling, seed=(0, "evaluate"))
     right = [task.verify(problems[row // SAMPLES], text).correct for row, text in enumerate(drawn.texts)]
     boxed = [correct and len(text) <= 3 for correct, text in zip(right, drawn.texts, strict=True)]
-    metrics = evaluation.metrics
     assert 0 < mean(boxed) < mean(right)
     assert metrics["verifier/accuracy_boxed_sampled"] == pytest.approx(mean(boxed))
     assert metrics["verifier/accuracy_any_sampled"] == pytest.approx(mean(right))
     assert metrics["verifier/accuracy_any"] == metrics["verifier/accuracy"] >= metrics["verifier/accuracy_boxed"]
-    assert not any("accuracy_any" in name for name in evaluate_parity(policy).metrics), "of a task that knows no forms"
+    assert not any("accuracy_any" in name for name in evaluation.metrics), "of a task that knows no forms"
 
 
 def test_repeated_questions_do_not_narrow_intervals() -> None:
@@ -139,8 +122,7 @@ def test_repeated_questions_do_not_narrow_intervals() -> None:
     assert others["right_high"] - others["right_low"] < 0.8 * (metrics["right_high"] - metrics["right_low"])
 
 
-def test_evaluate_counts_verdicts_and_reasons_and_lists_problems(policy: CausalLMPolicy) -> None:
-    evaluation = evaluate_parity(policy)
+def test_evaluate_counts_verdicts_and_reasons_and_lists_problems(evaluation: Evaluation) -> None:
     shares = {name: value for name, value in evaluation.metrics.items() if name.startswith("verdict/")}
     assert set(shares) == {f"verdict/{status}" for status in ("ok", "wrong", "unparsed", "timeout", "error")}
     assert sum(shares.values()) == pytest.approx(1)
@@ -162,44 +144,33 @@ class RecordingWatch:
         self.told.append((done, dict(rates())))
 
 
-@pytest.mark.parametrize("engine", [ENGINE, Engine(max_batch_tokens=40), HFEngine(max_batch_tokens=100)])
-def test_evaluate_calls_watch_for_each_completion_with_current_rates(
-    policy: CausalLMPolicy, engine: RolloutEngine
+@pytest.mark.parametrize("engine", [Engine(max_batch_tokens=40), HFEngine(max_batch_tokens=100)])
+def test_evaluate_verifies_each_completion_once_and_calls_watch_with_current_rates(
+    policy: CausalLMPolicy, engine: RolloutEngine, evaluation: Evaluation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    verified: list[str] = []
+    verify = Parity.verify
+    monkeypatch.setattr(Parity, "verify", lambda *given: verified.append("") or verify(*given))
     watch = RecordingWatch()
-    evaluation = evaluate_parity(policy, engine, watch=watch)
+    metrics = evaluate_parity(policy, engine=engine, watch=watch).metrics
     counts = [done for done, _ in watch.told]
     assert counts == [n // (1 + SAMPLES) for n in range(1, 12 * (1 + SAMPLES) + 1)]
+    assert len(verified) == 12 * (1 + SAMPLES)
     assert not any("verifier/accuracy_sampled" in rates for _, rates in watch.told[:12])
     sampled = [rates["verifier/accuracy_sampled"] for _, rates in watch.told[12:]]
     assert len(set(sampled)) > 10, "it moves while completions are written"
     last = watch.told[-1][1]
-    assert last == {name: pytest.approx(evaluation.metrics[name]) for name in last}
+    assert last == {name: pytest.approx(metrics[name]) for name in last}
     assert set(last) == {"verifier/accuracy", "verifier/accuracy_sampled"}
-    assert evaluation.metrics == evaluate_parity(policy, engine).metrics, "it only watches"
     if isinstance(engine, Engine):
-        assert evaluation.metrics == evaluate_parity(policy).metrics, "the token budget changes nothing"
+        assert metrics == evaluation.metrics, "it only watches, and the token budget changes nothing"
 
 
-def test_evaluate_verifies_each_completion_once(policy: CausalLMPolicy, monkeypatch: pytest.MonkeyPatch) -> None:
-    verified: list[str] = []
-    verify = Parity.verify
-
-    def counted(self: Parity, problem: Problem, completion: str) -> Verdict:
-        verified.append(problem.id)
-        return verify(self, problem, completion)
-
-    monkeypatch.setattr(Parity, "verify", counted)
-    evaluate_parity(policy, watch=RecordingWatch())
-    assert len(verified) == 12 * (1 + SAMPLES)
-
-
-@pytest.mark.parametrize("changes", [{"problems": -1}, {"problems": 0}, {"samples": -1}, {"greedy": SAMPLED}])
-def test_setting_rejects_values_out_of_range(changes: dict[str, Any]) -> None:
-    (name,) = changes
+@pytest.mark.parametrize(("name", "value"), [("problems", 0), ("samples", -1), ("greedy", SAMPLED)])
+def test_setting_rejects_values_out_of_range(name: str, value: Any) -> None:
     given: dict[str, Any] = {"problems": 5, "samples": 0, "sampling": SAMPLED, "greedy": GREEDY}
     with pytest.raises(ValueError, match=f"^{name}"):
-        Setting(task=Parity(), k_values=[], **given | changes)
+        Setting(task=Parity(), k_values=[], **given | {name: value})
 
 
 def test_evaluate_and_suite_reject_contradictory_settings(policy: CausalLMPolicy) -> None:
@@ -231,9 +202,6 @@ def test_pass_at_k_equals_the_share_of_subsets_with_a_correct_sample() -> None:
                 choices = list(combinations([i < correct for i in range(samples)], k))
                 assert pass_at_k(samples, correct, k) == pytest.approx(sum(map(any, choices)) / len(choices), abs=1e-12)
     assert pass_at_k(1000, 3, 100) == pytest.approx(1 - (900 * 899 * 898) / (1000 * 999 * 998))
-
-
-@pytest.mark.parametrize(("samples", "correct", "k"), [(4, 5, 1), (4, -1, 1), (4, 2, 5), (4, 2, 0)])
-def test_pass_at_k_rejects_impossible_counts(samples: int, correct: int, k: int) -> None:
-    with pytest.raises(ValueError, match="got"):
-        pass_at_k(samples, correct, k)
+    for impossible in ((4, 5, 1), (4, -1, 1), (4, 2, 5), (4, 2, 0)):
+        with pytest.raises(ValueError, match="got"):
+            pass_at_k(*impossible)

@@ -20,21 +20,10 @@ from tests.two_ranks import on_ranks
 MADE = "2026-11-29T18-28-10.263820"
 RESULTS = {
     "sums": {
-        "name": "sums",
-        "alias": "sums",
-        "sample_len": 3,
-        "exact_match,last-number": 1 / 3,
-        "exact_match_stderr,last-number": 1 / 3,
-        "exact_match,strict": 0.0,
-        "exact_match_stderr,strict": 0.0,
+        **{"name": "sums", "alias": "sums", "sample_len": 3, "exact_match,strict": 0.0},
+        **{"exact_match,last-number": 1 / 3, "exact_match_stderr,last-number": 1 / 3, "exact_match_stderr,strict": 0.0},
     },
-    "choices": {
-        "alias": "choices",
-        "sample_len": 2,
-        "acc,none": 0.5,
-        "acc_stderr,none": 0.5,
-        "word_perplexity,none": 7.5,
-    },
+    "choices": {"sample_len": 2, "acc,none": 0.5, "acc_stderr,none": 0.5, "word_perplexity,none": 7.5},
     "group": {"alias": "group", "acc,none": 0.25, "acc_stderr,none": "N/A"},
 }
 MAIN = f"""
@@ -84,20 +73,13 @@ def sample(number: int, response: str, method: str, read: str, correct: float) -
     }
 
 
+CHOSEN = [[["-1.0", "False"]], [["-2.0", "True"]]]
 SAMPLES = {
     "sums": [
         *(sample(i, f"it is {i % 2}", "last-number", str(i % 2), float(i == 1)) for i in (1, 2, 3)),
         *(sample(i, f"it is {i % 2}", "strict", "[invalid]", 0.0) for i in (1, 2, 3)),
     ],
-    "choices": [
-        {
-            **sample(i, "", "none", "", 0.0),
-            "resps": [[["-1.0", "False"]], [["-2.0", "True"]]],
-            "metrics": ["acc"],
-            "acc": acc,
-        }
-        for i, acc in ((0, 1.0), (1, 0.0))
-    ],
+    "choices": [sample(i, "", "none", "", 0.0) | {"resps": CHOSEN, "metrics": ["acc"], "acc": 1.0 - i} for i in (0, 1)],
 }
 
 
@@ -128,16 +110,8 @@ def set_version(folder: Path, version: str) -> None:
 
 
 def harness(**given: Any) -> LMEval:
-    plain: dict[str, Any] = {
-        "tasks": ["sums"],
-        "python": None,
-        "include_path": None,
-        "limit": None,
-        "num_fewshot": None,
-        "max_tokens": None,
-        "batch_size": "auto",
-        "arguments": [],
-    }
+    plain: dict[str, Any] = {"tasks": ["sums"], "batch_size": "auto", "arguments": []}
+    plain |= dict.fromkeys(("python", "include_path", "limit", "num_fewshot", "max_tokens"))
     return LMEval(**plain | given)
 
 
@@ -145,7 +119,7 @@ def evaluate(one: LMEval, policy: CausalLMPolicy) -> Any:
     return one(policy, seed=3, alive=lambda: None)
 
 
-def test_figures_are_those_of_the_harness_with_intervals_over_problems(seen: Path, policy: CausalLMPolicy) -> None:
+def test_figures_and_rows_are_those_of_the_harness(seen: Path, policy: CausalLMPolicy) -> None:
     found = evaluate(harness(tasks=["sums", "choices", "group"]), policy)
     own = {name: value for name, value in found.metrics.items() if not name.endswith(("_low", "_high"))}
     assert own == {
@@ -160,23 +134,13 @@ def test_figures_are_those_of_the_harness_with_intervals_over_problems(seen: Pat
     assert found.metrics["lm_eval/sums/last-number/exact_match_high"] == interval.high
     assert "lm_eval/choices/word_perplexity_low" not in found.metrics, "it is no mean over problems"
     assert "lm_eval/group/acc_low" not in found.metrics, "its problems are those of its tasks"
-
-
-def test_rows_hold_completion_and_what_each_filter_read(seen: Path, policy: CausalLMPolicy) -> None:
-    rows = evaluate(harness(tasks=["sums", "choices"]), policy).rows
-    assert len(rows) == 8
-    assert rows[0] == {
-        "task": "sums",
-        "filter": "last-number",
-        "problem": 1,
-        "prompt": "Say 1:",
-        "answer": "1",
-        "completion": "it is 1",
-        "extracted": "1",
-        "exact_match": 1.0,
+    assert len(found.rows) == 8
+    assert found.rows[0] == {
+        **{"task": "sums", "filter": "last-number", "problem": 1, "prompt": "Say 1:", "answer": "1"},
+        **{"completion": "it is 1", "extracted": "1", "exact_match": 1.0},
     }
-    assert rows[3]["extracted"] == "[invalid]"
-    assert json.loads(rows[6]["completion"]) == [[["-1.0", "False"]], [["-2.0", "True"]]]
+    assert found.rows[3]["extracted"] == "[invalid]"
+    assert json.loads(found.rows[6]["completion"]) == CHOSEN
 
 
 def test_columns_are_shares_of_named_tasks(seen: Path, policy: CausalLMPolicy) -> None:
@@ -192,10 +156,9 @@ def test_columns_are_shares_of_named_tasks(seen: Path, policy: CausalLMPolicy) -
     assert shown("sums", "a_tag") == [*sums, *choices, "lm_eval/group/acc"], "the tasks of a tag have other names"
 
 
-def test_harness_gets_the_policy_and_the_settings(
-    seen: Path, policy: CausalLMPolicy, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "TORCHELASTIC_RUN_ID"):
+def test_harness_gets_policy_and_settings(seen: Path, policy: CausalLMPolicy, monkeypatch: pytest.MonkeyPatch) -> None:
+    of_ranks = {"RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "TORCHELASTIC_RUN_ID"}
+    for name in of_ranks:
         monkeypatch.setenv(name, "0")
     settings: dict[str, Any] = {"num_fewshot": 2, "batch_size": 8, "include_path": "/mine", "max_tokens": 7}
     evaluate(harness(**settings, tasks=["sums", "mine"], arguments=["-x", 3]), policy)
@@ -203,50 +166,42 @@ def test_harness_gets_the_policy_and_the_settings(
     given = found["arguments"]
     assert given[:3] == ["run", "--model", "hf"]
     assert given[given.index("--tasks") + 1 : given.index("--model_args")] == ["sums", "mine"]
-    for option, value in {
-        "--num_fewshot": "2",
-        "--batch_size": "8",
-        "--include_path": "/mine",
-        "--gen_kwargs": "max_gen_toks=7",
-        "--seed": "3,3,3,1234",
-        "--device": "cpu",
-    }.items():
+    options = {"--num_fewshot": "2", "--batch_size": "8", "--include_path": "/mine", "--gen_kwargs": "max_gen_toks=7"}
+    for option, value in (options | {"--seed": "3,3,3,1234", "--device": "cpu"}).items():
         assert given[given.index(option) + 1] == value
     assert found["model"].keys() == {"pretrained", "dtype"}
     assert found["model"]["dtype"] == "float32"
     assert found["ends"] == [*policy.eos_token_ids]
     assert {"--limit", "--apply_chat_template"}.isdisjoint(given), "the tokenizer has no template"
     assert given[-2:] == ["-x", "3"]
-    of_ranks = {"RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "TORCHELASTIC_RUN_ID"}
     assert of_ranks.isdisjoint(found["variables"]), "the harness would wait for the other ranks"
     assert "SEEN" in found["variables"]
 
 
-def test_weights_keep_their_dtype_if_the_policy_computes_in_another(
-    seen: Path, policy: CausalLMPolicy, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_weights_keep_their_dtype(seen: Path, policy: CausalLMPolicy, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(policy, "compute_dtype", torch.bfloat16)
     evaluate(harness(), policy)
     model = json.loads(seen.read_text())["model"]
     assert (model["dtype"], model["mixed_precision_dtype"]) == ("float32", "bfloat16")
 
 
-def on_both(*wrong: str) -> tuple[dict[str, float], bool]:
-    """Evaluates a policy on a rank; its metrics, and whether the harness failed here."""
+def on_both() -> list[dict[str, float] | None]:
+    """Metrics of a policy on a rank, and of a harness that fails: None where it failed here."""
     tokenizer = train_tokenizer([f"Say {i}:" for i in range(12)], vocab_size=270)
-    try:
-        found = evaluate(harness(arguments=wrong), tiny_policy(tokenizer, tiny_llama(tokenizer, hidden_size=32)))
-    except HarnessFailed:
-        return {}, True
-    return dict(found.metrics), False
+    policy, found = tiny_policy(tokenizer, tiny_llama(tokenizer, hidden_size=32)), []
+    for arguments in ([], ["--limit"]):
+        try:
+            found.append(dict(evaluate(harness(arguments=arguments), policy).metrics))
+        except HarnessFailed:
+            found.append(None)
+    return found
 
 
-@pytest.mark.parametrize("wrong", [(), ("--limit",)])
-def test_all_ranks_have_the_results_or_the_failure(seen: Path, tmp_path: Path, wrong: tuple[str, ...]) -> None:
-    (one, failed), (other, failed_too) = on_ranks(on_both, tmp_path, *wrong)
-    assert one == other
-    assert failed == failed_too == bool(wrong)
-    assert bool(one) != failed
+def test_all_ranks_have_the_results_or_the_failure(seen: Path, tmp_path: Path) -> None:
+    (results, failure), other = on_ranks(on_both, tmp_path)
+    assert other == [results, failure]
+    assert results
+    assert failure is None
 
 
 def test_harness_ends_with_the_evaluation(seen: Path, policy: CausalLMPolicy, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -277,14 +232,9 @@ def test_chat_template_is_applied_if_the_policy_does(
     assert ("--apply_chat_template" in given, "--system_instruction=Be brief." in given) == (applied, applied)
 
 
-def test_failure_of_the_harness_shows_its_last_lines(seen: Path, policy: CausalLMPolicy) -> None:
+def test_failure_of_harness_raises(seen: Path, policy: CausalLMPolicy, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(HarnessFailed, match="exit code 1:\nthe data cannot be read"):
         evaluate(harness(limit=5), policy)
-
-
-def test_results_that_were_not_written_are_a_failure(
-    seen: Path, policy: CausalLMPolicy, monkeypatch: pytest.MonkeyPatch
-) -> None:
     with pytest.raises(HarnessFailed, match="the disk is full"):
         evaluate(harness(arguments=["--nothing"]), policy)
     monkeypatch.setenv("SAMPLES", json.dumps({"sums": SAMPLES["sums"]}))
@@ -299,19 +249,20 @@ def test_another_version_is_refused_with_the_one_needed(seen: Path, version: str
         harness()
 
 
-def test_unknown_task_names_the_nearest(seen: Path) -> None:
-    with pytest.raises(ValueError, match=r"'suns'.*sums"):
-        harness(tasks=["sums", "suns"])
-    with pytest.raises(ValueError, match="tasks is empty"):
-        harness(tasks=[])
-    with pytest.raises(ValueError, match=r"tasks=\[sums\]"):
-        harness(tasks="sums")
-
-
-@pytest.mark.parametrize(("name", "value"), [("limit", 0), ("num_fewshot", -1), ("max_tokens", 0)])
-def test_numbers_out_of_range_are_refused(seen: Path, name: str, value: int) -> None:
-    with pytest.raises(ValueError, match=name):
-        harness(**{name: value})
+@pytest.mark.parametrize(
+    ("setting", "named"),
+    [
+        ({"tasks": ["sums", "suns"]}, "'suns'.*sums"),
+        ({"tasks": []}, "tasks"),
+        ({"tasks": "sums"}, r"tasks=\[sums"),
+        ({"limit": 0}, "limit"),
+        ({"num_fewshot": -1}, "num_fewshot"),
+        ({"max_tokens": 0}, "max_tokens"),
+    ],
+)
+def test_unknown_tasks_and_numbers_out_of_range_are_refused(seen: Path, setting: dict[str, Any], named: str) -> None:
+    with pytest.raises(ValueError, match=named):
+        harness(**setting)
 
 
 @pytest.mark.parametrize("python", [None, "/no/such/python"])

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from contrastive_reasoning.tasks.base import Message, messages_of
@@ -127,8 +126,8 @@ def test_conversation_prompt_contains_exactly_the_messages_of_the_file(tmp_path:
     turns = [("system", "Be short."), ("user", "1 + 1?"), ("assistant", "2"), ("user", "2 + 2?")]
     more = {"data_source": "sums", "ability": "math", "extra_info": {"split": "train", "index": 0}}
     rows = [chat(*[turn(*one) for one in turns], gold="4", **more)] * 2
-    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "train.parquet")
-    file = ProblemRows(path=str(tmp_path / "train.parquet"), subset=None, revision=None, split="train", file=None)
+    (tmp_path / "train.json").write_text(json.dumps(rows))
+    file = ProblemRows(path=str(tmp_path / "train.json"), subset=None, revision=None, split="train", file=None)
     found = read_set(file, CONVERSATION, prefix="verl", check_golds=lambda golds: [], on_bad="refuse").problems
     assert [problem.id for problem in found] == ["verl/0", "verl/1"]
     assert messages_of(found[0].prompt) == tuple(Message(*one) for one in turns)

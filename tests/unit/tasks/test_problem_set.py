@@ -12,8 +12,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from contrastive_reasoning.tasks.answer import verify_answer
@@ -28,13 +26,7 @@ from contrastive_reasoning.tasks.base import (
 )
 from contrastive_reasoning.tasks.examples import same_text
 from contrastive_reasoning.tasks.formats import PlainAnswer, RowTemplate
-from contrastive_reasoning.tasks.problem_set import (
-    AnswerTask,
-    FunctionTask,
-    ProblemSet,
-    question_key,
-    stand_in_task,
-)
+from contrastive_reasoning.tasks.problem_set import AnswerTask, FunctionTask, ProblemSet, question_key, stand_in_task
 from datamodules.problem_rows import ProblemRows
 
 INSTRUCTION = r"Let's think step by step and output the final answer within \boxed{}."
@@ -46,19 +38,14 @@ def sums(numbers: Sequence[int], extra: str = "") -> list[dict[str, Any]]:
     return [{"question": f"What is {n} + 1?{extra}", "answer": n + 1} for n in numbers]
 
 
-def write(path: Path, rows: Sequence[dict[str, Any]], split: str = "train") -> ProblemRows:
-    """Writes a file whose format follows from its suffix."""
-    path.parent.mkdir(exist_ok=True)
-    if path.suffix == ".parquet":
-        pq.write_table(pa.Table.from_pylist(list(rows)), path)
-    elif path.suffix == ".csv":
-        with path.open("w", newline="", encoding="utf-8") as file:
-            table = csv.DictWriter(file, rows[0])
-            table.writeheader()
-            table.writerows(rows)
-    else:
-        path.write_text(json.dumps(rows) if path.suffix == ".json" else "\n".join(map(json.dumps, rows)))
-    return ProblemRows(path=str(path), subset=None, revision=None, split=split, file=None)
+def write(path: Path, rows: Sequence[dict[str, Any]]) -> ProblemRows:
+    """Writes a table if the name ends with .csv, JSON lines otherwise."""
+    with path.open("w", newline="", encoding="utf-8") as file:
+        if path.suffix == ".csv":
+            csv.writer(file).writerows([rows[0], *(row.values() for row in rows)])
+        else:
+            file.write("\n".join(map(json.dumps, rows)))
+    return ProblemRows(path=str(path), subset=None, revision=None, split="train", file=None)
 
 
 @pytest.fixture
@@ -123,53 +110,34 @@ def test_split_does_not_depend_on_process_or_row_order(task: AnswerTask, tmp_pat
     moved = replace(task, train=write(tmp_path / "moved.jsonl", sums(range(39, -1, -1))))
     assert keys(moved) == keys(task)
     assert keys(task)["validation"] < keys(replace(task, validation_problems=12))["validation"]
-    (tmp_path / "tests_task.py").write_text(
-        "from contrastive_reasoning.tasks.problem_set import AnswerTask\n"
-        "from contrastive_reasoning.tasks.formats import PlainAnswer\n"
-        "from datamodules.problem_rows import ProblemRows\n"
-        f"task = {task!r}\n"
-    )
-    path = [str(tmp_path), str(Path(__file__).resolve().parents[3])]
-    code = "from tests_task import task; print(*sorted(p.prompt for p in task.problems('validation')))"
-    result = subprocess.run(
-        [sys.executable, "-c", f"import sys; sys.path[:0] = {path!r}; {code}"],
-        capture_output=True,
-        text=True,
-        check=True,
-        env={"PYTHONHASHSEED": "7"},
-    )
+    code = f"""import sys; sys.path.insert(0, {str(Path(__file__).resolve().parents[3])!r})
+from contrastive_reasoning.tasks.problem_set import AnswerTask
+from contrastive_reasoning.tasks.formats import PlainAnswer
+from datamodules.problem_rows import ProblemRows
+print(*sorted(p.prompt for p in {task!r}.problems('validation')))"""
+    command = [sys.executable, "-c", code]
+    result = subprocess.run(command, capture_output=True, text=True, check=True, env={"PYTHONHASHSEED": "7"})
     assert result.stdout.strip() == " ".join(sorted(problem.prompt for problem in task.problems("validation")))
 
 
-@pytest.mark.parametrize("kind", ["jsonl", "json", "csv", "parquet"])
-def test_split_of_local_file_does_not_depend_on_file_format(task: AnswerTask, tmp_path: Path, kind: str) -> None:
-    write(tmp_path / f"other.{kind}", sums(range(40)))
-    one = replace(task, path=str(tmp_path / f"other.{kind}"))
-    assert sizes(one) == [30, 6, 4]
-    assert len(set.union(*keys(one).values())) == 40
-    assert keys(one) == keys(replace(task, path=str(tmp_path / "train.jsonl")))
-    assert one.problems("test")[0].id.startswith("sums/train/")
-
-
-def test_path_of_local_file_may_contain_tilde_or_wildcard(
+def test_path_may_be_a_folder_file_or_pattern(
     task: AnswerTask, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("HOME", str(tmp_path))
-    expected = keys(replace(task, path=str(tmp_path / "train.jsonl")))
-    for path in ("~/train.jsonl", str(tmp_path / "trai*.jsonl")):
-        assert keys(replace(task, path=path)) == expected
-
-
-def test_path_reads_all_sets_from_folder_or_test_set_from_file(task: AnswerTask, tmp_path: Path) -> None:
     named = {"path": "someone/sums", "subset": None, "revision": None, "file": None}
     train, test = ProblemRows(split="train", **named), ProblemRows(split="test", **named)
     assert keys(replace(task, train=train, test=test, path=str(tmp_path))) == keys(task)
     assert sizes(replace(task, train=None, path=str(tmp_path / "test.jsonl"))) == [0, 0, 10]
+    write(tmp_path / "table.csv", sums(range(40)))
+    one = replace(task, path=str(tmp_path / "table.csv"))
+    assert sizes(one) == [30, 6, 4]
+    assert len(set.union(*keys(one).values())) == 40
+    assert one.problems("test")[0].id.startswith("sums/train/")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for path in ("~/train.jsonl", str(tmp_path / "trai*.jsonl")):
+        assert keys(replace(task, path=path)) == keys(one)
 
 
-def test_bad_rows_are_rejected_or_left_out_with_line_numbers(
-    task: AnswerTask, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_bad_rows_are_listed_by_line(task: AnswerTask, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     rows = sums(range(20))
     rows[3]["answer"], rows[7]["question"], rows[9]["answer"] = None, " ", "very long " * 99
     bad = write(tmp_path / "bad.jsonl", rows)
@@ -182,12 +150,11 @@ def test_bad_rows_are_rejected_or_left_out_with_line_numbers(
     assert lenient.left_out("test") == ()
 
 
-def test_training_rows_in_test_set_are_left_out_and_counted(
+def test_training_rows_in_test_set_are_counted(
     task: AnswerTask, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     assert sizes(task)[0] == 29
-    (message,) = caplog.messages
-    assert re.search("sums: 5 of 40 training .* test", message)
+    assert [re.search("5 of 40", message) is not None for message in caplog.messages] == [True]
     same = write(tmp_path / "same.jsonl", sums(range(35, 45)))
     assert_refused(task, "sums: all 10 training .* test", train=same)
     nearly = write(tmp_path / "nearly.jsonl", sums(range(34, 45)))
@@ -205,8 +172,12 @@ def test_unreadable_rows_error_names_source_and_reason(task: AnswerTask, tmp_pat
 @pytest.mark.parametrize(
     "change",
     [
-        *[{"judge": "guess"}, {"accept": "most"}, {"on_bad": "ignore"}],
-        *[{"train_problems": 0}, {"validation_problems": -1}, {"train": None, "test": None}],
+        {"judge": "guess"},
+        {"accept": "most"},
+        {"on_bad": "ignore"},
+        {"train_problems": 0},
+        {"validation_problems": -1},
+        {"train": None, "test": None},
     ],
 )
 def test_invalid_settings_are_rejected_before_reading(task: AnswerTask, change: dict[str, Any]) -> None:
@@ -236,7 +207,7 @@ UNBOXED = r"So the answer is 42."
 
 
 @pytest.mark.parametrize(
-    ("completion", "status", "reason", "correct_in_any"),
+    ("completion", "status", "reason", "any_form"),
     [
         (r"It is \boxed{42}.", "ok", "", True),
         (UNBOXED, "unparsed", "not boxed", True),
@@ -250,7 +221,7 @@ UNBOXED = r"So the answer is 42."
 )
 @pytest.mark.parametrize("pooled", [False, True])
 def test_accept_boxed_counts_only_answers_in_a_box(
-    task: AnswerTask, completion: str, status: str, reason: str, correct_in_any: bool, pooled: bool
+    task: AnswerTask, completion: str, status: str, reason: str, any_form: bool, pooled: bool
 ) -> None:
     def verifier(pairs: Sequence[tuple[str, str]], judge: str) -> list[Verdict]:
         return [verify_answer(gold, text) for gold, text in pairs]
@@ -259,9 +230,9 @@ def test_accept_boxed_counts_only_answers_in_a_box(
     strict = replace(task, accept="boxed", verifier=verifier if pooled else None)
     verdict = strict.verify(problem, completion)
     assert (verdict.status, verdict.reason) == (status, reason)
-    assert verdict.fields[CORRECT_IN] == {"boxed": verdict.correct, "any": correct_in_any}
+    assert verdict.fields[CORRECT_IN] == {"boxed": verdict.correct, "any": any_form}
     either = replace(strict, accept="any").verify(problem, completion)
-    assert either.correct is correct_in_any
+    assert either.correct is any_form
     assert either.fields == verdict.fields, "both say both"
     assert verify_answer("42", UNBOXED).correct, "the function itself takes any form"
 

@@ -31,17 +31,9 @@ def in_this_process(*, function: Callable[..., Any]) -> Any:
 
 
 def task(dataset: str = "chain_sum", **changes: Any) -> FunctionTask:
-    settings: dict[str, Any] = {
-        "name": f"reasoning_gym_{dataset}",
-        "dataset": dataset,
-        "settings": None,
-        "prompt": "{question}\nAnswer in <answer>.",
-        "tag": "answer",
-        "train_problems": 40,
-        "validation_problems": 8,
-        "test_problems": 8,
-        "verifier": in_this_process,
-    }
+    settings: dict[str, Any] = {"name": f"reasoning_gym_{dataset}", "dataset": dataset, "settings": None}
+    settings |= {"prompt": "{question}\nAnswer in <answer>.", "tag": "answer", "verifier": in_this_process}
+    settings |= {"train_problems": 40, "validation_problems": 8, "test_problems": 8}
     return gym_task(**settings | changes)
 
 
@@ -51,10 +43,8 @@ def verdict(dataset: str, completion: str, **changes: Any) -> Any:
 
 
 def test_training_problems_are_the_different_items_of_the_library_in_order() -> None:
-    made = task(
-        settings={"max_terms": 2, "max_digits": 1}, train_problems=150, validation_problems=20, test_problems=20
-    )
-    items = reasoning_gym.create_dataset("chain_sum", seed=FIRST_SEEDS["train"], size=10_000, max_terms=2, max_digits=1)
+    made = task(settings=ONE_DIGIT, train_problems=150, validation_problems=20, test_problems=20)
+    items = reasoning_gym.create_dataset("chain_sum", seed=FIRST_SEEDS["train"], size=10_000, **ONE_DIGIT)
     held_out = [problem for split in ("test", "validation") for problem in made.problems(split)]
     expected: dict[str, str] = {}
     for item in items:
@@ -68,9 +58,7 @@ def test_training_problems_are_the_different_items_of_the_library_in_order() -> 
 
 
 def test_dataset_with_too_few_questions_is_named() -> None:
-    made = task(
-        settings={"max_terms": 2, "max_digits": 1}, train_problems=161, validation_problems=20, test_problems=20
-    )
+    made = task(settings=ONE_DIGIT, train_problems=161, validation_problems=20, test_problems=20)
     with pytest.raises(ValueError, match=r"chain_sum: 160 different questions .* train_problems=161"):
         made.problems("train")
 
@@ -161,14 +149,9 @@ def questions_and_scores() -> None:
         fields = [{"dataset": name, "settings": None, "item": items[i]} for i in range(3)]
         problems = [Problem(id=str(i), prompt="", answer="", fields=fields[i]) for i in range(3)]
         paid = [] if name in REFUSED else [score(one, "no such answer", tag=None) for one in problems]
-        gold = [
-            1.0 if items[i]["answer"] is None else items.score_answer(items[i]["answer"], items[i]) for i in range(3)
-        ]
-        print(name, hash_free(items), min(gold), max(paid, default=0.0), sep="\t")
-
-
-def hash_free(items: Any) -> str:
-    return "|".join(items[i]["question"].replace("\n", " ").replace("\t", " ") for i in range(3))
+        golds = [(items[i]["answer"], items[i]) for i in range(3)]
+        gold = [1.0 if answer is None else items.score_answer(answer, item) for answer, item in golds]
+        print(name, repr([items[i]["question"] for i in range(3)]), min(gold), max(paid, default=0.0), sep="\t")
 
 
 @pytest.mark.slow

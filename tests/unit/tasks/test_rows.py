@@ -25,14 +25,7 @@ from contrastive_reasoning.tasks.rows import (
 )
 from datamodules.problem_rows import ProblemRows
 
-ROW: dict[str, Any] = {
-    "a": {"b": {"c": 1}},
-    "x.y": "dotted",
-    "text": "  kept \n",
-    "none": None,
-    "blank": " ",
-    "list": [1],
-}
+ROW: dict[str, Any] = {"a": {"b": {"c": 1}}, "x.y": "dotted", "list": [1]}
 
 
 def test_value_at_follows_dotted_path_and_text_at_returns_text() -> None:
@@ -52,33 +45,31 @@ def test_value_at_follows_dotted_path_and_text_at_returns_text() -> None:
         (WrittenFloat("12345678901234567890.5"), "12345678901234567890.5"),
     ]:
         assert text_at({"answer": value}, "answer") == text
+    number = pickle.loads(pickle.dumps(WrittenFloat("2.50")))
+    assert (number, str(number), f"{number}", number * 2) == (2.5, "2.50", "2.50", 5.0)
     with pytest.raises(BadRow, match="answer"):
         text_at({"answer": 12345678901234567890.5}, "answer")
 
 
-def test_written_float_is_a_float_that_keeps_its_text() -> None:
-    number = pickle.loads(pickle.dumps(WrittenFloat("2.50")))
-    assert (number, str(number), f"{number}", number * 2) == (2.5, "2.50", "2.50", 5.0)
-
-
 @pytest.mark.parametrize("column", ["z", "a.z", "a.b.c.d", "list.0"])
 def test_missing_column_error_lists_existing_columns(column: str) -> None:
-    with pytest.raises(MissingColumn, match=r"a, x\.y, text, none, blank, list") as error:
+    with pytest.raises(MissingColumn, match=r"a, x\.y, list") as error:
         value_at(ROW, column)
     assert error.value.column == column
 
 
 PLAIN = PlainAnswer(question="question", answer="answer", instruction="")
-
-
 GOOD = {"question": "How many?", "answer": 4}
 
 
-def read(path: Path, lines: Sequence[str | dict[str, Any]], *, on_bad: str) -> ReadSet:
-    written = [line if isinstance(line, str) else json.dumps(line) for line in lines]
-    path.write_text("\n".join(written), encoding="utf-8")
+def read_rows(path: Path, *, on_bad: str) -> ReadSet:
     rows = ProblemRows(path=str(path), subset=None, revision=None, split="train", file=None)
     return read_set(rows, PLAIN, prefix="set", check_golds=check_golds, on_bad=on_bad)
+
+
+def read(path: Path, lines: Sequence[str | dict[str, Any]], *, on_bad: str) -> ReadSet:
+    path.write_text("\n".join(line if isinstance(line, str) else json.dumps(line) for line in lines), encoding="utf-8")
+    return read_rows(path, on_bad=on_bad)
 
 
 MALFORMED: list[tuple[str | dict[str, Any], str]] = [
@@ -103,18 +94,16 @@ MALFORMED: list[tuple[str | dict[str, Any], str]] = [
         "answer is [1.2345678901234568e+22], a float whose digits are not exact; write it as an integer or as text",
     ),
     ({"question": "How many?", "answer": "4" * 600}, "no gold answer"),
-    ('{"question": "How many?", "answer": 4', "not valid JSON (Expecting ',' delimiter)"),
     ("[]", "no object of columns but list"),
-    ('{"question": "How many?", "answer": 4, "answer": 5}', "names 'answer' twice"),
 ]
 
 
 def test_malformed_row_is_rejected_by_line_or_left_out(tmp_path: Path) -> None:
     path, (line, reason) = tmp_path / "set.jsonl", MALFORMED[0]
+    rows = [GOOD, "", line, GOOD]
     with pytest.raises(ValueError, match=rf"set\.jsonl.*1 of 3 .*on_bad=leave_out.*line 3: {re.escape(reason)}"):
-        read(path, [GOOD, "", line, GOOD], on_bad="refuse")
-    ids = [problem.id for problem in read(path, [GOOD, "", line, GOOD], on_bad="leave_out").problems]
-    assert ids == ["set/0", "set/2"]
+        read(path, rows, on_bad="refuse")
+    assert [problem.id for problem in read(path, rows, on_bad="leave_out").problems] == ["set/0", "set/2"]
 
 
 def test_read_set_lists_all_malformed_rows_and_reads_all_others(tmp_path: Path) -> None:
@@ -123,7 +112,7 @@ def test_read_set_lists_all_malformed_rows_and_reads_all_others(tmp_path: Path) 
     clean = read(tmp_path / "clean.jsonl", [GOOD] * len(MALFORMED), on_bad="refuse")
     assert found.left_out == tuple(f"line {2 * n}: {reason}" for n, (_, reason) in enumerate(MALFORMED, start=1))
     assert [(p.prompt, p.answer) for p in found.problems] == [(p.prompt, p.answer) for p in clean.problems]
-    with pytest.raises(ValueError, match=rf"21 of 42 .* {len(MALFORMED) - LISTED} more"):
+    with pytest.raises(ValueError, match=rf"19 of 38 .* {len(MALFORMED) - LISTED} more"):
         read(tmp_path / "mixed.jsonl", mixed, on_bad="refuse")
 
 
@@ -135,7 +124,6 @@ def test_column_missing_in_every_row_raises_for_any_on_bad(tmp_path: Path) -> No
 
 def test_bad_row_of_table_is_named_by_row_number(tmp_path: Path) -> None:
     (tmp_path / "set.csv").write_text('\ufeffquestion,answer\r\n"How\r\nmany?",4\r\nAnd now?,\r\n', newline="")
-    rows = ProblemRows(path=str(tmp_path / "set.csv"), subset=None, revision=None, split="train", file=None)
-    found = read_set(rows, PLAIN, prefix="set", check_golds=check_golds, on_bad="leave_out")
+    found = read_rows(tmp_path / "set.csv", on_bad="leave_out")
     assert found.left_out == ("row 1: answer is empty",)
     assert len(found.problems) == 1

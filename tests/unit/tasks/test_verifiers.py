@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
+from textwrap import indent
 from typing import Any
 
 import pytest
@@ -22,6 +23,7 @@ from datamodules.gold_answers import with_gold
 
 needs_library = pytest.mark.skipif(find_spec("verifiers") is None, reason="needs the extra: pip install '.[verifiers]'")
 OWN = "own-sums-of-a-test"
+Write = Callable[..., str]
 LIMITS: dict[str, Any] = {"workers": 1, "limit_s": 5.0, "memory_mib": 2048, "max_failures": 1.0}
 SUMS = """
 import asyncio
@@ -97,36 +99,24 @@ class Sums(vf.Taskset[Sum, SumConfig]):
 
 __all__ = ["Sums"]
 """
+HARNESS = """class Own(vf.Harness[vf.HarnessConfig]):
+    async def launch(self, *_):
+        raise AssertionError
+"""
 REFUSED = {
     "Env of its own": ("class Own(vf.SingleAgentEnv):\n    pass\n", "", ["Own"]),
-    "harness of its own": (
-        "class Own(vf.Harness[vf.HarnessConfig]):\n    async def launch(self, *_):\n        raise AssertionError\n",
-        "",
-        ["Own"],
-    ),
-    "container": ("", "    NEEDS_CONTAINER = True\n", []),
-    "tools": (
-        "",
-        "    @classmethod\n    def toolsets(cls, config):\n        return [vf.Toolset(vf.ToolsetConfig())]\n",
-        [],
-    ),
-    "hook setup": ("", "    async def setup(self, trace, runtime):\n        await runtime.run(['true'], {})\n", []),
-    "reward tested needs a runtime": (
-        "",
-        "    @vf.reward\n    async def tested(self, trace, runtime):\n        return 1.0\n",
-        [],
-    ),
-    "@intercept": (
-        "",
-        "    @vf.intercept\n    async def changed(self, request: vf.Request):\n        return request\n",
-        [],
-    ),
+    "harness of its own": (HARNESS, "", ["Own"]),
+    "container": ("", "NEEDS_CONTAINER = True", []),
+    "tools": ("", "@classmethod\ndef toolsets(cls, config):\n    return [vf.Toolset(vf.ToolsetConfig())]", []),
+    "hook setup": ("", "async def setup(self, trace, runtime):\n    await runtime.run(['true'], {})", []),
+    "reward tested needs a runtime": ("", "@vf.reward\nasync def tested(self, trace, runtime):\n    return 1.0", []),
+    "@intercept": ("", "@vf.intercept\nasync def changed(self, request: vf.Request):\n    return request", []),
 }
 """Part of the sentence → code of the module, of its task, and further names that the module exports."""
 
 
 @pytest.fixture(scope="module")
-def write(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., str]]:
+def write(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Write]:
     """Returns a function that writes an environment of sums under a name; the name is returned."""
     folder = tmp_path_factory.mktemp("environments")
 
@@ -145,23 +135,14 @@ def in_this_process(*, function: Callable[..., Any]) -> Any:
 
 
 def task(environment: str = OWN, **changes: Any) -> FunctionTask:
-    settings: dict[str, Any] = {
-        "name": "sums",
-        "environment": environment,
-        "settings": None,
-        "test_settings": None,
-        "answer": "answer",
-        "full_score": None,
-        "train_problems": None,
-        "validation_problems": 6,
-        "test_problems": 8,
-        "verifier": in_this_process,
-    }
+    settings: dict[str, Any] = {"name": "sums", "environment": environment, "answer": "answer"}
+    settings |= {"validation_problems": 6, "test_problems": 8, "verifier": in_this_process}
+    settings |= dict.fromkeys(("settings", "test_settings", "full_score", "train_problems"))
     return verifiers_task(**settings | changes)
 
 
 @needs_library
-def test_problems_are_the_tasks_of_the_environment(write: Callable[..., str]) -> None:
+def test_problems_are_the_tasks_of_the_environment(write: Write) -> None:
     made = task(write())
     found = {one.prompt: one.answer for split in ("train", "validation", "test") for one in made.problems(split)}
     assert found == {f"{number} + 1 = ?": str(number + 1) for number in range(40)}
@@ -177,15 +158,10 @@ def test_problems_are_the_tasks_of_the_environment(write: Callable[..., str]) ->
         ({"train_problems": 10}, (10, 6, 8)),
         ({"test_settings": {"first": 30}}, (24, 6, 40)),  # 10 of its questions are in the training set, too
         ({"settings": {"endless": True}, "train_problems": 20}, (20, 6, 8)),
-        (
-            {"settings": {"endless": True}, "train_problems": 20, "test_settings": {"first": 100}},
-            (20, 6, 8),
-        ),
+        ({"settings": {"endless": True}, "train_problems": 20, "test_settings": {"first": 100}}, (20, 6, 8)),
     ],
 )
-def test_no_question_is_in_two_splits(
-    changes: dict[str, Any], sizes: tuple[int, ...], write: Callable[..., str]
-) -> None:
+def test_no_question_is_in_two_splits(changes: dict[str, Any], sizes: tuple[int, ...], write: Write) -> None:
     made = task(write(), **changes)
     splits = [{question_key(one) for one in made.problems(split)} for split in ("train", "validation", "test")]
     assert tuple(map(len, splits)) == sizes
@@ -203,9 +179,7 @@ def test_no_question_is_in_two_splits(
         ({"kind": "two systems"}, ["system", "user"]),
     ],
 )
-def test_system_message_and_earlier_turns_are_in_prompt_and_trace(
-    settings: dict[str, Any], roles: list[str], write: Callable[..., str]
-) -> None:
+def test_messages_are_in_prompt_and_trace(settings: dict[str, Any], roles: list[str], write: Write) -> None:
     problem = task(write(), settings=settings).problems("train")[0]
     assert [message.role for message in messages_of(problem.prompt)] == roles
     assert "Add." in problem.prompt or settings.get("system") is None
@@ -227,15 +201,13 @@ def test_system_message_and_earlier_turns_are_in_prompt_and_trace(
         ({"endless": True}, "task.train_problems"),
     ],
 )
-def test_prompt_that_is_not_text_for_one_reply_is_refused(
-    settings: dict[str, Any], named: str, write: Callable[..., str]
-) -> None:
+def test_prompt_that_is_not_text_for_one_reply_is_refused(settings: dict[str, Any], named: str, write: Write) -> None:
     with pytest.raises(ValueError, match=named):
         task(write(), settings=settings).problems("train")
 
 
 @needs_library
-def test_share_of_full_score_is_judged_and_total_is_rewarded(write: Callable[..., str]) -> None:
+def test_share_of_full_score_is_judged_and_total_is_rewarded(write: Write) -> None:
     made = task(write())
     problem = made.problems("train")[0]
     wrong = str(int(problem.answer) + 1)
@@ -250,7 +222,7 @@ def test_share_of_full_score_is_judged_and_total_is_rewarded(write: Callable[...
 
 
 @needs_library
-def test_total_above_the_sum_of_weights_is_an_error_unless_full_score_is_set(write: Callable[..., str]) -> None:
+def test_total_above_the_sum_of_weights_is_an_error_unless_full_score_is_set(write: Write) -> None:
     several = SUMS.replace("return float(reply == self.data.answer)", 'return {"form": 1.0, "right": 1.0}')
     assert several != SUMS
     made = task(name := write(several, "own-several"))
@@ -261,7 +233,7 @@ def test_total_above_the_sum_of_weights_is_an_error_unless_full_score_is_set(wri
 
 
 @needs_library
-def test_scorer_that_raises_or_hangs_costs_that_completion_alone(write: Callable[..., str]) -> None:
+def test_scorer_that_raises_or_hangs_costs_that_completion_alone(write: Write) -> None:
     made = task(write(), verifier=partial(FunctionVerifier, **LIMITS))
     problem = made.problems("train")[0]
     texts = [problem.answer, "raise", "hang", "0", problem.answer]
@@ -278,14 +250,19 @@ def test_scorer_that_raises_or_hangs_costs_that_completion_alone(write: Callable
 
 @needs_library
 @pytest.mark.parametrize("named", REFUSED)
-def test_environment_that_needs_more_than_a_prompt_and_a_reply_is_refused(
-    named: str, write: Callable[..., str]
-) -> None:
+def test_environment_that_needs_more_than_a_prompt_and_a_reply_is_refused(named: str, write: Write) -> None:
     head, body, exported = REFUSED[named]
+    body = indent(f"{body}\n", "    ")
     text = SUMS.replace("class Sum(vf.Task[SumData]):\n", f"{head}\n\nclass Sum(vf.Task[SumData]):\n{body}")
     text = text.replace('__all__ = ["Sums"]', f"__all__ = {['Sums', *exported]}")
     with pytest.raises(ValueError, match=named):
         task(write(text, f"own-{'-'.join(named.strip('@').lower().split())}"))
+
+
+@needs_library
+def test_missing_module_of_an_environment_is_named(write: Write) -> None:
+    with pytest.raises(ValueError, match="cannot be imported: there is no module no_such_library"):
+        taskset_of(write(f"import no_such_library\n{SUMS}", "own-unfinished"), None)
 
 
 @needs_library
@@ -302,18 +279,12 @@ def test_environment_that_needs_more_than_a_prompt_and_a_reply_is_refused(
     ],
 )
 def test_unusable_environment_or_setting_is_named(
-    changes: dict[str, Any], named: str, write: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+    changes: dict[str, Any], named: str, write: Write, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write()
     monkeypatch.setattr(environments, "installed_environments", lambda: ["another", OWN])
     with pytest.raises(ValueError, match=named):
         task(**changes)
-
-
-@needs_library
-def test_missing_module_of_an_environment_is_named(write: Callable[..., str]) -> None:
-    with pytest.raises(ValueError, match="cannot be imported: there is no module no_such_library"):
-        taskset_of(write(f"import no_such_library\n{SUMS}", "own-unfinished"), None)
 
 
 def test_installed_packages_that_require_the_library_are_the_environments(

@@ -1,4 +1,4 @@
-"""Answers modelled on public bug reports, each with its correct verdict (``tests/cases/answers.jsonl``)."""
+"""Answers modelled on public bug reports, each with its correct verdict (``tests/cases/answers*.jsonl``)."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pytest
 
 from contrastive_reasoning.tasks.answer import check_golds, verify_answer, verify_choice
 from contrastive_reasoning.tasks.answer.golds import gold_text
+from contrastive_reasoning.tasks.base import Verdict
 
 FOLDER = Path(__file__).parents[3] / "cases"
 
@@ -19,45 +20,36 @@ def read(name: str) -> list[dict[str, Any]]:
 
 
 CASES = read("answers.jsonl")
-PAIRS = [case for case in CASES if isinstance(case["input"], dict) and "gold" in case["input"]]
+REPORTED = [case for case in CASES if isinstance(case["input"], dict) and "gold" in case["input"]]
+ADDITIONAL = [{"input": case, "expected": "right" if case["right"] else "wrong"} for case in read("answers_more.jsonl")]
 
 
-@pytest.mark.parametrize("case", PAIRS, ids=lambda case: case["id"])
-def test_verdict_on_reported_case(case: dict[str, Any]) -> None:
+def verdict_on(case: dict[str, Any]) -> Verdict:
     gold, completion = case["input"]["gold"], case["input"]["completion"]
-    if case["kind"] == "multiple choice":
-        verdict = verify_choice(gold, completion)
-    else:
-        verdict = verify_answer(gold, completion, case["input"].get("question"))
+    judge = case.get("judge", "letter" if case.get("kind") == "multiple choice" else "answer")
+    if judge in ("answer", "story"):
+        return verify_answer(gold, completion, case["input"].get("question"))
+    return verify_choice(gold, completion, boxed_only=judge.startswith("boxed"))
+
+
+def name_of(case: dict[str, Any]) -> str:
+    return case.get("id") or f"{case['input']['gold']}<-{case['input']['completion']}"
+
+
+@pytest.mark.parametrize("case", [*REPORTED, *ADDITIONAL, *read("answers_third.jsonl")], ids=name_of)
+def test_verdict_on_reported_case(case: dict[str, Any]) -> None:
+    verdict = verdict_on(case)
     if case["expected"] == "right, or the gold is listed by check_golds":
+        gold = case["input"]["gold"]
         assert verdict.correct or check_golds([gold])
         assert not check_golds([gold], other_spellings=False)
     else:
         assert verdict.correct == (case["expected"] == "right"), verdict
 
 
-@pytest.mark.parametrize("case", read("answers_more.jsonl"), ids=lambda case: f"{case['gold']}<-{case['completion']}")
-def test_verdict_on_additional_case(case: dict[str, Any]) -> None:
-    verdict = verify_answer(case["gold"], case["completion"], case.get("question"))
-    assert verdict.correct == case["right"], verdict
-
-
-@pytest.mark.parametrize("case", read("answers_third.jsonl"), ids=lambda case: case["id"])
-def test_verdict_on_third_set_of_cases(case: dict[str, Any]) -> None:
-    given = case["input"]
-    if case["judge"] in ("answer", "story"):
-        verdict = verify_answer(given["gold"], given["completion"], given.get("question"))
-    else:
-        verdict = verify_choice(given["gold"], given["completion"], boxed_only=case["judge"].startswith("boxed"))
-    assert verdict.correct == (case["expected"] == "right"), verdict
-
-
-def test_gold_text_of_solution_with_two_boxes() -> None:
-    (case,) = [case for case in CASES if case["kind"] == "MATH solution with two boxes"]
-    assert gold_text(case["input"]) == case["expected"]
-
-
-def test_gold_written_as_json_list_is_read_as_its_item() -> None:
-    (case,) = [case for case in CASES if case["expected"] == "refused or read as 2"]
-    assert verify_answer(case["input"], r"\boxed{2}").correct
-    assert not verify_answer(case["input"], r"\boxed{3}").correct
+def test_gold_of_two_boxes_and_of_a_json_list() -> None:
+    (boxes,) = [case for case in CASES if case["kind"] == "MATH solution with two boxes"]
+    assert gold_text(boxes["input"]) == boxes["expected"]
+    (items,) = [case for case in CASES if case["expected"] == "refused or read as 2"]
+    assert verify_answer(items["input"], r"\boxed{2}").correct
+    assert not verify_answer(items["input"], r"\boxed{3}").correct

@@ -56,27 +56,27 @@ def test_extract_answer_returns_answer_as_written(completion: str, answer: str) 
     assert extract_answer(completion) == answer
 
 
-@pytest.mark.parametrize(
-    ("completion", "reason"),
-    [
-        ("", "empty completion"),
-        ("<think>so</think>\n", "empty completion"),
-        ("It is seven.", "no boxed answer"),
-        ("The answer is 7.\nThat was hard.", "no boxed answer"),
-        ("The answer is", "no boxed answer"),
-        (r"<think>so it is $\boxed{7}$</think> The answer follows.", "no boxed answer"),
-        (r"<think>\boxed{3}</think> \boxed{4} </think> hm", "no boxed answer"),
-        (r"\boxed{}", "empty box"),
-        (r"\boxed{7}, in a \boxed{ }", "empty box"),
-        (r"\boxed{7}, \boxed{ }", "empty box"),
-        (r"\boxed", "empty box"),
-        (r"\boxed{7", "box not closed"),
-        (r"\boxed{7\}", "box not closed"),
-        (r"The answer is 7, $\boxed{7", "box not closed"),
-        (r"\boxed{7} or \boxed{8", "box not closed"),
-        (rf"\boxed{{{'7' * (MAX_ANSWER + 1)}}}", f"answer longer than {MAX_ANSWER} characters"),
-        (f"Answer: {'7' * (MAX_ANSWER + 1)}", f"answer longer than {MAX_ANSWER} characters"),
+MISSING = {
+    "empty completion": ["", "<think>so</think>\n"],
+    "no boxed answer": [
+        "It is seven.",
+        "The answer is 7.\nThat was hard.",
+        "The answer is",
+        r"<think>so it is $\boxed{7}$</think> The answer follows.",
+        r"<think>\boxed{3}</think> \boxed{4} </think> hm",
     ],
+    "empty box": [r"\boxed{}", r"\boxed{7}, in a \boxed{ }", r"\boxed{7}, \boxed{ }", r"\boxed"],
+    "box not closed": [r"\boxed{7", r"\boxed{7\}", r"The answer is 7, $\boxed{7", r"\boxed{7} or \boxed{8"],
+    f"answer longer than {MAX_ANSWER} characters": [
+        rf"\boxed{{{'7' * (MAX_ANSWER + 1)}}}",
+        f"Answer: {'7' * (MAX_ANSWER + 1)}",
+    ],
+}
+"""Reason → completions."""
+
+
+@pytest.mark.parametrize(
+    ("completion", "reason"), [(text, reason) for reason, completions in MISSING.items() for text in completions]
 )
 def test_missing_answer_is_unparsed_with_reason(completion: str, reason: str) -> None:
     assert extract_answer(completion) is None

@@ -3,32 +3,34 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import replace
 from itertools import islice
 
 import pytest
 
-from contrastive_reasoning.tasks.arithmetic import ArithmeticTask, Equation, StorySpace, plan_of, true_meanings
+from contrastive_reasoning.tasks.arithmetic import Equation, plan_of, true_meanings
 from contrastive_reasoning.tasks.arithmetic.generator import Variant, draw_distinct, draw_perturbed
 from contrastive_reasoning.tasks.arithmetic.story import NEW_NAMES, NEW_THINGS, WORDS
+from tests.unit.tasks.arithmetic.kit import arithmetic
 
 COUNT = 60
 
 
-@pytest.fixture(scope="module")
-def space(make_task: Callable[..., ArithmeticTask]) -> StorySpace:
-    return make_task().space
+SPACE = arithmetic().space
+
+
+def variants(kind: str) -> list[Variant]:
+    return list(islice(draw_perturbed(SPACE, seed=0, kind=kind), COUNT))
 
 
 @pytest.fixture(scope="module")
-def simple(space: StorySpace) -> list[Variant]:
-    return list(islice(draw_perturbed(space, seed=0, kind="perturb_simple"), COUNT))
+def simple() -> list[Variant]:
+    return variants("perturb_simple")
 
 
 @pytest.fixture(scope="module")
-def hard(space: StorySpace) -> list[Variant]:
-    return list(islice(draw_perturbed(space, seed=0, kind="perturb_hard"), COUNT))
+def hard() -> list[Variant]:
+    return variants("perturb_hard")
 
 
 def plans(variant: Variant) -> list[list[Equation]]:
@@ -73,18 +75,18 @@ def test_hard_variant_changes_one_thing_and_so_plan_and_answer(hard: list[Varian
             assert replace(story, clauses=base.clauses) == base
 
 
-def test_nearly_every_test_story_has_variants(space: StorySpace, simple: list[Variant], hard: list[Variant]) -> None:
+def test_nearly_every_test_story_has_variants(simple: list[Variant], hard: list[Variant]) -> None:
     counts = Counter(variant.change for variant in hard)
     assert set(counts) == {"question", "operation", "step"}
     assert min(counts.values()) >= COUNT // 6
-    stories = list(islice(draw_distinct(space, seed=0, split="test"), COUNT))
+    stories = list(islice(draw_distinct(SPACE, seed=0, split="test"), COUNT))
     for variants in (simple, hard):
         assert sum(variant.base in stories for variant in variants) >= 0.95 * COUNT
 
 
-def test_perturbed_problem_fields_name_base_and_change(make_task: Callable[..., ArithmeticTask]) -> None:
-    by_key = {problem.key for problem in make_task(test_problems=30).problems("test")}
-    for problem in make_task(test="perturb_hard", test_problems=10).problems("test"):
+def test_perturbed_problem_fields_name_base_and_change() -> None:
+    by_key = {problem.key for problem in arithmetic(test_problems=30).problems("test")}
+    for problem in arithmetic(test="perturb_hard", test_problems=10).problems("test"):
         assert problem.fields["base"] in by_key
         assert problem.fields["change"] in ("question", "operation", "step")
         assert problem.fields["source"] == "perturb_hard"

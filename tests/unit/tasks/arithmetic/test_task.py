@@ -5,27 +5,25 @@ from __future__ import annotations
 import pickle
 import subprocess
 import sys
-from collections.abc import Callable
 from itertools import combinations
 
 import pytest
 
 from contrastive_reasoning.tasks import base
-from contrastive_reasoning.tasks.arithmetic import ArithmeticTask, split_of
+from contrastive_reasoning.tasks.arithmetic import split_of
 from contrastive_reasoning.tasks.base import Split, Task
+from tests.unit.tasks.arithmetic.kit import arithmetic
 
 SPLITS: tuple[Split, ...] = ("train", "validation", "test")
 TESTS = ("in_distribution", "perturb_simple", "perturb_hard")
 
 
-@pytest.fixture(scope="module")
-def task(make_task: Callable[..., ArithmeticTask]) -> ArithmeticTask:
-    return make_task()
+TASK = arithmetic()
 
 
 @pytest.mark.parametrize("test", TESTS)
-def test_gold_solutions_are_correct_and_legal(make_task: Callable[..., ArithmeticTask], test: str) -> None:
-    made = make_task(test=test)
+def test_gold_solutions_are_correct_and_legal(test: str) -> None:
+    made = arithmetic(test=test)
     for split in SPLITS:
         for problem in made.problems(split):
             verdict = made.verify(problem, problem.solution)
@@ -37,11 +35,11 @@ def test_gold_solutions_are_correct_and_legal(make_task: Callable[..., Arithmeti
             assert steps[-1].state[-1] == int(problem.answer)
 
 
-def test_no_situation_is_in_two_splits(make_task: Callable[..., ArithmeticTask]) -> None:
+def test_no_situation_is_in_two_splits() -> None:
     """Names, thing and question do not matter. The perturbed test sets are included."""
-    sets = {(split, "in_distribution"): make_task().problems(split) for split in SPLITS}
-    sets |= {("test", test): make_task(test=test).problems("test") for test in TESTS[1:]}
-    sets |= {("train", "another seed"): make_task(seed=1).problems("train")}
+    sets = {(split, "in_distribution"): arithmetic().problems(split) for split in SPLITS}
+    sets |= {("test", test): arithmetic(test=test).problems("test") for test in TESTS[1:]}
+    sets |= {("train", "another seed"): arithmetic(seed=1).problems("train")}
     situations = {name: {problem.story.situation for problem in problems} for name, problems in sets.items()}
     for (one, first), (other, second) in combinations(situations.items(), 2):
         if one[0] != other[0]:
@@ -51,21 +49,21 @@ def test_no_situation_is_in_two_splits(make_task: Callable[..., ArithmeticTask])
         assert len({problem.key for problem in problems}) == len(problems)
 
 
-def test_problems_are_identical_in_every_process(task: ArithmeticTask) -> None:
+def test_problems_are_identical_in_every_process() -> None:
     script = (
         "import sys, pickle; task = pickle.load(sys.stdin.buffer); "
         "print(*[p.id for s in ('train', 'validation', 'test') for p in task.problems(s)], sep='\\n')"
     )
-    done = subprocess.run([sys.executable, "-c", script], input=pickle.dumps(task), capture_output=True, check=True)
-    assert done.stdout.decode().split("\n")[:-1] == [p.id for split in SPLITS for p in task.problems(split)]
+    done = subprocess.run([sys.executable, "-c", script], input=pickle.dumps(TASK), capture_output=True, check=True)
+    assert done.stdout.decode().split("\n")[:-1] == [p.id for split in SPLITS for p in TASK.problems(split)]
 
 
-def test_problems_follow_the_settings(task: ArithmeticTask, make_task: Callable[..., ArithmeticTask]) -> None:
-    assert isinstance(task, Task)
-    assert pickle.loads(pickle.dumps(task)) == task
-    problems = task.problems("train")
+def test_problems_follow_the_settings() -> None:
+    assert isinstance(TASK, Task)
+    assert pickle.loads(pickle.dumps(TASK)) == TASK
+    problems = TASK.problems("train")
     assert len(problems) == 150
-    fewer = make_task(train_problems=10, instructed=True).problems("train")
+    fewer = arithmetic(train_problems=10, instructed=True).problems("train")
     assert [problem.id for problem in fewer] == [problem.id for problem in problems[:10]]
     assert fewer[0].prompt.startswith(problems[0].prompt)
     assert ("boxed" in fewer[0].prompt, "boxed" in problems[0].prompt) == (True, False)
@@ -78,19 +76,23 @@ def test_problems_follow_the_settings(task: ArithmeticTask, make_task: Callable[
 @pytest.mark.parametrize(
     "setting",
     [
-        *[{"test": "hard"}, {"steps": [3, 2]}, {"clauses": [0, 2]}, {"number_range": [1, 9]}],
-        *[{"new_numbers": [40]}, {"limit": 5}, {"taught_share": 1.2}, {"train_problems": -1}],
+        {"test": "hard"},
+        {"steps": [3, 2]},
+        {"clauses": [0, 2]},
+        {"number_range": [1, 9]},
+        {"new_numbers": [40]},
+        {"limit": 5},
+        {"taught_share": 1.2},
+        {"train_problems": -1},
     ],
 )
-def test_invalid_settings_are_rejected(make_task: Callable[..., ArithmeticTask], setting: dict[str, object]) -> None:
+def test_invalid_settings_are_rejected(setting: dict[str, object]) -> None:
     with pytest.raises(ValueError, match=f"{next(iter(setting))} must"):
-        make_task(**setting)
+        arithmetic(**setting)
 
 
-def test_exhausted_story_space_raises(
-    make_task: Callable[..., ArithmeticTask], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_exhausted_story_space_raises(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(base, "REPEATS", 5)
     few = {"clauses": [1, 1], "number_range": [2, 3], "new_numbers": [], "taught_share": 1.0, "both_share": 0.0}
     with pytest.raises(ValueError, match="distinct train"):
-        make_task(**few, train_problems=100_000).problems("train")
+        arithmetic(**few, train_problems=100_000).problems("train")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-from copy import deepcopy
 from pathlib import Path
 
 import pytest
@@ -17,8 +16,7 @@ from contrastive_reasoning.tasks.countdown.problem import (
     read_template,
 )
 from contrastive_reasoning.tasks.countdown.trace import search_trace
-from experiments.assemble import AssemblyError, build
-from tests.config_kit import composed
+from tests.tiny_tasks import countdown
 
 
 def test_problem_id_does_not_depend_on_order_of_numbers() -> None:
@@ -32,14 +30,7 @@ def test_problem_id_does_not_depend_on_order_of_numbers() -> None:
     assert one.fields == {"numbers": (21, 16, 17, 26), "target": 46, "style": "longproc", "source": "given"}
 
 
-@pytest.mark.parametrize(
-    ("style", "header"),
-    [
-        ("longproc", "# Search Procedure"),
-        ("annotated", "<Search Procedure>"),
-        ("released", "<Search Procedure>"),
-    ],
-)
+@pytest.mark.parametrize(("style", "header"), [("longproc", "# Search Procedure"), ("annotated", "<Search Procedure>")])
 def test_problem_prompt_contains_worked_examples_and_ends_with_problem(style: str, header: str) -> None:
     prompt = problem_prompt((5, 6, 7), 29, style=style)
     for numbers, target in EXAMPLES:
@@ -53,20 +44,13 @@ def write_file(folder: Path, text: str, name: str) -> str:
     return str(folder / name)
 
 
-def test_text_file_is_read_as_template(tmp_path: Path) -> None:
+def test_template_is_a_text_file_or_the_user_prompt_of_a_yaml_file_or_of_longprocs(tmp_path: Path) -> None:
     text = "  Numbers: {nums}\n\nTarget: {target} {other}"
     assert read_template(write_file(tmp_path, f"{text}\n\n", "prompt.txt"), longproc=False) == text
-
-
-@pytest.mark.parametrize(
-    ("name", "longproc"), [("a.yaml", False), ("a.yml", False), ("prompts.yaml", True), ("6f3a", True)]
-)
-def test_yaml_file_and_any_of_longproc_hold_template_in_user_prompt_block(
-    name: str, longproc: bool, tmp_path: Path
-) -> None:
     text = "A: 1\nUSER_PROMPT: |-\n  See {demonstration}\n\n    {nums}:\n  {target}\nB: 2\n"
-    file = write_file(tmp_path, text, name)
-    assert read_template(file, longproc=longproc) == "See {demonstration}\n\n  {nums}:\n{target}"
+    for name, longproc in [("a.yaml", False), ("a.yml", False), ("prompts.yaml", True), ("6f3a", True)]:
+        file = write_file(tmp_path, text, name)
+        assert read_template(file, longproc=longproc) == "See {demonstration}\n\n  {nums}:\n{target}"
 
 
 @pytest.mark.parametrize(
@@ -87,33 +71,23 @@ def test_template_without_placeholder_is_rejected(text: str, name: str, missing:
 
 
 def test_unsuitable_prompt_file_is_rejected_when_task_is_built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    config = deepcopy(composed("experiment=llama_baseline"))
     monkeypatch.setenv("HOME", str(tmp_path))
     (tmp_path / "latin.txt").write_bytes(b"{nums} {target} \xe9")
     write_file(tmp_path, "{nums}", "short.txt")
     for file in ("~/latin.txt", "~/short.txt", "~/none.txt"):
-        config.task.prompt_file = file
-        with pytest.raises(AssemblyError, match=f"^task: prompt_file='{file}'"):
-            build(config, "task")
-    config.task.prompt_file = "~/fit.txt"
+        with pytest.raises((ValueError, FileNotFoundError), match=f"^prompt_file='{file}'"):
+            countdown(prompt_file=file)
     write_file(tmp_path, "{nums} {target}", "fit.txt")
-    build(config, "task")
+    assert countdown(prompt_file="~/fit.txt").problem((5, 6), 11).prompt == "[5, 6] 11"
 
 
-def test_fill_template_keeps_unknown_braces() -> None:
+def test_fill_template_replaces_every_placeholder_and_keeps_unknown_braces() -> None:
     filled = fill_template("{keep} {demonstration} | {nums} -> {target} {x}", (5, 6), 11, style="longproc")
     assert filled.startswith("{keep} # Example\nNumbers: [40, 19, 23, 7]\nTarget: 29\n\n# Search Procedure\n")
     assert filled.endswith("</Solution>\n | [5, 6] -> 11 {x}")
-
-
-def test_fill_template_replaces_repeated_placeholders() -> None:
     assert fill_template("{target} of {nums}, {nums}!", (5, 6), 11, style="released") == "11 of [5, 6], [5, 6]!"
-
-
-def test_fill_template_writes_examples_in_given_style() -> None:
     filled = fill_template("{nums}{demonstration}{target}", (5, 6), 11, style="released")
-    for example in EXAMPLES:
-        assert search_trace(*example, style="released").text in filled
+    assert all(search_trace(*example, style="released").text in filled for example in EXAMPLES)
 
 
 @pytest.mark.parametrize("numbers", [(), (3, -1), (True, 2), (1.5, 2), ("3", 2)])

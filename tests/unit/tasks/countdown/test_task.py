@@ -16,15 +16,9 @@ from contrastive_reasoning.tasks.countdown.trace import search_trace
 from tests.tiny_tasks import countdown
 
 SETTINGS: dict[str, Any] = {
-    "longproc_files": ["countdown_x.json"],
-    "train_file": None,
-    "on_bad": "refuse",
-    "counts": [3],
-    "number_range": [1, 9],
-    "target_range": [10, 30],
-    "train_problems": 120,
-    "validation_problems": 20,
-    "test_problems": 20,
+    **{"longproc_files": ["countdown_x.json"], "train_file": None, "on_bad": "refuse", "counts": [3]},
+    **{"number_range": [1, 9], "target_range": [10, 30]},
+    **{"train_problems": 120, "validation_problems": 20, "test_problems": 20},
 }
 
 
@@ -99,13 +93,10 @@ def test_generated_splits_exclude_training_problems_in_any_number_order(benchmar
 
 def test_only_listed_longproc_files_are_read_in_order(benchmark: Path) -> None:
     (benchmark / "countdown_y.json").write_text('[{"nums": [2, 3, 4], "target": 24}]')
-    one, other, both = (
-        task(longproc_dir=str(benchmark), train="longproc", longproc_files=files).problems("train")
-        for files in (["countdown_x.json"], ["countdown_y.json"], ["countdown_y.json", "countdown_x.json"])
-    )
-    assert [problem.key for problem in other] == ["2,3,4=24"]
-    assert list(both) == [*other, *one]
-    assert [problem.fields["source"] for problem in both] == ["countdown_y"] + ["countdown_x"] * 15
+    for files in (["countdown_y.json"], ["countdown_y.json", "countdown_x.json"]):
+        problems = task(longproc_dir=str(benchmark), train="longproc", longproc_files=files).problems("train")
+        assert problems[0].key == "2,3,4=24"
+        assert [one.fields["source"] for one in problems] == ["countdown_y"] + ["countdown_x"] * 15 * (len(files) - 1)
 
 
 def test_longproc_files_at_url_are_fetched_on_first_use(benchmark: Path) -> None:
@@ -164,7 +155,6 @@ def test_prompt_depends_on_style_and_longproc_dir(benchmark: Path) -> None:
         ({"longproc_files": []}, ""),
         ({"train": "file"}, "train_file"),
         ({"train_problems": -1}, "-1"),
-        ({"counts": [9]}, ""),
     ],
 )
 def test_invalid_settings_are_rejected(setting: dict, named: str) -> None:
@@ -173,20 +163,11 @@ def test_invalid_settings_are_rejected(setting: dict, named: str) -> None:
         task(**setting)
 
 
-@pytest.mark.parametrize(
-    ("completion", "accuracy"),
-    [
-        ("21+16=37;37-17=20;26+20=46", 1.0),
-        ("21+16=37;37-17=20;26+21=46", 0.0),
-        ("21+16=37", 0.0),
-        ("", 0.0),
-        ("</Solution>;;", 0.0),
-    ],
-)
-def test_direct_moves_get_longproc_accuracy(completion: str, accuracy: float) -> None:
+def test_direct_moves_get_longproc_accuracy() -> None:
     made = task()
-    scores = made.scores(made.problem((21, 16, 17, 26), 46), completion)
-    assert scores["longproc/accuracy"] == accuracy
+    moves = ["21+16=37;37-17=20;26+20=46", "21+16=37;37-17=20;26+21=46", "21+16=37", "", "</Solution>;;"]
+    scores = [made.scores(made.problem((21, 16, 17, 26), 46), each)["longproc/accuracy"] for each in moves]
+    assert scores == [1.0, 0.0, 0.0, 0.0, 0.0]
 
 
 @pytest.mark.parametrize("style", ["longproc", "annotated", "released", "direct"])

@@ -1,4 +1,4 @@
-"""Written searches against handwritten texts and the published annotated lines; LongProc's are in tests/golden.
+"""Written searches against handwritten texts and the published annotated lines; LongProc's own are in tests/golden.
 
 The same parser reads searches in a shuffled order, and they verify as correct. In list order they are LongProc's text.
 """
@@ -22,29 +22,6 @@ from contrastive_reasoning.tasks.countdown.trace import (
     step_texts,
     wording_of,
 )
-
-THREE_NUMBERS = """\
-# Search Procedure
-Initial number set: [50, 50, 7], target: 7. Options for choosing two numbers: [(50, 50), (50, 7), (50, 7)].
- |- Pick two numbers (50, 50) (numbers left: [7]). Try possible operations.
-  |- Try 50 + 50 = 100. Add 100 to the number set. Current number set: [100, 7], target: 7, just two numbers left.
-   |- Try 100 + 7 = 107. Evaluate 107 != 7, drop this branch.
-   |- Try 100 - 7 = 93. Evaluate 93 != 7, drop this branch.
-   |- Try 100 * 7 = 700. Evaluate 700 != 7, drop this branch.
-   |- Try 100 / 7 = 14.3. 14.3 is a decimal, drop this branch.
-  |- Try 50 - 50 = 0. Add 0 to the number set. Current number set: [0, 7], target: 7, just two numbers left.
-   |- Try 7 + 0 = 7. Evaluate 7 == 7, target found!
-
-Now we have found the target, let's trace back the solution:
-Final step: 7 + 0 = 7
-The first step: 50 - 50 = 0
-
-Output the solution in the required format:
-<Solution>
-50 - 50 = 0
-7 + 0 = 7
-</Solution>
-"""
 
 ANNOTATED = """\
 <Search Procedure>
@@ -145,7 +122,6 @@ Output the solution in the required format:
 @pytest.mark.parametrize(
     ("numbers", "target", "style", "text"),
     [
-        ((50, 50, 7), 7, "longproc", THREE_NUMBERS),
         ((21, 16, 17, 26), 46, "annotated", ANNOTATED),
         ((60, 45, 0), 45, "released", RELEASED),
         ((21, 16, 17, 26), 46, "direct", "21+16=37;37-17=20;26+20=46"),
@@ -154,6 +130,11 @@ Output the solution in the required format:
 def test_search_trace_equals_handwritten_text(numbers: tuple[int, ...], target: int, style: str, text: str) -> None:
     assert search_trace(numbers, target, style=style).text == text
     assert len({search_trace(numbers, target, style=style).solution for style in STYLES}) == 1
+
+
+def test_released_style_indents_by_two_for_each_number_that_is_gone() -> None:
+    lines = search_trace((21, 16, 17, 26), 46, style="released").text.splitlines()[2:7]
+    assert [len(line) - len(line.lstrip(" ")) for line in lines] == [0, 2, 2, 4, 4]
 
 
 @pytest.mark.parametrize(
@@ -200,14 +181,6 @@ def problems(count: int, *, seed: int, style: str = "longproc") -> list[Countdow
 
 def test_shuffled_trace_in_reverse_order_equals_handwritten_text() -> None:
     assert shuffled_trace((3, 8), 5, style="longproc", rng=Backwards()).text == TWO_NUMBERS_BACKWARDS
-
-
-@pytest.mark.parametrize(
-    ("style", "indents"), [("released", [0, 2, 2, 4, 4]), ("longproc", [1, 2, 3, 4, 5]), ("annotated", [0] * 5)]
-)
-def test_search_trace_indents_lines_by_style_and_level(style: str, indents: list[int]) -> None:
-    lines = search_trace((21, 16, 17, 26), 46, style=style).text.splitlines()[2:7]
-    assert [len(line) - len(line.lstrip(" ")) for line in lines] == indents
 
 
 @pytest.mark.parametrize("style", ["longproc", "annotated", "released"])

@@ -22,8 +22,6 @@ from contrastive_reasoning.tasks.countdown.verifier import (
 
 FOUR = CountdownProblem((21, 16, 17, 26), 46)
 DIRECT = CountdownProblem((21, 16, 17, 26), 46, style="direct")
-
-
 RIGHT = ("21 + 16 = 37", "37 - 17 = 20", "26 + 20 = 46")
 
 
