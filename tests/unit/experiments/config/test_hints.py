@@ -10,7 +10,12 @@ import pytest
 
 from experiments.config.hints import command_line, did_you_mean, install_command, python_command
 
-KEYS = ["seed", "reward.weight", "loss.loss.weight", "budget.grpo.steps"]
+KEYS = ["seed", "reward.weight", "loss.loss.weight", "rollout.group_size", "budget.grpo.steps"]
+
+
+@pytest.mark.parametrize(("word", "key"), [("steps", "budget.grpo.steps"), ("groupsize", "rollout.group_size")])
+def test_did_you_mean_names_nearest_key_by_its_last_part(word: str, key: str) -> None:
+    assert did_you_mean(word, KEYS) == f"did you mean {key!r}?"
 
 
 def test_did_you_mean_lists_keys_with_the_same_last_part() -> None:

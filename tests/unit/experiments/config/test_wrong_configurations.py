@@ -32,7 +32,6 @@ COMMAND_LINES = [
     ("objective=grop", r"objective=grop: .*'grpo' of cispo, dapo, dr_grpo, gmpo, grpo, grpo_full_kl, gspo\?"),
     ("sed=1", r"sed: .*'seed'\?"),
     ("objektive=grpo", r"objektive: .*'objective'\?"),
-    ("groupsize=8", r"groupsize: .*'rollout\.group_size'\?"),
     (f"{CRITIC} weight=1", r"weight: .*'reward\.weight'\?"),
     (f"{CRITIC} reward.wieght=0.1", r"reward\.wieght: .*'reward\.weight' of batch_size, .*, weight\?"),
     (f"{CRITIC} {CALIBRATED}=orcle", r"reward=orcle: .*'oracle'\?"),
