@@ -23,14 +23,13 @@ from tests.integration.forking import Forks
 ROOT = Path(__file__).resolve().parents[2]
 NAMES = json.loads((Path(__file__).parent / "data" / "public_names.json").read_text(encoding="utf-8"))
 USAGE_ERROR = 2
-ARITHMETIC = "policy.pretrained=embedded:llama_arithmetic"  # it solves a few problems
 SMALL = "debug=fast budget.grpo.max_completion_tokens=48 budget.grpo.problems=8 budget.grpo.group_size=8"
 RUNS = {
     "critic_calibrated": f"experiment=llama_critic_calibrated {SMALL} budget.grpo.steps=5 budget.grpo.updates=2",
-    "clipo": f"experiment=clipo_laptop {SMALL} {ARITHMETIC} stages=[grpo,evaluate] budget.grpo.steps=2 "
-    "budget.grpo.max_completion_tokens=96 budget.grpo.updates=2 budget.clipo.warmup_steps=1",
-    "plan_bonus": f"experiment=grpo_laptop reward=plan_bonus {SMALL} {ARITHMETIC} stages=[grpo] budget.grpo.steps=1 "
-    "budget.grpo.max_completion_tokens=96",
+    "clipo": f"experiment=clipo_laptop {SMALL} budget.grpo.max_completion_tokens=96 budget.grpo.steps=3 "
+    "budget.grpo.updates=2 budget.clipo.warmup_steps=1",
+    "plan_bonus": f"experiment=grpo_laptop stages=[grpo] reward=plan_bonus {SMALL} "
+    "budget.grpo.max_completion_tokens=96 budget.grpo.steps=3",
 }
 
 

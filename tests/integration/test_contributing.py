@@ -85,7 +85,7 @@ def test_existing_tests_discover_and_accept_the_new_files(copy: Path) -> None:
 
 @pytest.mark.whole
 def test_new_parts_train_and_log_their_metrics(copy: Path) -> None:
-    small = ("debug=fast", "logger.mirror=false", *SHORT, "stages=[grpo]", "budget.grpo.steps=1")
+    small = ("debug=fast", "logger.mirror=false", *SHORT, "stages=[grpo]")
     command = [sys.executable, "-m", "experiments.run", "experiment=grpo_laptop", *TRAINED, *small]
     done = subprocess.run(command, cwd=copy, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

@@ -111,7 +111,6 @@ WALKS = {
 }
 
 
-SHORTEST = ["budget.grpo.steps=1", "budget.grpo.max_completion_tokens=4"]
 STUDY = "A study: arms, seeds, and what decides"
 """The only section with several runs; ``tests/unit/experiments/jobs/test_own_study.py`` tests its commands."""
 IN_TRL = "Rewards of this project in TRL"
@@ -178,7 +177,7 @@ def run_walk(title: str, run: Forks, folder: Path) -> Path:
     (program,) = asked(words[1:])
     assert program[1:3] == ["-m", "experiments.run"]
     (folder / "docs").symlink_to(ROOT / "docs")
-    small = ["debug=fast", "logger.mirror=false", *SHORT, f"stages={WALKS[title].stages}", *SHORTEST]
+    small = ["debug=fast", "logger.mirror=false", *SHORT, f"stages={WALKS[title].stages}"]
     assert run(*program[3:], *small, folder=str(folder)) == 0, f"{shlex.join(program)}: {run.log.read_text()}"
     (left,) = (folder / "outputs" / "runs").glob("*/*")
     return left
