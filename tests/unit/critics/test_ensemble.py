@@ -30,7 +30,7 @@ from tests.unit.lightning_modules.grpo_kit import optimizer
 from tests.unit.lightning_modules.test_critic import pairs
 
 MEMBER = partial(NumericV2, digit_dimension=4, hidden_dimension=16, hidden_layers=1, dimension=8, similarity=dot)
-ANCHORS, STEPS = 24, 3
+ANCHORS, STEPS = 24, 5
 
 
 def ensemble(size: int = 3, seed: int = 0) -> EnsembleCritic:

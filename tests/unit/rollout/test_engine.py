@@ -219,7 +219,7 @@ def test_token_budget_bounds_memory_but_keeps_rollouts(
     policy: CausalLMPolicy, problems: Problems, pooled: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each prompt is read once; the allocation stays within the budget, except for a single row that is longer."""
-    settings: dict[str, Any] = {"group_size": 2, "seed": (3,), "pooled": pooled}
+    settings: dict[str, Any] = {"group_size": 3, "seed": (3,), "pooled": pooled}
     settings["sampling"] = replace(SAMPLED, max_tokens=40, stop=("7",))
     whole = Engine(max_batch_tokens=10**6).generate(policy, problems, **settings)
     assert set(whole.finish_reasons) == {"stop", "length"}

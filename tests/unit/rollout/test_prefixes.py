@@ -70,13 +70,13 @@ def test_continuations_depend_on_the_seed_but_not_on_other_rows_or_budget(
         rollouts = Engine(max_batch_tokens=budget).generate(
             policy,
             [problems[p] for p in order],
-            group_size=2,
+            group_size=4,
             sampling=SAMPLED,
             seed=(seed,),
             prefixes=[prefixes[p] for p in order],
         )
         rows = completion_tokens(rollouts)
-        return {p: rows[2 * place : 2 * place + 2] for place, p in enumerate(order)}
+        return {p: rows[4 * place : 4 * place + 4] for place, p in enumerate(order)}
 
     whole = rows_by_problem(range(5))
     for budget in (1, 130, 10_000):
