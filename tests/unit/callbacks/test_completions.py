@@ -168,8 +168,9 @@ class Page(HTMLParser):
         self.tags.append(tag)
         self._inside = tag == "span"
         if self._inside:
-            (_, style), (_, title) = sorted(attrs)
-            self.tokens.append(["", (style or "").removeprefix("background:"), title or ""])
+            named = dict(attrs)
+            assert set(named) == {"style", "title"}
+            self.tokens.append(["", (named["style"] or "").removeprefix("background:"), named["title"] or ""])
 
     def handle_endtag(self, tag: str) -> None:
         self._inside = self._inside and tag != "span"

@@ -41,8 +41,10 @@ class Regression(L.LightningModule):
 class Rollouts(Regression):
     """Counts its batches. The first is a warm-up without optimizer steps; the others have two each."""
 
-    automatic_optimization = False
-    rollout_step = 0
+    def __init__(self) -> None:
+        super().__init__()
+        self.automatic_optimization = False
+        self.rollout_step = 0
 
     def training_step(self, batch: torch.Tensor, batch_idx: int) -> None:  # type: ignore[override]
         optimizer: Any = self.optimizers()

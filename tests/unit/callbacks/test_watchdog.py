@@ -25,8 +25,8 @@ from datamodules.reasoning_prompts import ProblemBatch
 from tests.quiet import quiet_trainer
 from tests.unit.callbacks.test_cost import PROBLEMS, Learner, generation
 
-HANG, LIMIT = 60.0, 0.5
-"""Seconds. The work before the sleep ends within the limit. The sleep ends with the dump."""
+HANG, LIMIT = 60.0, 1.0
+"""Seconds. The work before the sleep ends within the limit, even on a busy machine. The sleep ends with the dump."""
 PHASES = ("data", "rollout", "reward", "update", "lessons", "validation", "checkpoint")
 ALL: dict[str, float | None] = dict.fromkeys(PHASES, 60.0)
 
@@ -111,10 +111,10 @@ def fit(module: Sleepy, folder: Path, *callbacks: L.Callback, profiler: Any = No
 
 
 def stacks_of(folder: str | Path, phase: str) -> str:
-    """What was written last while this phase hung."""
+    """What was written while this phase hung."""
     path = Path(folder) / "stacks" / "rank0.txt"
     parts = re.split(r"^(?=\d{4}-.* has lasted)", path.read_text() if path.exists() else "", flags=re.M)
-    return "".join([part for part in parts if f" {phase} after step " in part][-1:])
+    return "".join(part for part in parts if f" {phase} after step " in part)
 
 
 def stack_warnings(caught: list[warnings.WarningMessage]) -> set[str]:
@@ -187,7 +187,7 @@ def test_stack_dump_reports_c_code_that_holds_the_interpreter_lock(tmp_path: Pat
         stacks.end("reward")
         assert path.read_text().startswith("Timeout (0:00:01.2"), "not the thread, which has its turn when it is over"
     assert "in hangs_in_c" in path.read_text()
-    (sentence,) = (str(warning.message) for warning in caught)
+    (sentence,) = (text for text in map(str, (warning.message for warning in caught)) if "every thread" in text)
     assert sentence.startswith("reward after step 7 has lasted longer than 0.2 s")
 
 

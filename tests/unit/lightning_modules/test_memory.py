@@ -40,9 +40,9 @@ NAME = "train/optimizer/microbatch_tokens"
 class Hungry:
     """An objective that runs out of memory in a micro-batch of more than ``rows`` rows, or only in one call."""
 
-    def __init__(self, rows: int, *, kl_weight: float = 0.0, only: int | None = None) -> None:
+    def __init__(self, rows: int, *, only: int | None = None) -> None:
         self.rows, self.only, self.calls = rows, only, 0
-        self.kl_weight, self.sound = kl_weight, objective(kl_weight)
+        self.sound = objective()
 
     def __call__(self, inputs: ObjectiveInputs) -> ObjectiveOutputs:
         self.calls += 1
@@ -120,12 +120,9 @@ def minibatch_gradients(updates: int, **changes: Any) -> list[Tensor]:
 @pytest.mark.parametrize(("hungry", "updates"), [("objective", 2), ("policy", 1), ("reference", 1)])
 def test_halving_budget_keeps_gradients_of_several_minibatches(hungry: str, updates: int) -> None:
     """In backward, in scoring by the old policy for mini-batches after the first, and by the reference."""
-    parts = {"objective": objective(kl_weight=0.1), "policy": policy(seed=1), "reference": policy(seed=2)}
-    instead = {
-        "objective": Hungry(rows=3, kl_weight=0.1),
-        "policy": hungry_policy(seed=1),
-        "reference": hungry_policy(seed=2),
-    }
+    scored = {"objective": objective(kl_weight=0.1), "policy": policy(seed=1), "reference": policy(seed=2)}
+    parts = {} if hungry == "objective" else scored
+    instead = {"objective": Hungry(rows=3), "policy": hungry_policy(seed=1), "reference": hungry_policy(seed=2)}
     plenty = minibatch_gradients(updates, **parts)
     with pytest.warns(UserWarning, match="does not fit"):
         little = minibatch_gradients(updates, **parts | {hungry: instead[hungry]})

@@ -315,9 +315,9 @@ def test_each_rank_holds_planned_bytes(name: str, two: Any) -> None:
         assert held == pytest.approx(wanted, rel=0.02)
         assert found["gathered"] >= whole, "whole parameters are counted, too"
         assert found["stage"] == int(name[4])
-        assert held["optimizer"] < 0.52 * 3 * whole, "two moments and the master weights"
-        assert (held["gradients"] < 0.52 * whole) == (name != "zero1")
-        assert (held["parameters"] < 0.6 * whole) == ("zero3" in name)
+        assert held["optimizer"] < 0.55 * 3 * whole, "two moments and the master weights"
+        assert (held["gradients"] < 0.55 * whole) == (name != "zero1")
+        assert (held["parameters"] < 0.62 * whole) == ("zero3" in name)
 
 
 @pytest.mark.parametrize("run", zero.COPIED)
