@@ -75,7 +75,7 @@ def settled(steps: list[Step], length: int) -> list[Step]:
 def test_settled_steps_do_not_change_with_later_text(read: Reader, pieces: list[str]) -> None:
     draw = random.Random(0)
     found = 0
-    for _ in range(200):
+    for _ in range(400):
         text = "".join(draw.choices(pieces, k=draw.randint(1, 40)))
         steps = read(text)
         found += len(settled(steps, len(text)))

@@ -177,6 +177,15 @@ def test_real_worker_matches_verdicts_of_this_process() -> None:
         assert not maps.exists() or "libtorch" not in maps.read_text()
 
 
+def test_limit_memory_bounds_worker_memory() -> None:
+    resource = pytest.importorskip("resource")
+    if sys.platform != "linux":
+        pytest.skip("the address space of a process is limited on Linux only")
+    code = "import contrastive_reasoning.workers.answers as w; w.limit_memory(2**28); bytearray(2**29)"
+    assert "MemoryError" in subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stderr
+    assert resource.getrlimit(resource.RLIMIT_AS)[0] != 2**28
+
+
 @pytest.mark.skipif(not Path("/proc").is_dir(), reason="looks for a process in /proc")
 def test_workers_end_with_their_parent() -> None:
     """The parent is killed while its worker works on an answer; the worker then ends by itself."""

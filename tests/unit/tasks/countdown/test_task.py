@@ -155,6 +155,7 @@ def test_prompt_depends_on_style_and_longproc_dir(benchmark: Path) -> None:
         ({"longproc_files": []}, ""),
         ({"train": "file"}, "train_file"),
         ({"train_problems": -1}, "-1"),
+        ({"counts": [9]}, ""),
     ],
 )
 def test_invalid_settings_are_rejected(setting: dict, named: str) -> None:
