@@ -17,18 +17,22 @@ from typing import Any
 import pytest
 import torch
 from huggingface_hub import ModelCard, constants
+from omegaconf import OmegaConf
 from safetensors.torch import load_file
 
 from contrastive_reasoning.critics import load_critic_weights, save_critic
+from contrastive_reasoning.policies.load import load_policy
 from experiments.analysis.statistics import over_seeds
 from experiments.assemble import build
 from experiments.publish.__main__ import main
 from experiments.publish.card import base_of, card as card_of, hub_datasets
 from experiments.stages.checkpoints import seal
 from tests.config_kit import composed
+from tests.unit.lightning_modules.grpo_kit import policy
 
 ROOT = Path(__file__).resolve().parents[4]
 REPO, TOKEN = "someone/some-policy", "hf_abcdefghijklmnop"
+MATH = "DigitalLearningGmbH/MATH-lighteval"
 TASK = {
     "path": None,
     "train": {"path": "owner/train_set", "split": "train"},
@@ -80,24 +84,6 @@ def write_metrics(stage: Path, values: dict[str, float]) -> None:
     (stage / "metrics.jsonl").write_text("\n".join(lines) + "\n")
 
 
-def log_probs(pretrained: str, *, changed: Path | None = None) -> Any:
-    """Returns the log-probs of a policy, after saving it into ``changed`` with other weights if that is given."""
-    import torch
-
-    from contrastive_reasoning.policies.load import load_policy
-
-    plain: dict[str, Any] = {"weights_dtype": "float32", "compute_dtype": "float32", "kernels": "torch"}
-    no: dict[str, Any] = {"trust_remote_code": False, "gradient_checkpointing": False, "compiled": False}
-    policy = load_policy(pretrained=pretrained, architecture=None, lora=None, chat_template=None, seed=0, **plain, **no)
-    with torch.no_grad():
-        if changed is not None:
-            next(policy.parameters()).mul_(1.5)
-            shutil.rmtree(changed)
-            policy.save(changed)
-        prompts, completions = ["Ann has 3 apples.\n", "2"], [" finds 2+3=5", "7\n"]
-        return policy.log_probs(*policy.encode_prompts(prompts), *policy.encode_completions(completions))
-
-
 def publish(run: Path, *arguments: str) -> int:
     return main([f"model={run}", f"output_dir={run.parents[2]}", *arguments])
 
@@ -106,23 +92,34 @@ def published(run: Path, part: str = "policy") -> Path:
     return run.parents[2] / "published" / f"mine-{run.name}-{part}"
 
 
+def card_of_policy(run: Path) -> ModelCard:
+    assert publish(run) == 0
+    return ModelCard.load(published(run) / "README.md")
+
+
 @pytest.fixture(autouse=True)
 def token(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_TOKEN", TOKEN)
 
 
 def test_policy_is_read_back_with_equal_log_probs(tmp_path: Path) -> None:
-    run = make_run(tmp_path, 0, 0.5)
-    trained = log_probs("embedded:llama_arithmetic", changed=tmp_path / "outputs" / "stages" / "grpo" / "0" / "policy")
+    run, trained = make_run(tmp_path, 0, 0.5), policy()
+    shutil.rmtree(folder := tmp_path / "outputs" / "stages" / "grpo" / "0" / "policy")
+    trained.save(folder)
     assert publish(run) == 0
-    assert (log_probs(str(published(run))) == trained).all()
-    assert (log_probs("embedded:llama_arithmetic") != trained).any()
+    plain: dict[str, Any] = {"weights_dtype": "float32", "compute_dtype": "float32", "kernels": "torch", "lora": None}
+    no: dict[str, Any] = {"trust_remote_code": False, "gradient_checkpointing": False, "compiled": False}
+    back = load_policy(pretrained=str(published(run)), architecture=None, chat_template=None, seed=0, **plain, **no)
+    with torch.no_grad():
+        ours, theirs = (
+            one.log_probs(*one.encode_prompts(["21+16\n", "2"]), *one.encode_completions(["=37", "7\n"]))
+            for one in (trained, back)
+        )
+    assert (ours == theirs).all()
 
 
 def test_card_of_one_run_names_it_and_has_valid_metadata(tmp_path: Path) -> None:
-    run = make_run(tmp_path, 0, 0.5)
-    assert publish(run) == 0
-    card = ModelCard.load(published(run) / "README.md")
+    card = card_of_policy(make_run(tmp_path, 0, 0.5))
     assert (card.data.base_model, card.data.metrics) == ("OWNER/base", ["accuracy"])
     assert card.data.datasets == ["owner/train_set", "owner/validation_set"]
     (result,) = card.data.eval_results or []
@@ -140,9 +137,8 @@ def test_card_of_one_run_names_it_and_has_valid_metadata(tmp_path: Path) -> None
 def test_result_on_problems_that_are_not_on_the_hub_is_only_in_the_text(
     task: Any, problems: str | None, tmp_path: Path
 ) -> None:
-    run = make_run(tmp_path, 0, 0.5, problems=problems, suite={"settings": {"main": {"task": task, "split": "test"}}})
-    assert publish(run) == 0
-    card = ModelCard.load(published(run) / "README.md")
+    suite = {"settings": {"main": {"task": task, "split": "test"}}}
+    card = card_of_policy(make_run(tmp_path, 0, 0.5, problems=problems, suite=suite))
     assert (card.data.eval_results, card.data.metrics) == (None, None)
     assert "0.500 [0.400, 0.600]" in card.text
     assert (problems or "Figures") in card.text
@@ -152,8 +148,7 @@ def test_figures_of_several_sets_are_in_the_card(tmp_path: Path) -> None:
     run = make_run(tmp_path, 0, 0.5, suite={"sets": {}}, problems=None)
     values = {"test/gsm8k/verifier/accuracy": 0.25, "test/average/m_avg": 0.375, "start/mmlu/verifier/accuracy": 0.125}
     write_metrics(run.parents[2] / "stages" / "evaluate" / "0", {**values, "test/verifier/seconds": 9.0})
-    assert publish(run) == 0
-    card = ModelCard.load(published(run) / "README.md")
+    card = card_of_policy(run)
     assert all(f"`{name}` | {value:.3f}" in card.text for name, value in values.items())
     assert "seconds" not in card.text
     assert card.data.eval_results is None
@@ -163,13 +158,17 @@ def test_card_of_several_seeds_has_mean_and_interval(tmp_path: Path) -> None:
     values = [0.5, 0.6, 0.7]
     run, *_ = [make_run(tmp_path, seed, value) for seed, value in enumerate(values)]
     make_run(tmp_path, 3, 0.0, git_sha="ba9876543210")  # of another commit
-    assert publish(run) == 0
-    card = ModelCard.load(published(run) / "README.md")
+    card = card_of_policy(run)
     assert f"{over_seeds(values).text('.3f')} | 3 |" in card.text
-    assert "3 runs" in card.text
-    assert "One run" not in card.text
+    assert ("3 runs" in card.text, "One run" in card.text) == (True, False)
     (result,) = card.data.eval_results or []
     assert result.metric_value == 0.5, "the metadata are those of the published weights"
+
+
+@pytest.mark.parametrize("git_sha", ["", "0123456789ab-dirty"])
+def test_runs_of_unknown_code_are_not_averaged(git_sha: str, tmp_path: Path) -> None:
+    run, *_ = [make_run(tmp_path, seed, 0.5, git_sha=git_sha) for seed in range(3)]
+    assert "One run, of seed 0" in card_of_policy(run).text
 
 
 @pytest.mark.parametrize("part", ["policy", "clipo"])
@@ -189,13 +188,6 @@ def test_no_secret_and_no_local_path_is_published(part: str, tmp_path: Path) -> 
         assert configuration == {"_target_": "x.CLIPO", "file": "…/head.pt", "ends": ["</think>", "[/THINK]"]}
 
 
-@pytest.mark.parametrize("git_sha", ["", "0123456789ab-dirty"])
-def test_runs_of_unknown_code_are_not_averaged(git_sha: str, tmp_path: Path) -> None:
-    run, *_ = [make_run(tmp_path, seed, 0.5, git_sha=git_sha) for seed in range(3)]
-    assert publish(run) == 0
-    assert "One run, of seed 0" in ModelCard.load(published(run) / "README.md").text
-
-
 def save_head(run: Path) -> dict[str, torch.Tensor]:
     head = {"0.weight": torch.randn(4, 3), "0.bias": torch.randn(4)}
     folder = run.parents[2] / "stages" / "grpo" / "0" / "checkpoints"
@@ -208,33 +200,29 @@ def save_head(run: Path) -> dict[str, torch.Tensor]:
 def test_head_of_clipo_is_published_from_the_newest_checkpoint(tmp_path: Path) -> None:
     run = make_run(tmp_path, 0, 0.5)
     head = save_head(run)
+    write_metrics(run.parents[2] / "stages" / "grpo" / "0", {"train/clipo/loss": 0.625})
     assert publish(run, "part=clipo") == 0
     back = load_file(published(run, "clipo") / "clipo.safetensors")
     assert back.keys() == head.keys()
     assert all(torch.equal(back[name], head[name]) for name in head)
-
-
-def test_training_figures_of_a_head_are_no_evaluation_results(tmp_path: Path) -> None:
-    run = make_run(tmp_path, 0, 0.5)
-    save_head(run)
-    write_metrics(run.parents[2] / "stages" / "grpo" / "0", {"train/clipo/loss": 0.625})
-    assert publish(run, "part=clipo") == 0
     card = ModelCard.load(published(run, "clipo") / "README.md")
-    assert "0.625" in card.text
-    assert card.data.eval_results is None
+    assert ("0.625" in card.text, card.data.eval_results) == (True, None), "a figure of training is no evaluation"
 
 
-def test_critic_is_read_back_with_equal_weights(tmp_path: Path) -> None:
+def test_finished_critic_of_unfinished_run_is_read_back_with_equal_weights(tmp_path: Path) -> None:
     run = make_run(tmp_path, 0, 0.5)
-    critic = build(composed("experiment=llama_critic"), "critic")
+    critic, again = (build(composed("experiment=llama_critic"), "critic") for _ in range(2))
+    for weight in critic.parameters():
+        weight.data += 1
     stage = tmp_path / "outputs" / "stages" / "critic" / "0"
     save_critic(critic, stage / "critic", {})
     write(stage / "result.json", {})
     write(run / "stages.json", {"critic": {"folder": str(stage)}})
     assert publish(run, "part=critic") == 0
-    again = build(composed("experiment=llama_critic", "seed=1"), "critic")
     load_critic_weights(again, published(run, "critic"))
     assert all(torch.equal(own, there) for own, there in zip(again.parameters(), critic.parameters(), strict=True))
+    (stage / "result.json").unlink()
+    assert publish(run, "part=critic") == 2
 
 
 @pytest.mark.parametrize(
@@ -246,8 +234,6 @@ def test_critic_is_read_back_with_equal_weights(tmp_path: Path) -> None:
     ],
 )
 def test_card_of_a_critic_has_the_override_that_reads_it(overrides: list[str], used: str, tmp_path: Path) -> None:
-    from omegaconf import OmegaConf
-
     reward = OmegaConf.to_container(composed(*overrides).reward, resolve=True)
     run = make_run(tmp_path, 0, 0.5, reward=reward)
     assert f"`{used}`" in card_of(run, "critic", run).text
@@ -277,20 +263,19 @@ def test_base_model_and_licence(
     ("overrides", "sets"),
     [
         (["experiment=grpo_gsm8k", "scale=paper"], {"train": "openai/gsm8k", "test": "openai/gsm8k"}),
-        (
-            ["experiment=grpo_math", "scale=gpu"],
-            {"train": "DigitalLearningGmbH/MATH-lighteval", "test": "HuggingFaceH4/MATH-500"},
-        ),
-        (["experiment=grpo_gsm8k"], {}),
-        (["experiment=grpo_gsm8k", "scale=paper", "task.path=data"], {}),
-        (["experiment=grpo_laptop"], {}),
+        (["experiment=grpo_math", "scale=gpu"], {"train": MATH, "test": "HuggingFaceH4/MATH-500"}),
+        (["experiment=clipo_laptop"], {}),
     ],
 )
 def test_data_sets_are_those_of_the_hub(overrides: list[str], sets: dict[str, str]) -> None:
-    from omegaconf import OmegaConf
-
     task: Any = OmegaConf.to_container(composed(*overrides).task, resolve=True)
     assert dict(hub_datasets(task)) == sets
+
+
+def assert_only_one_sentence(run: Path, named: str, capsys: pytest.CaptureFixture[str]) -> None:
+    (sentence,) = capsys.readouterr().err.splitlines()
+    assert named in sentence
+    assert not (run.parents[2] / "published").exists()
 
 
 @pytest.mark.parametrize(
@@ -308,9 +293,7 @@ def test_invalid_argument_writes_nothing(
 ) -> None:
     run = make_run(tmp_path, 0, 0.5)
     assert main([*(one.format(run=run) for one in arguments), f"output_dir={run.parents[2]}"]) == 2
-    (sentence,) = capsys.readouterr().err.splitlines()
-    assert named in sentence
-    assert not (run.parents[2] / "published").exists()
+    assert_only_one_sentence(run, named, capsys)
 
 
 @pytest.mark.parametrize("begun", [True, False], ids=["stopped", "not begun"])
@@ -325,39 +308,28 @@ def test_unfinished_policy_is_not_published(
     stages = {"warm_start": {"folder": str(warm_start)}, "grpo": {"folder": str(grpo)}}
     write(run / "stages.json", stages if begun else {"warm_start": stages["warm_start"]})
     assert publish(run, f"part={part}") == 2
-    (sentence,) = capsys.readouterr().err.splitlines()
-    assert {f"model={run}:", "grpo"} <= {*sentence.split()}
-    assert not (run.parents[2] / "published").exists()
+    assert_only_one_sentence(run, f"model={run}: grpo ", capsys)
 
 
-def test_finished_critic_of_unfinished_run_is_published(tmp_path: Path) -> None:
-    run = make_run(tmp_path, 0, 0.5)
-    stage = tmp_path / "outputs" / "stages" / "critic" / "0"
-    save_critic(torch.nn.Linear(2, 2), stage / "critic", {})
-    write(stage / "result.json", {})
-    write(run / "stages.json", {"critic": {"folder": str(stage)}})
-    assert publish(run, "part=critic") == 0
-    (stage / "result.json").unlink()
-    assert publish(run, "part=critic") == 2
-
-
-class Hub:
+class Hub(ThreadingHTTPServer):
     """Receives commits as the hub does. ``refuses`` is the status with which it answers every request, if any."""
 
     def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.address = f"http://127.0.0.1:{self.server_port}"
         self.files: dict[str, bytes] = {}
         self.tags: list[str] | None = None  # of the card that is there
         self.created: list[dict[str, Any]] = []
         self.refuses: int | None = None
         self.tokens: set[str] = set()
 
-    def answer(self, path: str, body: bytes, *, endpoint: str) -> Any:
+    def answer(self, path: str, body: bytes) -> Any:
         if path == "/api/validate-yaml":
             assert json.loads(body)["content"].startswith("---\n")
             return {"errors": [], "warnings": []}
         if path == "/api/repos/create":
             self.created.append(json.loads(body))
-            return {"url": f"{endpoint}/{REPO}"}
+            return {"url": f"{self.address}/{REPO}"}
         if path == f"/api/models/{REPO}/preupload/main":
             files = json.loads(body)["files"]
             return {"files": [{**file, "uploadMode": "regular", "shouldIgnore": False} for file in files]}
@@ -366,87 +338,73 @@ class Hub:
                 if line["key"] == "file":
                     self.files[line["value"]["path"]] = base64.b64decode(line["value"]["content"])
             oid = "c0ffee" + 34 * "0"
-            return {"success": True, "commitOid": oid, "commitUrl": f"{endpoint}/{REPO}/commit/{oid}"}
+            return {"success": True, "commitOid": oid, "commitUrl": f"{self.address}/{REPO}/commit/{oid}"}
         card_data = {} if self.tags is None else {"cardData": {"tags": self.tags}}
         return {"sha": "c0ffee" + 34 * "0", "id": REPO, "siblings": [], **card_data}
 
-    def handler(self) -> type[BaseHTTPRequestHandler]:
-        hub = self
 
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-                hub.tokens.add(self.headers.get("Authorization") or "")
-                path, endpoint = self.path.partition("?")[0], f"http://{self.headers['Host']}"
-                content = b"{}" if hub.refuses else json.dumps(hub.answer(path, body, endpoint=endpoint)).encode()
-                self.send_response(hub.refuses or 200)
-                self.send_header("Content-Type", "application/json")
-                self.send_header("Content-Length", str(len(content)))
-                self.end_headers()
-                self.wfile.write(content)
+class Handler(BaseHTTPRequestHandler):
+    server: Hub
 
-            do_POST = do_GET
+    def do_GET(self) -> None:
+        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        self.server.tokens.add(self.headers.get("Authorization") or "")
+        found = {} if self.server.refuses else self.server.answer(self.path.partition("?")[0], body)
+        self.send_response(self.server.refuses or 200)
+        self.send_header("Content-Type", "application/json")
+        self.end_headers()
+        self.wfile.write(json.dumps(found).encode())
 
-            def log_message(self, format: str, *args: Any) -> None: ...
+    do_POST = do_GET
 
-        return Handler
+    def log_message(self, format: str, *args: Any) -> None: ...
 
 
 @pytest.fixture
-def hub() -> Iterator[tuple[Hub, str]]:
+def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
+    """Yields a hub that the client addresses. It reads HF_ENDPOINT only when it is imported."""
     hub = Hub()
-    server = ThreadingHTTPServer(("127.0.0.1", 0), hub.handler())
-    thread = Thread(target=server.serve_forever)
-    thread.start()
-    yield hub, f"http://127.0.0.1:{server.server_address[1]}"
-    server.shutdown()
-    thread.join()
-    server.server_close()
-
-
-@pytest.fixture
-def endpoint(hub: tuple[Hub, str], monkeypatch: pytest.MonkeyPatch) -> str:
-    """Sets what the client reads from HF_ENDPOINT when it is imported."""
-    for name in ("HF_HUB_OFFLINE", "ENDPOINT"):
-        monkeypatch.setattr(constants, name, hub[1] if name == "ENDPOINT" else False)
+    Thread(target=hub.serve_forever, args=(0.01,), daemon=True).start()
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+    monkeypatch.setattr(constants, "ENDPOINT", hub.address)
     for name in [*filter(lambda name: name.lower().endswith("_proxy"), os.environ)]:
         monkeypatch.delenv(name)
-    return hub[1]
+    yield hub
+    hub.shutdown()
+    hub.server_close()
 
 
 def contents(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def test_folder_is_pushed_to_the_hub(
-    tmp_path: Path, hub: tuple[Hub, str], endpoint: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_folder_is_pushed_to_the_hub(tmp_path: Path, hub: Hub, capsys: pytest.CaptureFixture[str]) -> None:
     run = make_run(tmp_path, 0, 0.5)
     assert publish(run, f"repo={REPO}") == 0, capsys.readouterr().err
-    assert hub[0].files == contents(published(run))
-    assert {"README.md", "config.json", "model.safetensors", "tokenizer.json"} <= hub[0].files.keys()
-    assert [(one["name"], one["organization"]) for one in hub[0].created] == [tuple(reversed(REPO.split("/")))]
-    assert f"Bearer {TOKEN}" in hub[0].tokens
-    assert f"{endpoint}/{REPO}" in capsys.readouterr().out
+    assert hub.files == contents(published(run))
+    assert {"README.md", "config.json", "model.safetensors", "tokenizer.json"} <= hub.files.keys()
+    assert [(one["name"], one["organization"]) for one in hub.created] == [tuple(reversed(REPO.split("/")))]
+    assert f"Bearer {TOKEN}" in hub.tokens
+    assert f"{hub.address}/{REPO}" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
     ("options", "visibility"), [(["private=true"], "private"), (["private=false"], "public"), ([], None)]
 )
 def test_new_repository_is_private_as_chosen(
-    options: list[str], visibility: str | None, tmp_path: Path, hub: tuple[Hub, str], endpoint: str
+    options: list[str], visibility: str | None, tmp_path: Path, hub: Hub
 ) -> None:
     assert publish(make_run(tmp_path, 0, 0.5), f"repo={REPO}", *options) == 0
-    assert [one.get("visibility") for one in hub[0].created] == [visibility]
+    assert [one.get("visibility") for one in hub.created] == [visibility]
 
 
 @pytest.mark.parametrize(("tags", "code"), [(["contrastive-reasoning", "critic"], 2), (["policy"], 0), ([], 0)])
 def test_repository_of_another_part_is_unchanged(
-    tags: list[str], code: int, tmp_path: Path, hub: tuple[Hub, str], endpoint: str, capsys: pytest.CaptureFixture[str]
+    tags: list[str], code: int, tmp_path: Path, hub: Hub, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    hub[0].tags = tags
+    hub.tags = tags
     assert publish(make_run(tmp_path, 0, 0.5), f"repo={REPO}") == code
-    assert bool(hub[0].files) == (code == 0)
+    assert bool(hub.files) == (code == 0)
     if code:
         (sentence,) = capsys.readouterr().err.splitlines()
         assert {f"repo={REPO}:", "critic"} <= {*sentence.split()}
@@ -454,15 +412,10 @@ def test_repository_of_another_part_is_unchanged(
 
 @pytest.mark.parametrize("failure", ["no token", "unreachable", "refused", "invalid"])
 def test_folder_stays_complete_if_the_hub_does_not_take_it(
-    failure: str,
-    tmp_path: Path,
-    hub: tuple[Hub, str],
-    endpoint: str,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    failure: str, tmp_path: Path, hub: Hub, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = make_run(tmp_path, 0, 0.5)
-    hub[0].refuses = {"refused": 403, "invalid": 400}.get(failure)
+    hub.refuses = {"refused": 403, "invalid": 400}.get(failure)
     if failure == "unreachable":
         monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:9")
     if failure == "no token":
@@ -471,7 +424,7 @@ def test_folder_stays_complete_if_the_hub_does_not_take_it(
     sentence = capsys.readouterr().err.splitlines()[-1]
     assert {f"model={run}", f"repo={REPO}"} <= {*sentence.split()}, "the command that pushes it later"
     assert TOKEN not in sentence
-    assert hub[0].files == {}
+    assert hub.files == {}
     policy = run.parents[2] / "stages" / "grpo" / "0" / "policy"
     assert contents(published(run)).keys() == {*contents(policy), "README.md"}
 
@@ -492,13 +445,6 @@ def test_policy_of_a_run_is_published_and_evaluated(tmp_path: Path) -> None:
         call("experiments.publish", f"model={run}", f"part={part}")
     folder = tmp_path / "outputs" / "published" / f"clipo_laptop-{run.name}-policy"
     shutil.rmtree(tmp_path / "outputs" / "stages")
-    pretrained = f"policy.pretrained={folder.relative_to(tmp_path)}"
-    call(
-        "experiments.run",
-        "experiment=grpo_laptop",
-        "stages=[evaluate]",
-        pretrained,
-        "policy.chat_template=null",
-        *small,
-    )
+    read = [f"policy.pretrained={folder.relative_to(tmp_path)}", "policy.chat_template=null"]
+    call("experiments.run", "experiment=grpo_laptop", "stages=[evaluate]", *read, *small)
     assert load_file(folder.with_name(f"clipo_laptop-{run.name}-clipo") / "clipo.safetensors")
