@@ -10,7 +10,7 @@ import select
 import subprocess
 import sys
 import termios
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.metadata import version
 from pathlib import Path
@@ -19,15 +19,21 @@ from typing import Any
 from urllib.parse import urlparse
 
 import pytest
+from huggingface_hub import constants
+from huggingface_hub.utils import disable_progress_bars, enable_progress_bars
+
+from experiments.model.__main__ import main
 
 NAME, COMMIT = "someone/some-model", "c0ffee" + 34 * "0"
 REVISIONS = ("main", "v1", COMMIT)
 
 
-class Hub:
+class Hub(ThreadingHTTPServer):
     """One repository with one commit."""
 
     def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.address = f"http://127.0.0.1:{self.server_port}"
         self.files = {
             "config.json": b"{}",
             "tokenizer.json": b'{"version": "1.0"}',
@@ -55,75 +61,77 @@ class Hub:
     def etag(self, name: str) -> str:
         return self.hashes.get(name) or hashlib.sha256(self.files[name]).hexdigest()
 
-    def handler(self) -> type[BaseHTTPRequestHandler]:
-        hub = self
 
-        class Handler(BaseHTTPRequestHandler):
-            def do_HEAD(self) -> None:
-                self.answer(urlparse(self.path).path, body=False)
+class Handler(BaseHTTPRequestHandler):
+    server: Hub
 
-            def do_GET(self) -> None:
-                self.answer(urlparse(self.path).path, body=True)
+    def do_HEAD(self) -> None:
+        self.answer(urlparse(self.path).path, body=False)
 
-            def answer(self, path: str, *, body: bool) -> None:
-                api = f"/api/models/{NAME}"
-                if path in {f"{api}/revision/{revision}" for revision in REVISIONS}:
-                    description = {
-                        "id": NAME,
-                        "sha": COMMIT,
-                        "siblings": hub.described(),
-                        "cardData": {"license": "mit"},
-                    }
-                    self.send(200, json.dumps(description).encode(), {}, body=body)
-                elif path == f"{api}/tree/{COMMIT}":
-                    tree = [
-                        {"type": "file", "path": name, "oid": hub.facts(name)["blobId"], **hub.facts(name)}
-                        for name in hub.files
-                    ]
-                    self.send(200, json.dumps(tree).encode(), {}, body=body)
-                elif (name := path.removeprefix(f"/{NAME}/resolve/{COMMIT}/")) in hub.files:
-                    if name in hub.failing:
-                        self.send(403, b"", {}, body=body)
-                        return
-                    if body:
-                        hub.served.append(name)
-                    self.send(200, hub.files[name], {"ETag": f'"{hub.etag(name)}"', "X-Repo-Commit": COMMIT}, body=body)
-                else:
-                    code = "RevisionNotFound" if path.startswith(api) else "RepoNotFound"
-                    self.send(404, b"", {"X-Error-Code": code, "X-Error-Message": "nothing of that name"}, body=body)
+    def do_GET(self) -> None:
+        self.answer(urlparse(self.path).path, body=True)
 
-            def send(self, status: int, content: bytes, headers: dict[str, str], *, body: bool) -> None:
-                self.send_response(status)
-                for key, value in ({"Content-Length": str(len(content))} | headers).items():
-                    self.send_header(key, value)
-                self.end_headers()
-                if body:
-                    self.wfile.write(content)
+    def answer(self, path: str, *, body: bool) -> None:
+        hub, api = self.server, f"/api/models/{NAME}"
+        if path in {f"{api}/revision/{revision}" for revision in REVISIONS}:
+            found = {"id": NAME, "sha": COMMIT, "siblings": hub.described(), "cardData": {"license": "mit"}}
+            self.send(200, json.dumps(found).encode(), {}, body=body)
+        elif path == f"{api}/tree/{COMMIT}":
+            facts = {name: hub.facts(name) for name in hub.files}
+            tree = [{"type": "file", "path": name, "oid": one["blobId"], **one} for name, one in facts.items()]
+            self.send(200, json.dumps(tree).encode(), {}, body=body)
+        elif (name := path.removeprefix(f"/{NAME}/resolve/{COMMIT}/")) in hub.failing:
+            self.send(403, b"", {}, body=body)
+        elif name in hub.files:
+            hub.served += [name] if body else []
+            self.send(200, hub.files[name], {"ETag": f'"{hub.etag(name)}"', "X-Repo-Commit": COMMIT}, body=body)
+        else:
+            code = "RevisionNotFound" if path.startswith(api) else "RepoNotFound"
+            self.send(404, b"", {"X-Error-Code": code, "X-Error-Message": "nothing of that name"}, body=body)
 
-            def log_message(self, *_: object) -> None: ...
+    def send(self, status: int, content: bytes, headers: dict[str, str], *, body: bool) -> None:
+        self.send_response(status)
+        for key, value in ({"Content-Length": str(len(content))} | headers).items():
+            self.send_header(key, value)
+        self.end_headers()
+        if body:
+            self.wfile.write(content)
 
-        return Handler
+    def log_message(self, *_: object) -> None: ...
 
 
 @pytest.fixture
 def hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Hub]:
+    """Yields a hub that the client addresses, here, where it was imported, and in a process of its own."""
     hub = Hub()
-    server = ThreadingHTTPServer(("127.0.0.1", 0), hub.handler())
-    Thread(target=server.serve_forever, daemon=True).start()
-    monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{server.server_port}")
-    monkeypatch.setenv("HF_HOME", str(tmp_path / "home"))
-    for variable in ("HF_HUB_OFFLINE", "HF_TOKEN"):
+    Thread(target=hub.serve_forever, args=(0.01,), daemon=True).start()
+    for variable in ("HF_HUB_OFFLINE", "HF_TOKEN", *filter(lambda name: name.lower().endswith("_proxy"), os.environ)):
         monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("HF_ENDPOINT", hub.address)
+    monkeypatch.setattr(constants, "ENDPOINT", hub.address)
+    of_file = f"{hub.address}/{{repo_id}}/resolve/{{revision}}/{{filename}}"
+    monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", of_file)
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "home" / "hub"))
+    disable_progress_bars()
     yield hub
-    server.shutdown()
-    server.server_close()
+    enable_progress_bars()
+    hub.shutdown()
+    hub.server_close()
 
 
-def fetch(tmp_path: Path, *arguments: str, name: str = NAME) -> tuple[int, str, str]:
-    """Returns exit code, standard output and standard error."""
-    command = [sys.executable, "-m", "experiments.model", name, f"output_dir={tmp_path}", *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, env=os.environ)
-    return done.returncode, done.stdout, done.stderr
+@pytest.fixture
+def failure(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
+    """Returns a function that fetches a model in vain, and returns the only sentence."""
+
+    def fetch_in_vain(*arguments: str, name: str = NAME) -> str:
+        assert main([name, f"output_dir={tmp_path}", *arguments]) == 1
+        output, error = capsys.readouterr()
+        assert (output, error.count("\n")) == ("", 1)
+        return error
+
+    return fetch_in_vain
 
 
 def files_in_models(outputs: Path) -> list[str]:
@@ -133,10 +141,14 @@ def files_in_models(outputs: Path) -> list[str]:
 FOLDER = "someone--some-model"
 
 
-def test_hub_model_is_fetched_once_and_records_origin(tmp_path: Path, hub: Hub) -> None:
-    code, output, error = fetch(tmp_path, "revision=v1")
+def test_hub_model_is_fetched_once_and_records_origin(
+    tmp_path: Path, hub: Hub, failure: Callable[..., str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = [sys.executable, "-m", "experiments.model", NAME, f"output_dir={tmp_path}", "revision=v1"]
+    done = subprocess.run(command, capture_output=True, text=True, env=os.environ)
     folder = tmp_path / "models" / FOLDER
-    assert (code, output, error) == (0, f"{NAME} is in {folder}: policy.pretrained={folder}\n", "")
+    printed = (0, f"{NAME} is in {folder}: policy.pretrained={folder}\n", "")
+    assert (done.returncode, done.stdout, done.stderr) == printed
     fetched = {path.name: path.read_bytes() for path in folder.iterdir() if path.name != "origin.json"}
     assert fetched == {name: hub.files[name] for name in ("config.json", "tokenizer.json", "model.safetensors")}
     origin = json.loads((folder / "origin.json").read_text())
@@ -150,12 +162,9 @@ def test_hub_model_is_fetched_once_and_records_origin(tmp_path: Path, hub: Hub) 
     }
     served = len(hub.served)
     for again in ((), ("revision=v1",), (f"revision={COMMIT}",)):
-        assert fetch(tmp_path, *again)[0] == 0
-    code, output, error = fetch(tmp_path, "revision=main")
-    assert (code, output) == (1, "")
-    assert error == (
-        f"revision=main: {folder} holds revision v1 (c0ffee000000); remove that folder to fetch another one\n"
-    )
+        assert main([NAME, f"output_dir={tmp_path}", *again]) == 0
+    capsys.readouterr()
+    assert failure("revision=main").startswith(f"revision=main: {folder} holds revision v1 (c0ffee000000); ")
     assert len(hub.served) == served
 
 
@@ -173,56 +182,40 @@ def test_terminal_shows_bars_of_hub_client(tmp_path: Path, hub: Hub) -> None:
     os.close(here)
 
 
-def test_interrupted_download_is_resumed(tmp_path: Path, hub: Hub) -> None:
+def test_interrupted_download_is_resumed(tmp_path: Path, hub: Hub, failure: Callable[..., str]) -> None:
     hub.failing = {"model.safetensors"}
-    code, output, error = fetch(tmp_path)
-    assert (code, output) == (1, "")
-    assert error.startswith(f"{NAME}: ")
-    assert error.count("\n") == 1
+    assert failure().startswith(f"{NAME}: ")
     assert not (tmp_path / "models" / FOLDER).exists()
     before = sorted(hub.served)
     hub.failing.clear()
-    assert fetch(tmp_path)[0] == 0
+    assert main([NAME, f"output_dir={tmp_path}"]) == 0
     assert before == ["config.json", "tokenizer.json"]
     assert sorted(hub.served) == [*before[:1], "model.safetensors", *before[1:]], "what was there is not fetched again"
     assert files_in_models(tmp_path) == [FOLDER]
 
 
 @pytest.mark.parametrize(("name", "revision"), [(NAME, "v2"), ("someone/else", "main")])
-def test_unknown_model_or_revision_prints_one_sentence(name: str, revision: str, tmp_path: Path, hub: Hub) -> None:
-    code, _, error = fetch(tmp_path, f"revision={revision}", name=name)
-    assert code == 1
-    assert error.startswith(f"{name} at revision {revision} ")
-    assert error.count("\n") == 1
+def test_unknown_model_or_revision_prints_one_sentence(
+    name: str, revision: str, tmp_path: Path, hub: Hub, failure: Callable[..., str]
+) -> None:
+    assert failure(f"revision={revision}", name=name).startswith(f"{name} at revision {revision} ")
     assert files_in_models(tmp_path) == []
 
 
-def test_weights_with_wrong_hash_are_rejected(tmp_path: Path, hub: Hub) -> None:
+def test_wrong_hash_and_missing_safetensors_are_rejected(tmp_path: Path, hub: Hub, failure: Callable[..., str]) -> None:
     hub.hashes = {"model.safetensors": 64 * "0"}
-    code, _, error = fetch(tmp_path)
-    assert code == 1
-    assert re.fullmatch(f"{NAME}: model.safetensors .*sha256.*\n", error)
+    assert re.fullmatch(f"{NAME}: model.safetensors .*sha256.*\n", failure())
     assert files_in_models(tmp_path) == []
-
-
-def test_repository_without_safetensors_is_rejected(tmp_path: Path, hub: Hub) -> None:
+    hub.served.clear()
     del hub.files["model.safetensors"]
-    code, _, error = fetch(tmp_path)
-    assert code == 1
-    assert re.fullmatch(f"{NAME}: .*safetensors.*\n", error)
+    assert re.fullmatch(f"{NAME}: .*safetensors.*\n", failure())
     assert hub.served == []
 
 
-@pytest.mark.parametrize(
-    "variables", [{"HF_ENDPOINT": "http://127.0.0.1:9"}, {"HF_HUB_OFFLINE": "1"}], ids=["no network", "offline"]
-)
+@pytest.mark.parametrize(("name", "value"), [("ENDPOINT", "http://127.0.0.1:9"), ("HF_HUB_OFFLINE", True)])
 def test_unreachable_hub_prints_one_sentence(
-    variables: dict[str, str], tmp_path: Path, hub: Hub, monkeypatch: pytest.MonkeyPatch
+    name: str, value: Any, tmp_path: Path, hub: Hub, failure: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for variable, value in variables.items():
-        monkeypatch.setenv(variable, value)
-    code, _, error = fetch(tmp_path)
-    assert code == 1
-    assert error.startswith(f"{NAME}: ")
-    assert error.count("\n") == 1
+    monkeypatch.setattr(constants, name, value)
+    assert failure().startswith(f"{NAME}: ")
     assert files_in_models(tmp_path) == []
