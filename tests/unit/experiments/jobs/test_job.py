@@ -15,7 +15,7 @@ from experiments.config.hints import python_command
 from experiments.jobs.job import Job
 from experiments.mlflow_sync import Tracker
 from experiments.mlflow_sync.sync import FolderSync
-from experiments.run_folder.group_state import End, GroupState, read_state, write_state
+from experiments.run_folder.group_state import GroupState, read_state, write_state
 from experiments.run_folder.reader import JOB_RUN
 from experiments.sweep import send_to_mlflow
 from experiments.system.files import write_json
@@ -48,20 +48,16 @@ def send(folder: Path, tracker: Tracker, *, live: bool = False) -> None:
     FolderSync(folder, tracker).send(live=live)
 
 
-@pytest.mark.parametrize(("end", "shown"), [("done", "FINISHED"), ("failed", "FAILED"), ("stopped", "KILLED")])
-def test_parent_run_gets_final_state_of_sweep(
-    tracker: Tracker, outputs: Any, sweep: Path, end: End, shown: str
-) -> None:
-    name = f"sweep_{end}"
+def test_parent_run_gets_final_state_and_end_of_sweep(tracker: Tracker, outputs: Any, sweep: Path) -> None:
     write_state(sweep, GroupState())
-    folder, _ = start_job(outputs, name, number=0)
+    folder, _ = start_job(outputs, "sweep_ends", number=0)
     (folder / "summary.json").write_text("{}")
     send(folder, tracker)
-    assert status(tracker, name) == "RUNNING", "another job is yet to begin"
-    write_state(sweep, GroupState(state=end, ended=1_700_000_000.5))
+    assert status(tracker, "sweep_ends") == "RUNNING", "another job is yet to begin"
+    write_state(sweep, GroupState(state="stopped", ended=1_700_000_000.5))
     send(folder, tracker)
-    (parent,) = tracker.runs([name], kind="sweep")
-    assert parent.status == shown
+    (parent,) = tracker.runs(["sweep_ends"], kind="sweep")
+    assert parent.status == "KILLED"
     assert tracker._client.get_run(parent.run_id).info.end_time == 1_700_000_000_500
 
 
@@ -129,12 +125,3 @@ def test_unreachable_mlflow_adds_one_line(outputs: Any, sweep: Path, monkeypatch
     assert line.startswith(
         f"MLflow does not have everything yet; to send the rest: {python_command()} -m experiments.track {folder}\n"
     )
-
-
-def test_custom_folder_of_sweep_is_found(tracker: Tracker, outputs: Any, tmp_path: Path) -> None:
-    folder, _ = start_job(outputs, "sweep_elsewhere", number=0)
-    write_json(folder / "sweep.json", {"sweep": "mine", "overrides": "seed=0,1", "folder": str(tmp_path / "mine")})
-    write_state(tmp_path / "mine", GroupState(state="stopped"))
-    send(folder, tracker)
-    (parent,) = tracker.runs(["sweep_elsewhere"], kind="sweep")
-    assert (parent.status, parent.params) == ("KILLED", {"overrides": "seed=0,1"})

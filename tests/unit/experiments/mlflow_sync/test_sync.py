@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from mlflow import experiments as restoring
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from experiments.analysis.runs import finished_runs
 from experiments.mlflow_sync import TrackedRun, Tracker
 from experiments.mlflow_sync.describe import describe
 from experiments.mlflow_sync.sync import MEMORY_FILE, FolderSync, sync
+from experiments.run_folder.group_state import GroupState, write_state
 from experiments.run_folder.mirror import start_sync, stop_sync
 from experiments.run_folder.reader import read_json
 from experiments.run_folder.record import write_failure
@@ -49,10 +48,6 @@ def count_points(tracker: Tracker, run_id: str, metric: str) -> int:
     return len(tracker._client.get_metric_history(run_id, metric))
 
 
-def artifacts(tracker: Tracker, run_id: str, folder: str = "") -> list[str]:
-    return sorted(file.path for file in tracker._client.list_artifacts(run_id, folder or None))
-
-
 def test_sync_creates_experiment_run_with_child_for_each_stage(tracker: Tracker, outputs: Any) -> None:
     stage = grpo_of(folder := outputs.run("parent", seed=3, final=0.4))
     for step, text in ((5, "a"), (10, "b")):
@@ -68,11 +63,11 @@ def test_sync_creates_experiment_run_with_child_for_each_stage(tracker: Tracker,
     assert parent.params == {**roots, "reward.weight": "0.2"}
     assert {"experiment": "parent", "reward": "critic", "objective": "grpo", **roots}.items() <= parent.tags.items()
     assert {run.status for run in (parent, *runs["stage"])} == {"FINISHED"}
-    assert artifacts(tracker, parent.run_id) == ["choices.json", "config.yaml", "stages.json", "summary.json"]
+    assert tracker.artifacts.files(parent.run_id) == ["choices.json", "config.yaml", "stages.json", "summary.json"]
     grpo = grpo_run(tracker, "parent")
     assert tracker.history(grpo.run_id, VAL) == [(0, 0.2), (10, pytest.approx(0.3)), (20, 0.4)]
     assert grpo.start == 1_700_000_000.0, "when its first metric was logged"
-    assert artifacts(tracker, grpo.run_id, "figures/critic") == ["figures/critic/5.png"]
+    assert tracker.artifacts.files(grpo.run_id, "figures") == ["figures/critic/5.png"]
     path = tracker._client.download_artifacts(grpo.run_id, "tables/val/completions.json")
     assert json.loads(Path(path).read_text()) == {"columns": ["step", "text"], "data": [[5, "a"], [10, "b"]]}
     assert json.loads(grpo.tags["mlflow.loggedArtifacts"]) == [{"path": "tables/val/completions.json", "type": "table"}]
@@ -85,8 +80,6 @@ def test_experiment_run_has_only_metrics_for_comparison(tracker: Tracker, output
     outputs.log(stages["grpo"], "train/reward/critic", {1: 0.5, 2: 0.75})
     outputs.log(stages["grpo"], "train/objective/kl", {1: 0.1})
     outputs.log(stages["evaluate"], "test/verdict/unparsed", {0: 0.1})
-    send(folder, tracker, live=True)
-    write_json(stages["evaluate"] / "result.json", {"problems": "arithmetic stories"})
     send(folder, tracker)
     (parent,) = tracker.runs(["few"], kind="experiment")
     assert parent.metrics.keys() == {TEST, START, VAL, "train/reward/critic"}
@@ -96,22 +89,10 @@ def test_experiment_run_has_only_metrics_for_comparison(tracker: Tracker, output
     assert "train/objective/kl" not in run.metrics
 
 
-def test_sync_sends_tags_known_only_at_end(tracker: Tracker, outputs: Any) -> None:
-    folder = outputs.run("late tags", seed=0, final=0.4)
-    (folder / "summary.json").unlink()
-    send(folder, tracker, live=True)
-    assert "problems" not in tracker.runs(["late tags"], kind="experiment")[0].tags
-    (evaluate,) = (run.folder for run in describe(folder) if run.tags.get("stage") == "evaluate")
-    write_json(evaluate / "result.json", {"problems": "arithmetic stories"})
-    write_text(folder / "summary.json", "{}")
-    send(folder, tracker)
-    assert tracker.runs(["late tags"], kind="experiment")[0].tags["problems"] == "arithmetic stories"
-
-
 @pytest.mark.parametrize("memory", ["kept", "lost", "of another version"])
 def test_sending_twice_creates_no_duplicates(tracker: Tracker, outputs: Any, memory: str) -> None:
     name = f"twice {memory}"
-    send(folder := run_with_policy(outputs, name, megabytes=0), tracker)
+    send(folder := outputs.run(name, seed=0, final=0.4), tracker)
     if memory == "lost":
         (folder / MEMORY_FILE).unlink()
     elif memory == "of another version":
@@ -122,8 +103,7 @@ def test_sending_twice_creates_no_duplicates(tracker: Tracker, outputs: Any, mem
     send(folder, tracker)
     runs = runs_by_kind(tracker, name)
     assert [len(runs[kind]) for kind in ("sweep", "experiment", "stage")] == [0, 1, 2]
-    grpo = tracker._client.get_run(grpo_run(tracker, name).run_id)
-    assert count_points(tracker, grpo.info.run_id, VAL) == 3
+    assert count_points(tracker, grpo_run(tracker, name).run_id, VAL) == 3
     assert count_points(tracker, runs["experiment"][0].run_id, TEST) == 1
 
 
@@ -171,8 +151,10 @@ def test_sweep_run_is_parent_of_jobs_and_has_table_and_plots(tracker: Tracker, o
     there = next(Path(tracker.address.removeprefix("sqlite:///")).parent.glob(place))
     (sweep / names[0]).write_text("drawn anew")
     (there / names[1]).write_text("a mark")
+    write_state(sweep, GroupState(state="stopped"))
     send(job, tracker)
     assert [(there / name).read_text() for name in names[:2]] == ["drawn anew", "a mark"]
+    assert [run.status for run in runs_by_kind(tracker, "swept")["sweep"]] == ["KILLED"]
     note = parent.tags["mlflow.note.content"]
     pictures = [f"![{name}](get-artifact?path={name}&run_uuid={parent.run_id})\n\n" for name in names[:2]]
     assert note == f"{''.join(pictures)}drawn", "what the run's page begins with"
@@ -204,9 +186,11 @@ def test_sync_sets_status_from_run_folder(tracker: Tracker, outputs: Any) -> Non
     assert after_sending() == ("KILLED", {"grpo": "FINISHED", "evaluate": "KILLED"})
     write_failure(folder, ValueError("no number\nat all"))
     assert after_sending() == ("FAILED", {"grpo": "FINISHED", "evaluate": "FAILED"})
-    for path in (folder / "summary.json", evaluate / "result.json"):
-        path.write_text("{}")
+    assert "problems" not in tracker.runs(["status"], kind="experiment")[0].tags
+    write_json(folder / "summary.json", {})
+    write_json(evaluate / "result.json", {"problems": "arithmetic stories"})
     assert after_sending() == ("FINISHED", {"grpo": "FINISHED", "evaluate": "FINISHED"})
+    assert tracker.runs(["status"], kind="experiment")[0].tags["problems"] == "arithmetic stories"
 
 
 def test_deleted_run_stays_deleted_and_its_stages_are_sent(tracker: Tracker, outputs: Any) -> None:
@@ -224,10 +208,9 @@ def test_deleted_run_stays_deleted_and_its_stages_are_sent(tracker: Tracker, out
 
 
 def test_deleted_experiment_stays_deleted_until_it_is_restored(
-    outputs: Any, tmp_path: Path, capsys: pytest.CaptureFixture
+    tracker: Tracker, outputs: Any, capsys: pytest.CaptureFixture
 ) -> None:
     """The command in the message restores it. A run sent before the deletion does not count as missing."""
-    tracker = Tracker(f"sqlite:///{tmp_path / 'mlflow.db'}")
     old = outputs.run("gone", seed=0, final=0.4)
     send(old, tracker)
     tracker._client.delete_experiment(tracker.experiment_ids()["gone"])
@@ -238,10 +221,9 @@ def test_deleted_experiment_stays_deleted_until_it_is_restored(
     output = capsys.readouterr().out
     assert output.count("MLflow's experiment 'gone' was deleted and accepts no runs; to restore it: ") == 1
     assert "gone" not in tracker.experiments()
-    variable, program, *arguments = output.partition("to restore it: ")[2].partition(")")[0].split()
-    assert (variable, program) == (f"MLFLOW_TRACKING_URI={tracker.address}", "mlflow")
-    environment = os.environ | dict([variable.split("=", 1)])
-    subprocess.run([sys.executable, "-m", "mlflow", *arguments], env=environment, check=True)
+    command = output.partition("to restore it: ")[2].partition(")")[0].split()
+    assert command[:3] == [f"MLFLOW_TRACKING_URI={tracker.address}", "mlflow", "experiments"]
+    restoring.commands.main(command[3:], standalone_mode=False)
     assert sync([old, new], lambda: tracker)
     assert [run.tags["seed"] for run in tracker.runs(["gone"], kind="experiment")] == ["0", "1"]
 
@@ -276,25 +258,17 @@ def test_experiment_of_any_name_is_found_again(tracker: Tracker, outputs: Any, n
     assert "config.yaml" in tracker.artifacts.files(grpo.run_id)
 
 
-def run_with_policy(outputs: Any, name: str, *, megabytes: float = 100.0, reused: bool = False) -> Path:
-    """Creates an experiment whose GRPO stage read a file of problems and saved a policy."""
+def run_with_megabytes(outputs: Any, name: str, limit: float) -> Path:
     folder = outputs.run(name, seed=0, final=0.4)
     with (folder / "config.yaml").open("a") as config:
-        config.write(f"logger:\n  model_megabytes: {megabytes}\n")
-    task = {"_target_": "a.Task", "path": "problems.jsonl", "counts": [3, 4]}
-    (grpo_of(folder) / "config.yaml").write_text(json.dumps({"prompts": {"task": task}}))
-    (grpo_of(folder) / "begun.json").write_text(json.dumps({"files": {"problems.jsonl": "0a1b2c"}}))
-    policy().save(grpo_of(folder) / "policy")
-    entries = json.loads((folder / "stages.json").read_text())
-    entries["grpo"]["reused"] = reused
-    (folder / "stages.json").write_text(json.dumps(entries))
-    choices = json.loads((folder / "choices.json").read_text())
-    (folder / "choices.json").write_text(json.dumps({**choices, "task": "countdown"}))
+        config.write(f"logger:\n  model_megabytes: {limit}\n")
     return folder
 
 
 def test_sent_policy_loads_in_transformers(tracker: Tracker, outputs: Any, tmp_path: Path) -> None:
-    send(run_with_policy(outputs, "model"), tracker)
+    folder = run_with_megabytes(outputs, "model", 100.0)
+    policy().save(grpo_of(folder) / "policy")
+    send(folder, tracker)
     run = grpo_run(tracker, "model")
     assert run.tags["model"] == "policy/"
     fetched = tracker._client.download_artifacts(run.run_id, "policy", str(tmp_path))
@@ -307,12 +281,17 @@ def test_sent_policy_loads_in_transformers(tracker: Tracker, outputs: Any, tmp_p
 @pytest.mark.parametrize("state", ["large", "reused", "unfinished"])
 def test_policy_is_not_sent_if_large_reused_or_unfinished(tracker: Tracker, outputs: Any, state: str) -> None:
     name = f"model_{state}"
-    folder = run_with_policy(outputs, name, megabytes=0.01 if state == "large" else 100.0, reused=state == "reused")
+    folder = run_with_megabytes(outputs, name, 1.0)
+    (grpo_of(folder) / "policy").mkdir()
+    (grpo_of(folder) / "policy" / "model.safetensors").write_bytes(bytes(1_100_000 if state == "large" else 100))
     if state == "unfinished":
         (grpo_of(folder) / "result.json").unlink()
+    entries = read_json(folder / "stages.json")
+    entries["grpo"]["reused"] = state == "reused"
+    write_json(folder / "stages.json", entries)
     send(folder, tracker)
     run = grpo_run(tracker, name)
-    large = rf"\d\.\d MB are more than logger\.model_megabytes=0\.01: {grpo_of(folder)}/policy"
+    large = rf"1\.1 MB are more than logger\.model_megabytes=1: {grpo_of(folder)}/policy"
     assert re.fullmatch(large if state == "large" else "", run.tags.get("model", ""))
     assert not tracker.artifacts.files(run.run_id, "policy")
 

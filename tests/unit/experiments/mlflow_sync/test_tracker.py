@@ -25,8 +25,8 @@ def check_artifacts(tracker: Tracker, folder: Path) -> None:
         tracker.artifacts.read(run, "figures/critic/b.png")
 
 
-def test_tracker_reads_artifacts_beside_database(tmp_path: Path) -> None:
-    check_artifacts(Tracker(f"sqlite:///{tmp_path / 'mlflow.db'}"), tmp_path)
+def test_tracker_reads_artifacts_beside_database(tracker: Tracker, tmp_path: Path) -> None:
+    check_artifacts(tracker, tmp_path)
 
 
 @pytest.mark.slow
