@@ -10,10 +10,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hydra import compose
 
 from experiments.cli.commands import COMMANDS
-from experiments.schema import composing
+from tests.config_kit import composed
 
 ROOT = Path(__file__).resolve().parents[4]
 CLONE_TARGETS = {
@@ -28,14 +27,17 @@ PROMPT = 'What\'s 2 * $HOME ("in `words`")? #1'
 RunMake = Callable[..., list[str]]
 
 
+def fake_python(path: Path, body: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"#!/bin/sh\n{body}\n")
+    path.chmod(0o755)
+    return path
+
+
 @pytest.fixture
 def run_make(tmp_path: Path) -> RunMake:
     """Returns a function that runs make with a stand-in for Python and returns the started module and arguments."""
-    folder = tmp_path / "venv" / "bin"
-    folder.mkdir(parents=True)
-    program = folder / "python"
-    program.write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n')
-    program.chmod(0o755)
+    folder = fake_python(tmp_path / "venv" / "bin" / "python", 'printf "%s\\n" "$@"').parent
     environment = {name: value for name, value in os.environ.items() if name != "MLFLOW_TRACKING_URI"}
 
     def run(*arguments: str) -> list[str]:
@@ -80,16 +82,13 @@ def console(command: str, *arguments: str) -> list[str]:
         (["eval", "harness=mine", "tasks=a,b", "over=seed=1"], ["eval", "tasks=a,b", "seed=1", "harness=mine"]),
         (["publish", "model=a", "repo=b/c"], ["publish", "model=a", "repo=b/c"]),
         (["publish", "model=a", "over=part=critic"], ["publish", "model=a", "part=critic"]),
-        (["sample"], ["sample"]),
         (
             ["sample", "model=a/b", f"prompt={PROMPT}", "over=n=3"],
             ["sample", "model=a/b", f"prompt={PROMPT}", "n=3"],
         ),
         (["compare", "name=a b", "over=by=seed"], ["compare", "a", "b", "by=seed"]),
         (["report", "name=a b", "over=output=x.html"], ["report", "a", "b", "output=x.html"]),
-        (["dashboard"], ["dashboard"]),
         (["dashboard", "name=a b", "over=--port 5001"], ["dashboard", "a", "b", "--port", "5001"]),
-        (["sync"], ["sync"]),
         (["sync", "name=llama_critic llama_baseline"], ["sync", "llama_critic", "llama_baseline"]),
         (["sync", "over=--follow"], ["sync", "--follow"]),
     ],
@@ -115,16 +114,13 @@ def test_sync_command_sends_all_or_named_experiments() -> None:
 @pytest.mark.parametrize(
     ("arguments", "name"),
     [
-        (["model=a/b"], "eval"),
         ([], "eval"),
         (["llama_oracle"], "llama_oracle"),
-        (["name=llama_oracle"], "llama_oracle"),
         (["llama_oracle", "name=mine"], "mine"),
     ],
 )
 def test_eval_command_uses_name_of_experiment_only_if_given(arguments: list[str], name: str) -> None:
-    with composing():
-        config = compose("config", COMMANDS["eval"].convert(arguments))
+    config = composed(*COMMANDS["eval"].convert(arguments))
     assert (config.name, list(config.stages)) == (name, ["evaluate"])
 
 
@@ -134,10 +130,7 @@ def test_eval_command_uses_name_of_experiment_only_if_given(arguments: list[str]
         ("exp ovr=seed=1", "make exp takes name=… over=…, not ovr=seed=1, so nothing was done; "),
         ("exp scale=paper", "make exp takes name=… over=…, not scale=paper, "),
         ("lint name=qwen_critic", "make lint takes no variable, not name=qwen_critic, "),
-        (
-            "exp qwen_critic",
-            "there is no target qwen_critic, so nothing was done; a name is given as name=qwen_critic. ",
-        ),
+        ("exp qwen_critic", "there is no target qwen_critic, so nothing was done; a name is given as name=qwen_critic"),
         ("exp NAME=qwen_critic", "make exp takes name=… over=…, not NAME=qwen_critic, "),
     ],
 )
@@ -158,11 +151,7 @@ def test_make_accepts_environment_variables(arguments: str) -> None:
     assert subprocess.run(command, cwd=ROOT, capture_output=True).returncode == 0
 
 
-def old_python(path: Path) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(f'#!/bin/sh\nexec {sys.executable} -c "import sys; sys.version_info = (3, 10); $2" "$3"\n')
-    path.chmod(0o755)
-    return path
+OLD = f'exec {sys.executable} -c "import sys; sys.version_info = (3, 10); $2" "$3"'
 
 
 def set_up(python: Path, venv: Path) -> subprocess.CompletedProcess[str]:
@@ -170,25 +159,16 @@ def set_up(python: Path, venv: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
 
 
-def test_setup_rejects_old_python_before_creating_environment(tmp_path: Path) -> None:
-    old, venv = old_python(tmp_path / "python"), tmp_path / "venv"
-    done = set_up(old, venv)
-    assert done.returncode == 2
-    assert done.stderr.startswith(f"Python 3.11.5 or newer is needed, {old} is ")
-    assert not venv.exists()
-
-
-def test_setup_checks_python_of_existing_environment(tmp_path: Path) -> None:
-    """The Python of the first environment is new enough and installs nothing; other Pythons do not matter."""
-    good, poor = (tmp_path / name / "bin" / "python" for name in ("good", "poor"))
-    good.parent.mkdir(parents=True)
-    good.write_text("#!/bin/sh\nexit 0\n")
-    good.chmod(0o755)
-    assert set_up(old_python(tmp_path / "python"), tmp_path / "good").returncode == 0
-    old_python(poor)
-    done = set_up(Path(sys.executable), tmp_path / "poor")
-    assert done.returncode == 2
-    assert done.stderr.startswith(f"Python 3.11.5 or newer is needed, {poor} is ")
+def test_setup_rejects_old_python_of_existing_or_new_environment(tmp_path: Path) -> None:
+    """The Python of the environment ``good`` is new enough and installs nothing; other Pythons do not matter."""
+    old, poor = (fake_python(tmp_path / folder / "bin" / "python", OLD) for folder in ("old", "poor"))
+    for refused, python, venv in ((old, old, "new"), (poor, Path(sys.executable), "poor")):
+        done = set_up(python, tmp_path / venv)
+        assert done.returncode == 2
+        assert done.stderr.startswith(f"Python 3.11.5 or newer is needed, {refused} is ")
+    assert not (tmp_path / "new").exists()
+    fake_python(tmp_path / "good" / "bin" / "python", "exit 0")
+    assert set_up(old, tmp_path / "good").returncode == 0
 
 
 def test_commands_equal_make_targets_and_their_summaries() -> None:
