@@ -87,9 +87,7 @@ def test_area_time_to_target_and_pass_at_k_have_intervals(runs: Any) -> None:
     plain, better = rows_of(arms, METRIC, start_per_seed=False)
     assert (plain.tokens.height_gain, plain.tokens.time_to_target, plain.pass_gain) == (None, None, {})
     assert better.tokens.height_gain.value == pytest.approx(0.1), "heights 0.3 and 0.4 over 0.25 twice"
-    assert better.tokens.height_gain.half == pytest.approx(12.706204736432095 * 0.05), (
-        "Student's, one degree of freedom"
-    )
+    assert better.tokens.height_gain.half == pytest.approx(12.706204736432095 * 0.05), "Student's, ν = 1"
     interval = better.tokens.time_to_target
     assert (better.tokens.to_baseline, interval.low, interval.high) == pytest.approx((1000 / 3, 250, 500))
     few, more = 1 / 2, 5 / 6  # one of four samples is correct, two if the problem was solved
@@ -103,15 +101,8 @@ def test_report_files_contain_only_recorded_values(runs: Any, tmp_path: Path) ->
     for seed in (0, 1):
         runs.add("plain", seed, solved=[0, 1], curve=FLAT, unsampled=1)
         diverged = RISING | ({5: math.inf, 10: math.inf} if seed else {})
-        runs.add(
-            "better",
-            seed,
-            solved=[1, 1],
-            curve=diverged,
-            critic_seconds=5.0,
-            unvalidated=1 + 2 * seed,
-            siblings={1: math.nan},
-        )
+        costs = {"critic_seconds": 5.0, "unvalidated": 1 + 2 * seed}
+        runs.add("better", seed, solved=[1, 1], curve=diverged, siblings={1: math.nan}, **costs)
     lines = report_lines(runs, tmp_path)
     found = records(runs, tmp_path, "study_runs.csv")
     assert [(line["arm"], line["seed"]) for line in found] == [(arm, s) for arm in ("plain", "better") for s in "01"]
@@ -120,10 +111,9 @@ def test_report_files_contain_only_recorded_values(runs: Any, tmp_path: Path) ->
     assert {line["pass_at_4"] for line in found} == {"0.75"}
     curves = records(runs, tmp_path, "study_curves.csv")
     assert [line["step"] for line in curves] == ["0", "10"] * 2 + ["0", "5", "10"] * 2
-    assert curves[5] == {
-        **{"arm": "better", "seed": "0", "step": "5", "tokens": "500.0", "seconds": "10.0"},
-        **{"greedy": str(RISING[5]), "sampled": ""},
-    }, "five steps after the five seconds of the critic"
+    of_run = {"arm": "better", "seed": "0", "greedy": str(RISING[5]), "sampled": ""}
+    after_critic = {"step": "5", "tokens": "500.0", "seconds": "10.0"}
+    assert curves[5] == {**of_run, **after_critic}, "five steps after the five seconds of the critic"
     assert curves[-1]["greedy"] == "inf"
     assert any(line.startswith("Tokens to the end") and line.endswith(": better +20%.") for line in lines)
     assert [line["sampled"] for line in found] == ["", "", "0.5", "0.5"]
@@ -133,23 +123,26 @@ def test_report_files_contain_only_recorded_values(runs: Any, tmp_path: Path) ->
     assert "##" not in text, "no values of steps, no other settings"
 
 
-@pytest.mark.parametrize("unknown", [{"critic_seconds": 10.0, "counted": False}, {"checkpoint": "a/critic"}])
-def test_unknown_critic_cost_excludes_comparison_at_equal_seconds(runs: Any, unknown: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    ("critic", "is_known"),
+    [
+        ({"critic_seconds": 10.0, "counted": False}, False),
+        ({"checkpoint": "a/critic"}, False),
+        ({"checkpoint": "fresh"}, True),  # it is trained during GRPO alone
+    ],
+)
+def test_unknown_critic_cost_excludes_comparison_at_equal_seconds(
+    runs: Any, critic: dict[str, Any], is_known: bool
+) -> None:
     for seed in (0, 1):
         runs.add("plain", seed, solved=[0, 1, 0, seed], curve=FLAT)
     runs.add("better", 0, solved=[1, 1, 0, 1], curve=RISING, critic_seconds=10.0)
-    runs.add("better", 1, solved=[1, 1, 0, 1], curve=RISING, **unknown)
+    runs.add("better", 1, solved=[1, 1, 0, 1], curve=RISING, **critic)
     plain, better = rows(runs)
-    assert (plain.seconds is None, better.seconds, better.tokens is None) == (False, None, False)
-    lines = notes(runs)
-    assert any("what training the critic took is not known" in line and line.endswith(": better.") for line in lines)
-
-
-def test_critic_trained_during_grpo_alone_adds_no_seconds(runs: Any) -> None:
-    for seed in (0, 1):
-        runs.add("plain", seed, solved=[0, 1, 0, seed], curve=FLAT)
-        runs.add("better", seed, solved=[1, 1, 0, 1], curve=RISING, checkpoint="fresh")
-    assert rows(runs)[1].seconds is not None
+    known = [row is not None for row in (plain.seconds, better.seconds, better.tokens)]
+    assert known == [True, is_known, True]
+    line = "what training the critic took is not known"
+    assert any(line in note and note.endswith(": better.") for note in notes(runs)) != is_known
 
 
 @pytest.mark.parametrize(("seed", "better_0", "alike"), [("each", "a", True), ("each", "b", False), (0, "a", False)])

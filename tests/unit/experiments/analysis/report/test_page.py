@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from markupsafe import escape
 from PIL import Image
 
 from callbacks.completions import rewards_of
@@ -103,19 +102,14 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def write_page(folder: Path, at: Path, patch: pytest.MonkeyPatch) -> str:
-    """Writes the page from the MLflow in ``folder`` into the new folder ``at``; returns the page."""
-    patch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{folder / 'mlruns' / 'mlflow.db'}")
-    at.mkdir()
-    patch.chdir(at)
-    assert main(["plain_baseline", HOSTILE_NAME, "--output=page.html"]) == 0
-    return (at / "page.html").read_text(encoding="utf-8")
-
-
 @pytest.fixture(scope="module")
 def page(made: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The page of the MLflow in ``made``, written in another folder."""
     with pytest.MonkeyPatch.context() as patch:
-        return write_page(made, tmp_path_factory.mktemp("empty") / "here", patch)
+        patch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{made / 'mlruns' / 'mlflow.db'}")
+        patch.chdir(folder := tmp_path_factory.mktemp("empty"))
+        assert main(["plain_baseline", HOSTILE_NAME, "--output=page.html"]) == 0
+        return (folder / "page.html").read_text(encoding="utf-8")
 
 
 def test_page_has_no_scripts_and_no_external_resources(page: str, made: Path) -> None:
@@ -146,6 +140,7 @@ def test_page_shows_results_of_the_runs(page: str) -> None:
         "plain_baseline: what it last learned from",
         "prompt completion verdict reason reward reward/critic reward/verifier advantage",
         "4 5 = 9 4+5=9 ok 0.75 -0.25 1 0.432",
+        f"over plain_baseline: {HOSTILE_NAME} +10.0 ± 0.0 (significant).",
         "clipo/similarity at step 20",
         "torch 2.9.1",
         "commit abc",
@@ -154,14 +149,6 @@ def test_page_shows_results_of_the_runs(page: str) -> None:
     ):
         assert fact in shown
     assert "train/rollout/truncated" not in shown, "a curve that is constant"
-
-
-def test_page_begins_with_question_verdict_and_one_picture(page: str) -> None:
-    body = page[page.index("<h1>") :]
-    assert re.findall("<h2>(.*?)</h2>", body)[:4] == ["Question", "Verdict", "Tables", "Runs"]
-    verdict = body[body.index("<h2>Verdict") : body.index("<h2>Tables")]
-    assert f"over plain_baseline: {escape(HOSTILE_NAME)} +10.0 ± 0.0 (significant).</p>" in verdict
-    assert verdict.count('role="img"') == 1
 
 
 def test_page_lists_command_of_each_arm_and_marks_approximate_ones(page: str) -> None:
@@ -184,12 +171,7 @@ def test_page_lists_command_of_each_arm_and_marks_approximate_ones(page: str) ->
     ],
 )
 def test_wrong_argument_prints_error_and_writes_no_page(
-    made: Path,
-    arguments: list[str],
-    named: list[str],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    arguments: list[str], named: list[str], made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{made / 'mlruns' / 'mlflow.db'}")
     monkeypatch.chdir(tmp_path)
