@@ -42,27 +42,27 @@ def overrides(kind: str, name: str) -> list[str]:
     return [f"experiment={KINDS[kind]}", f"{kind}={name}"]
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_new_files_pass_their_test_and_build_with_an_experiment(
-    kind: str, own_folder: Path, capsys: pytest.CaptureFixture[str]
+def test_new_files_pass_their_tests_and_build_with_an_experiment(
+    own_folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    package, name = f"mine_{kind}", "short_lines"  # the module of an earlier test is still imported
-    assert main([kind, name, f"folder={package}"]) == 0
-    told = capsys.readouterr().out
-    files = [own_folder / package / part for part in (f"{name}.py", f"conf/{kind}/{name}.yaml", f"test_{name}.py")]
-    assert [path.is_file() and str(path.relative_to(own_folder)) in told for path in files] == [True] * 3
-    done = run("pytest", "-q", "-p", "no:cacheprovider", f"{package}/test_{name}.py")
-    assert done.returncode == 0, done.stdout
-    for check in (["check"], ["format", "--check"]):  # the project's own style
-        settings = ["--config", str(ROOT / "pyproject.toml"), "--no-cache"]
-        done = run("ruff", *check, *settings, package)
+    names = {kind: f"short_{kind}" for kind in KINDS}
+    for kind, name in names.items():
+        assert main([kind, name]) == 0
+        printed = capsys.readouterr().out
+        files = [f"mine/{name}.py", f"mine/conf/{kind}/{name}.yaml", f"mine/test_{name}.py"]
+        assert [(own_folder / file).is_file() and file in printed for file in files] == [True] * 3
+    settings = ["--config", str(ROOT / "pyproject.toml"), "--no-cache"]
+    tests = ["pytest", "-q", "-p", "no:cacheprovider", *(f"mine/test_{name}.py" for name in names.values())]
+    for command in (tests, ["ruff", "check", *settings, "mine"], ["ruff", "format", "--check", *settings, "mine"]):
+        done = run(*command)
         assert done.returncode == 0, done.stdout
-    take_config_dir(["--config-dir", f"{package}/conf"])
-    with composing():
-        config = compose_lines(*overrides(kind, name), "debug=fast")
-    assert f"{package}.{name}." in str(config[kind])
-    check_arguments(config)
-    check_parts(config)
+    take_config_dir(["--config-dir", "mine/conf"])
+    for kind, name in names.items():
+        with composing():
+            config = compose_lines(*overrides(kind, name), "debug=fast")
+        assert f"mine.{name}." in str(config[kind])
+        check_arguments(config)
+        check_parts(config)
 
 
 @pytest.fixture(scope="module")
@@ -87,11 +87,9 @@ def test_debug_run_with_new_files_ends(kind: str, own_folder: Path, train: Forks
         (["reward"], [*KINDS]),
         (["reward", "two-words"], ["two-words", *KINDS]),
         (["reward", "lambda"], ["lambda", *KINDS]),
-        (["reward", "2nd"], ["2nd", *KINDS]),
         (["reward", "clipo"], ["reward=clipo", *KINDS]),
         (["advantage", "mine"], ["advantage", *KINDS]),
         (["objective", "mean_centred", "folder=conf"], ["conf"]),
-        (["critic", "pairwise"], ["critic=pairwise", *KINDS]),
         (["reward", "torch"], ["torch"]),  # mine/torch.py would hide the library from pytest
         (["critic", "tensor"], ["tensor"]),  # class Tensor would hide the class that the file imports
         (["reward", "max"], ["max"]),  # the function would call itself
