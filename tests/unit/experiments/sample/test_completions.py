@@ -12,7 +12,6 @@ from typing import Any, cast
 
 import pytest
 import torch
-from hydra import compose
 from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 from torch.testing import assert_close
@@ -35,7 +34,7 @@ from experiments.sample.completions import (
     show,
     trained_critic,
 )
-from experiments.schema import composing
+from tests.config_kit import CONF, composed
 from tests.rollout_batches import rollout_batch
 
 PROBLEM = CountdownProblem((3, 5, 8), 23, style="direct")
@@ -83,18 +82,6 @@ def test_show_prints_legality_reach_and_value_of_each_step() -> None:
     verdicts = [line for line in text.splitlines() if line.startswith("Verdict: ")]
     reason = verify(PROBLEM, ILLEGAL).reason
     assert verdicts == ["Verdict: ok", "Verdict: wrong, ends at 37 instead of 23", f"Verdict: wrong, {reason}"]
-
-
-def colour_codes(text: str) -> dict[str, str]:
-    """Returns text → the colour codes before it."""
-    return {words: codes for codes, words in re.findall(r"\x1b\[([0-9;]+)m([^\x1b]+)\x1b\[0m", text)}
-
-
-def test_show_colours_three_kinds_of_steps_as_in_legend() -> None:
-    found = colour_codes(page(reading(RIGHT), reading(AIMLESS), reading(ILLEGAL), terminal=True))
-    kinds = ["legal", "legal, the target out of reach", "illegal"]
-    assert [found[step] for step in ("3*5=15", "8*5=40", "3*5=16")] == [found[kind] for kind in kinds]
-    assert len({found[kind] for kind in kinds}) == 3
 
 
 @pytest.mark.parametrize("terminal", [False, True])
@@ -157,15 +144,23 @@ def test_readings_have_verdict_steps_and_values_of_legal_steps() -> None:
 SIMILARITY = {"_target_": "contrastive_reasoning.losses.dot", "_partial_": True}
 SIZES = {"dimension": 4, "digit_dimension": 4, "hidden_dimension": 8, "hidden_layers": 1}
 CRITIC_CONFIG = {"_target_": "contrastive_reasoning.critics.NumericV2", **SIZES, "seed": 0, "similarity": SIMILARITY}
-with composing():
-    CONFIG = compose("config", ["name=sample", "stages=[evaluate]", "loss.temperature=0.5"])
+
+
+def save_small_critic(folder: Path) -> NumericV2:
+    critic = NumericV2(**SIZES, seed=3, similarity=partial(dot))
+    save_critic(critic, folder, CRITIC_CONFIG)
+    return critic
+
+
+def read_critic(folder: Path) -> CriticReward:
+    return trained_critic(folder, composed("name=sample", "stages=[evaluate]", "loss.temperature=0.5"))
 
 
 @pytest.fixture
 def stage(tmp_path: Path) -> Path:
     """Returns the folder of a finished critic stage."""
     folder = tmp_path / "stages" / "critic" / "abc"
-    save_critic(NumericV2(**SIZES, seed=3, similarity=partial(dot)), folder / "critic", CRITIC_CONFIG)
+    save_small_critic(folder / "critic")
     return folder
 
 
@@ -178,21 +173,21 @@ def test_trained_critic_loads_from_critic_stage_or_run_folder(stage: Path, tmp_p
     run.mkdir(parents=True)
     entries = {name: {"folder": f"stages/{name}/abc", "reused": False} for name in ("warm_start", "critic")}
     (run / "stages.json").write_text(json.dumps(entries))
-    expected = weights(NumericV2(**SIZES, seed=3, similarity=partial(dot)))
+    expected = weights(save_small_critic(tmp_path / "another"))
     for folder in (stage / "critic", stage, run):
-        assert_close(weights(trained_critic(folder, CONFIG).critic), expected, rtol=0, atol=0)
-    assert trained_critic(stage, CONFIG).temperature == 0.5
+        assert_close(weights(read_critic(folder).critic), expected, rtol=0, atol=0)
+    assert read_critic(stage).temperature == 0.5
     (stage / "config.yaml").write_text("loss:\n  temperature: 0.1\n")
-    assert trained_critic(stage, CONFIG).temperature == 0.1
+    assert read_critic(stage).temperature == 0.1
 
 
 def test_trained_critic_raises_for_missing_or_damaged_critic(stage: Path, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"critic\.json"):
-        trained_critic(tmp_path, CONFIG)
+        read_critic(tmp_path)
     for damaged in (WEIGHTS, DESCRIPTION):
         (stage / "critic" / damaged).write_text("no such thing")
         with pytest.raises(ValueError, match=r"^the critic in .*: [^\n]*$"):
-            trained_critic(stage, CONFIG)
+            read_critic(stage)
 
 
 @pytest.mark.parametrize(
@@ -218,13 +213,12 @@ def test_trained_critic_rejects_foreign_parts_before_building(
     )
     monkeypatch.setattr("experiments.sample.completions.build", lambda *_: pytest.fail("something was built"))
     with pytest.raises(ValueError, match="part of a critic"):
-        trained_critic(stage, CONFIG)
+        read_critic(stage)
 
 
 def test_foreign_parts_are_only_references_for_every_critic_in_conf() -> None:
     """References are resolved when a critic is saved."""
-    root = Path(__file__).resolve().parents[4] / "conf"
-    for path in (root / "critic").glob("*.yaml"):
+    for path in (CONF / "critic").glob("*.yaml"):
         config = OmegaConf.load(path)
         assert isinstance(config, DictConfig)
         found = [*foreign_parts(OmegaConf.to_container(config, resolve=False))]

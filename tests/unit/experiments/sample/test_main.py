@@ -6,29 +6,17 @@ import re
 import subprocess
 import sys
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 import pytest
 from hydra.core.override_parser.overrides_parser import OverridesParser
 
-from contrastive_reasoning.critics import NumericV2
-from contrastive_reasoning.critics.checkpoint import save_critic
-from contrastive_reasoning.losses import dot
 from contrastive_reasoning.tasks.countdown import CountdownProblem, CountdownTask, reachable
 from experiments.sample.__main__ import GivenProblem, given_problem, main, parse_arguments
 from tests.tiny_tasks import countdown
+from tests.unit.experiments.sample.test_completions import save_small_critic
 
-SIZES = {"dimension": 4, "digit_dimension": 4, "hidden_dimension": 8, "hidden_layers": 1}
-SIMILARITY = {"_target_": "contrastive_reasoning.losses.dot", "_partial_": True}
 PROMPT = "prompt=numbers=3,5,8 target=23"
-
-
-@pytest.fixture
-def critic(tmp_path: Path) -> Path:
-    made_of = {"_target_": "contrastive_reasoning.critics.NumericV2", **SIZES, "seed": 0, "similarity": SIMILARITY}
-    save_critic(NumericV2(**SIZES, seed=0, similarity=partial(dot)), tmp_path, made_of)
-    return tmp_path
 
 
 def printed_page(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
@@ -36,8 +24,9 @@ def printed_page(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     return capsys.readouterr().out
 
 
-def test_page_shows_steps_reach_critic_value_and_verdict(capsys: pytest.CaptureFixture[str], critic: Path) -> None:
-    page = printed_page(capsys, PROMPT, "n=4", f"critic={critic}")
+def test_page_shows_steps_reach_critic_value_and_verdict(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    save_small_critic(tmp_path)
+    page = printed_page(capsys, PROMPT, "n=4", f"critic={tmp_path}")
     assert page.startswith("Problem countdown:3,5,8=23 · the target is within reach · critic 0.")
     assert re.findall(r"Completion (\d) of 4", page) == ["1", "2", "3", "4"]
     assert len(re.findall("^Verdict: ", page, re.M)) == 4
@@ -52,14 +41,13 @@ def test_page_is_repeatable_and_depends_on_model_and_sampling(capsys: pytest.Cap
     assert printed_page(capsys, PROMPT, "n=3") == sampled != greedy
     assert len(set(re.findall(r"Completion . of 3 .*\n(.*)", greedy))) == 1
     assert printed_page(capsys, PROMPT, "n=3", "temperature=0.0", "model=embedded:qwen_countdown") != greedy
-    assert "Completion 1 of 1 3 tokens, cut off at its longest" in printed_page(capsys, PROMPT, "max_tokens=3")
 
 
 def test_text_prompt_has_verdict_only_with_answer(capsys: pytest.CaptureFixture[str]) -> None:
     text = "prompt=Ben has 6 toys. Mia gives Ben 2. How many has Ben?"
-    assert "Verdict: none, the answer is not known" in printed_page(capsys, text, "task=arithmetic")
-    page = printed_page(capsys, text, "answer=8", "task=arithmetic", "temperature=0.0")
-    assert re.search(r"^Verdict: (ok|wrong|unparsed)", page, re.M)
+    for answer, verdict in (("", "none"), ("answer=8", "(ok|wrong|unparsed)")):
+        page = printed_page(capsys, text, answer or "n=1", "task=arithmetic", "temperature=0.0", "max_tokens=9")
+        assert re.search(f"^Verdict: {verdict}", page, re.M)
 
 
 @pytest.mark.parametrize(
@@ -73,7 +61,6 @@ def test_text_prompt_has_verdict_only_with_answer(capsys: pytest.CaptureFixture[
         (["--config-dir=no/where"], "--config-dir no/where: "),
         (["n=0"], "n must be at least 1, got 0"),
         (["promt=x"], "promt: no such key; did you mean 'prompt'?"),
-        (["temprature=1"], "temprature: no such key; did you mean 'temperature'?"),
         (["numbers=3,5,8"], "numbers=3,5,8: a problem is one word, prompt='numbers=3,5,8 target=23'"),
         (["critic=nowhere"], "critic=nowhere: no critic there"),
         ([f"prompt={'1 ' * 999}"], "problem given: its prompt of "),
@@ -96,8 +83,9 @@ def test_number_of_completions_is_whole() -> None:
             main([words])
 
 
-def test_critic_that_cannot_read_task_prints_one_sentence(capsys: pytest.CaptureFixture[str], critic: Path) -> None:
-    assert main(["task=arithmetic", "max_tokens=30", "temperature=0.0", f"critic={critic}"]) == 2
+def test_critic_that_cannot_read_task_prints_one_sentence(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    save_small_critic(tmp_path)
+    assert main(["task=arithmetic", "max_tokens=30", "temperature=0.0", f"critic={tmp_path}"]) == 2
     assert capsys.readouterr().err.splitlines()[-1].startswith("numeric critics read Countdown problems; ")
 
 
