@@ -20,10 +20,21 @@ from tests.two_ranks import on_ranks
 MADE = "2026-11-29T18-28-10.263820"
 RESULTS = {
     "sums": {
-        **{"name": "sums", "alias": "sums", "sample_len": 3, "exact_match,strict": 0.0},
-        **{"exact_match,last-number": 1 / 3, "exact_match_stderr,last-number": 1 / 3, "exact_match_stderr,strict": 0.0},
+        "name": "sums",
+        "alias": "sums",
+        "sample_len": 3,
+        "exact_match,last-number": 1 / 3,
+        "exact_match_stderr,last-number": 1 / 3,
+        "exact_match,strict": 0.0,
+        "exact_match_stderr,strict": 0.0,
     },
-    "choices": {"sample_len": 2, "acc,none": 0.5, "acc_stderr,none": 0.5, "word_perplexity,none": 7.5},
+    "choices": {
+        "alias": "choices",
+        "sample_len": 2,
+        "acc,none": 0.5,
+        "acc_stderr,none": 0.5,
+        "word_perplexity,none": 7.5,
+    },
     "group": {"alias": "group", "acc,none": 0.25, "acc_stderr,none": "N/A"},
 }
 MAIN = f"""
@@ -73,13 +84,20 @@ def sample(number: int, response: str, method: str, read: str, correct: float) -
     }
 
 
-CHOSEN = [[["-1.0", "False"]], [["-2.0", "True"]]]
 SAMPLES = {
     "sums": [
         *(sample(i, f"it is {i % 2}", "last-number", str(i % 2), float(i == 1)) for i in (1, 2, 3)),
         *(sample(i, f"it is {i % 2}", "strict", "[invalid]", 0.0) for i in (1, 2, 3)),
     ],
-    "choices": [sample(i, "", "none", "", 0.0) | {"resps": CHOSEN, "metrics": ["acc"], "acc": 1.0 - i} for i in (0, 1)],
+    "choices": [
+        {
+            **sample(i, "", "none", "", 0.0),
+            "resps": [[["-1.0", "False"]], [["-2.0", "True"]]],
+            "metrics": ["acc"],
+            "acc": acc,
+        }
+        for i, acc in ((0, 1.0), (1, 0.0))
+    ],
 }
 
 
@@ -110,8 +128,16 @@ def set_version(folder: Path, version: str) -> None:
 
 
 def harness(**given: Any) -> LMEval:
-    plain: dict[str, Any] = {"tasks": ["sums"], "batch_size": "auto", "arguments": []}
-    plain |= dict.fromkeys(("python", "include_path", "limit", "num_fewshot", "max_tokens"))
+    plain: dict[str, Any] = {
+        "tasks": ["sums"],
+        "python": None,
+        "include_path": None,
+        "limit": None,
+        "num_fewshot": None,
+        "max_tokens": None,
+        "batch_size": "auto",
+        "arguments": [],
+    }
     return LMEval(**plain | given)
 
 
@@ -119,7 +145,7 @@ def evaluate(one: LMEval, policy: CausalLMPolicy) -> Any:
     return one(policy, seed=3, alive=lambda: None)
 
 
-def test_figures_and_rows_are_those_of_the_harness(seen: Path, policy: CausalLMPolicy) -> None:
+def test_figures_are_those_of_the_harness_with_intervals_over_problems(seen: Path, policy: CausalLMPolicy) -> None:
     found = evaluate(harness(tasks=["sums", "choices", "group"]), policy)
     own = {name: value for name, value in found.metrics.items() if not name.endswith(("_low", "_high"))}
     assert own == {
@@ -134,13 +160,23 @@ def test_figures_and_rows_are_those_of_the_harness(seen: Path, policy: CausalLMP
     assert found.metrics["lm_eval/sums/last-number/exact_match_high"] == interval.high
     assert "lm_eval/choices/word_perplexity_low" not in found.metrics, "it is no mean over problems"
     assert "lm_eval/group/acc_low" not in found.metrics, "its problems are those of its tasks"
-    assert len(found.rows) == 8
-    assert found.rows[0] == {
-        **{"task": "sums", "filter": "last-number", "problem": 1, "prompt": "Say 1:", "answer": "1"},
-        **{"completion": "it is 1", "extracted": "1", "exact_match": 1.0},
+
+
+def test_rows_hold_completion_and_what_each_filter_read(seen: Path, policy: CausalLMPolicy) -> None:
+    rows = evaluate(harness(tasks=["sums", "choices"]), policy).rows
+    assert len(rows) == 8
+    assert rows[0] == {
+        "task": "sums",
+        "filter": "last-number",
+        "problem": 1,
+        "prompt": "Say 1:",
+        "answer": "1",
+        "completion": "it is 1",
+        "extracted": "1",
+        "exact_match": 1.0,
     }
-    assert found.rows[3]["extracted"] == "[invalid]"
-    assert json.loads(found.rows[6]["completion"]) == CHOSEN
+    assert rows[3]["extracted"] == "[invalid]"
+    assert json.loads(rows[6]["completion"]) == [[["-1.0", "False"]], [["-2.0", "True"]]]
 
 
 def test_columns_are_shares_of_named_tasks(seen: Path, policy: CausalLMPolicy) -> None:
