@@ -57,11 +57,8 @@ def whole(group: str, option: str) -> dict[str, Any]:
         return raw(path)
     if group == "experiment":
         return content(option)
-    if (row := VARIANTS.get(group, {}).get(option)) is not None and group != "budget":
-        made: Any = OmegaConf.merge(whole(group, row.base) if row.base else {}, row.values)
-    else:
-        made = part_of(group, option)
-    return OmegaConf.to_container(made, resolve=False)  # pyright: ignore[reportReturnType]
+    made: Any = OmegaConf.to_container(part_of(group, option), resolve=False)
+    return made
 
 
 def raw(path: Path) -> dict[str, Any]:

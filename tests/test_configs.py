@@ -18,7 +18,6 @@ import yaml
 from hydra.utils import get_object
 from omegaconf import DictConfig, OmegaConf
 
-from conf import VARIANTS
 from contrastive_reasoning.policies import load
 from contrastive_reasoning.policies.tiny import train_tokenizer
 from contrastive_reasoning.rewards.critic import FRESH
@@ -240,12 +239,12 @@ def lacks_library(config: DictConfig) -> bool:
 @pytest.mark.parametrize(
     ("experiment", "scale"),
     [
-        ("critic_text", "laptop"),
-        ("qwen_vineppo", "gpu"),
+        *(("critic_text", "laptop"), ("llama_critic", "workstation")),
+        *(("clipo_batch_level", "paper"), ("qwen_vineppo", "gpu")),
     ],
 )
 def test_exchanged_node_equals_composed_sibling(experiment: str, scale: str, tiny_models: dict[str, Path]) -> None:
-    """Checks the exchange that the tests below use."""
+    """Checks the exchange that the tests below use, with one experiment at each scale."""
     config = offline(composed(f"experiment={experiment}", f"scale={scale}"), tiny_models)
     for group, others in choices(experiment):
         wanted = offline(composed(f"experiment={experiment}", f"scale={scale}", f"{group}={others[-1]}"), tiny_models)
@@ -253,21 +252,10 @@ def test_exchanged_node_equals_composed_sibling(experiment: str, scale: str, tin
             assert as_text(offline(config, tiny_models)) == as_text(wanted), f"{group}={others[-1]}"
 
 
-def repeats_another(experiment: str) -> bool:
-    """Whether an experiment differs from another one only by the family, or by one value of the reward."""
-    row = VARIANTS["experiment"].get(experiment)
-    of_qwen = row is not None and row.choices == {"family": "qwen"} and row.base not in ("critic", "vineppo")
-    return of_qwen or (row is not None and row.base == "clipo_gsm8k")
-
-
-def built_at(scales: Sequence[str]) -> Iterator[Any]:
-    """Each experiment at each scale; the repetitions at the middle scales take minutes."""
-    for experiment, scale in product(EXPERIMENTS, scales):
-        mark = pytest.mark.slow if repeats_another(experiment) else pytest.mark.whole
-        yield pytest.param(experiment, scale, marks=[mark] if scale in ("gpu", "workstation") else [])
-
-
-@pytest.mark.parametrize(("experiment", "scale"), [*built_at(SCALES)])
+@pytest.mark.parametrize(
+    "scale", ["laptop", "paper", *(pytest.param(scale, marks=pytest.mark.whole) for scale in ("gpu", "workstation"))]
+)
+@pytest.mark.parametrize("experiment", EXPERIMENTS)
 def test_experiment_builds(experiment: str, scale: str, tiny_models: dict[str, Path]) -> None:
     config = offline(composed(f"experiment={experiment}", f"scale={scale}"), tiny_models)
     assert config.name == experiment
