@@ -43,10 +43,10 @@ def preference(name: str) -> Result:
 
 
 @contextmanager
-def checkpoint() -> Iterator[str]:
-    """A saved critic of numbers."""
+def checkpoint(critic: Any = None) -> Iterator[str]:
+    """A saved critic, by default one of numbers."""
     with TemporaryDirectory() as folder:
-        save_critic(online_kit.critic(), Path(folder), {})
+        save_critic(critic or online_kit.critic(), Path(folder), {})
         yield folder
 
 
@@ -104,8 +104,9 @@ def of_one_problem() -> dict[str, float]:
 
 def calibrated(name: str) -> Result:
     """Trains a policy with gated credit of two critics calibrated to it; ``head`` holds values of the curves."""
-    with checkpoint() as folder:
-        reward = online_kit.calibrated(folder, EnsembleCritic(member=online_kit.critic, size=2, seed=1))
+    first, other = (EnsembleCritic(member=online_kit.critic, size=2, seed=seed) for seed in (0, 1))
+    with checkpoint(first) as folder:
+        reward = online_kit.calibrated(folder, other)
         steps = Potential(outcome=OUTCOME, weight=1.0, decay=0.0, scale=3.0)
         found = credited(name, reward, TrustGate(advantage=steps, window=1, floor=0.0, span=0.5, total_steps=9))
     logits, depths = torch.linspace(-4, 4, 9, dtype=torch.float64).repeat(2), torch.arange(1, 3).repeat_interleave(9)
