@@ -7,9 +7,10 @@ from typing import Any
 
 import torch
 
+from contrastive_reasoning.advantages import GroupRelative
 from contrastive_reasoning.rewards import Credit, StepCredit
 from contrastive_reasoning.tasks.base import CORRECT_IN, Problem, Verdict
-from lightning_modules.metrics import credit_metrics, reward_counts, validation_metrics
+from lightning_modules.metrics import advantage_metrics, credit_metrics, reward_counts, validation_metrics
 from tests.unit.callbacks.test_dynamic_sampling import Numbered, Scripted
 from tests.unit.callbacks.test_rollout_generation import SAMPLED
 
@@ -44,6 +45,12 @@ def test_credit_metrics_count_correct_answers_by_form() -> None:
     assert metrics["train/verifier/accuracy_any"] == 2 / 3
     unknown = credit_metrics(replace(credit, verdicts=[*verdicts[:2], WRONG]))
     assert not any("accuracy_any" in name for name in unknown)
+
+
+def test_group_with_one_advantage_is_informative() -> None:
+    advantages = torch.tensor([[0.0, 0.0], [0.0, 0.0], [0.0, 0.0], [0.0, -1.0], [0.0, 0.0], [0.0, 0.0]])
+    outcome = GroupRelative(normalise_std=True, epsilon=1e-6)
+    assert advantage_metrics(outcome, advantages, 2) == {"train/advantage/informative_groups": 1 / 3}
 
 
 FAILED = Verdict(status="error", reason="its process ended")
