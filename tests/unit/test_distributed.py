@@ -1,3 +1,5 @@
+"""Even shares compared with all possible divisions."""
+
 from __future__ import annotations
 
 import itertools

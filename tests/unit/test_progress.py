@@ -1,3 +1,5 @@
+"""Counting and display of phases."""
+
 from __future__ import annotations
 
 import io

@@ -1,3 +1,5 @@
+"""Subsampled: inclusion probabilities by bisection, how often each row is drawn, the mean, and the saved state."""
+
 from __future__ import annotations
 
 import io

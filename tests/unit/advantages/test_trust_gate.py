@@ -1,3 +1,5 @@
+"""TrustGate: its weight by hand, its window, its state, and bitwise equality with the outcome without trust."""
+
 from __future__ import annotations
 
 import io

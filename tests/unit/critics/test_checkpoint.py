@@ -1,3 +1,5 @@
+"""Saving and loading a critic, and the errors for saved critics that do not match."""
+
 from __future__ import annotations
 
 import json

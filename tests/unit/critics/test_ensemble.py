@@ -1,3 +1,5 @@
+"""EnsembleCritic: mean, disagreement, saving, and training of each member on its own loss."""
+
 from __future__ import annotations
 
 from functools import partial

@@ -1,3 +1,5 @@
+"""NumberCritic, with an embedding for each number: its inputs, and its formula written out."""
+
 from __future__ import annotations
 
 from typing import Any

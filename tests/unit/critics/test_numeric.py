@@ -1,3 +1,5 @@
+"""Numeric critics: their inputs, and initial weights that depend only on the seed."""
+
 from __future__ import annotations
 
 import pytest

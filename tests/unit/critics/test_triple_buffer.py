@@ -1,3 +1,5 @@
+"""TripleBuffer, which is unbounded: drawn triples equal the added ones, also after a checkpoint."""
+
 from __future__ import annotations
 
 from pathlib import Path

@@ -1,3 +1,5 @@
+"""Drawn negatives, means over anchors, and categorical accuracy."""
+
 from __future__ import annotations
 
 import torch

@@ -1,3 +1,5 @@
+"""The two terms of the goal-conditioned reward model, by hand."""
+
 from __future__ import annotations
 
 import math

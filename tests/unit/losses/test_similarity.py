@@ -1,3 +1,5 @@
+"""Similarities of single pairs, small distances, and the gradients at distance zero."""
+
 from __future__ import annotations
 
 import math

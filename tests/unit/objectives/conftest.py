@@ -1,3 +1,5 @@
+"""Small ragged batches in float64, and the gradient of an objective by autograd."""
+
 from __future__ import annotations
 
 import torch

@@ -1,3 +1,5 @@
+"""GSPO and GMPO: values and gradients by hand."""
+
 from __future__ import annotations
 
 from math import exp

@@ -19,11 +19,29 @@ from transformers import (
 from contrastive_reasoning.policies.attention import can_plan, plan_attention
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
 
-SIZES = {"vocab_size": 32, "hidden_size": 16, "intermediate_size": 16, "max_position_embeddings": 32}
-SIZES |= {"num_hidden_layers": 2, "num_attention_heads": 2, "num_key_value_heads": 1}
-LATENT = {"kv_lora_rank": 8, "q_lora_rank": None, "qk_rope_head_dim": 8, "qk_nope_head_dim": 8, "v_head_dim": 8}
-LATENT |= {"num_key_value_heads": 2, "n_routed_experts": 2, "num_experts_per_tok": 1, "n_group": 1, "topk_group": 1}
-LATENT |= {"moe_intermediate_size": 16, "first_k_dense_replace": 2}
+SIZES = {
+    "vocab_size": 32,
+    "hidden_size": 16,
+    "intermediate_size": 16,
+    "max_position_embeddings": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "num_key_value_heads": 1,
+}
+LATENT = {
+    "kv_lora_rank": 8,
+    "q_lora_rank": None,
+    "qk_rope_head_dim": 8,
+    "qk_nope_head_dim": 8,
+    "v_head_dim": 8,
+    "num_key_value_heads": 2,
+    "n_routed_experts": 2,
+    "num_experts_per_tok": 1,
+    "n_group": 1,
+    "topk_group": 1,
+    "moe_intermediate_size": 16,
+    "first_k_dense_replace": 2,
+}
 
 
 def test_planned_attention_without_plan_equals_sdpa(policy: CausalLMPolicy) -> None:

@@ -20,8 +20,15 @@ from contrastive_reasoning.policies.load import LoRA
 from contrastive_reasoning.policies.tiny import train_tokenizer
 from tests.tiny_models import tiny_policy
 
-SIZES: dict[str, Any] = {"vocab_size": 300, "hidden_size": 24, "intermediate_size": 40, "max_position_embeddings": 64}
-SIZES |= {"num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2}
+SIZES: dict[str, Any] = {
+    "vocab_size": 300,
+    "hidden_size": 24,
+    "intermediate_size": 40,
+    "max_position_embeddings": 64,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+}
 YARN = {"rope_type": "yarn", "rope_theta": 10_000.0, "factor": 4.0, "original_max_position_embeddings": 16}
 MODELS = {
     "llama": lambda: LlamaForCausalLM(LlamaConfig(**SIZES, tie_word_embeddings=True)),

@@ -1,3 +1,5 @@
+"""Conversion of a GGUF file of a tiny Llama, which this module writes."""
+
 from __future__ import annotations
 
 import json
@@ -16,8 +18,15 @@ from contrastive_reasoning.policies.load import convert_gguf
 HIDDEN, INNER, LAYERS, HEADS = 32, 64, 2, 2
 TEMPLATE = "{% for message in messages %}<|im_start|>{{ message.content }}<|im_end|>{% endfor %}"
 QUANTISED = GGMLQuantizationType.Q4_1
-SHAPES = {f"attn_{name}": (HIDDEN, HIDDEN) for name in ("q", "k", "v", "output")}
-SHAPES |= {"ffn_gate": (INNER, HIDDEN), "ffn_up": (INNER, HIDDEN), "ffn_down": (HIDDEN, INNER)}
+SHAPES = {
+    "attn_q": (HIDDEN, HIDDEN),
+    "attn_k": (HIDDEN, HIDDEN),
+    "attn_v": (HIDDEN, HIDDEN),
+    "attn_output": (HIDDEN, HIDDEN),
+    "ffn_gate": (INNER, HIDDEN),
+    "ffn_up": (INNER, HIDDEN),
+    "ffn_down": (HIDDEN, INNER),
+}
 
 
 @pytest.fixture

@@ -32,13 +32,14 @@ SIZES = {
     "num_key_value_heads": 2,
     "max_position_embeddings": 256,
 }
-LATENT = {f"{name}_dim": 8 for name in ("qk_rope_head", "qk_nope_head", "v_head")}
-LATENT |= {"num_key_value_heads": 4, "kv_lora_rank": 8, "q_lora_rank": 8}
-LINEAR: dict[str, Any] = {f"linear_{name}_head_dim": 8 for name in ("key", "value")}
-LINEAR |= {"linear_num_key_heads": 2, "linear_num_value_heads": 4}
-LINEAR |= {"layer_types": ["linear_attention", "full_attention"]}
-MAMBA = {"mamba_d_ssm": 32, "mamba_n_heads": 4, "mamba_d_head": 8, "mamba_d_state": 4}
-EXPERTS = {"num_local_experts": 4, "num_experts_per_tok": 2}
+LATENT = {
+    "num_key_value_heads": 4,
+    "kv_lora_rank": 8,
+    "q_lora_rank": 8,
+    "qk_rope_head_dim": 8,
+    "qk_nope_head_dim": 8,
+    "v_head_dim": 8,
+}
 FAMILIES: dict[str, dict[str, Any]] = {
     "Llama": {},
     "Qwen2": {"use_sliding_window": False},
@@ -56,12 +57,30 @@ FAMILIES: dict[str, dict[str, Any]] = {
     "Phi3": {},
     "Bloom": {"n_layer": 2, "n_head": 4},
     "MiniCPM3": {**LATENT, "dim_model_base": 16},
-    "Llama4Text": {"head_dim": 8, "intermediate_size_mlp": 64, **EXPERTS},
-    "Qwen3_5Text": {"head_dim": 8, **LINEAR},
+    "Llama4Text": {"num_local_experts": 4, "num_experts_per_tok": 2, "head_dim": 8, "intermediate_size_mlp": 64},
+    "Qwen3_5Text": {
+        "layer_types": ["linear_attention", "full_attention"],
+        "head_dim": 8,
+        "linear_num_key_heads": 2,
+        "linear_num_value_heads": 4,
+        "linear_key_head_dim": 8,
+        "linear_value_head_dim": 8,
+    },
     "Lfm2": {"layer_types": ["conv", "full_attention"]},
-    "FalconH1": {"lm_head_multiplier": 0.3, **MAMBA},
+    "FalconH1": {
+        "mamba_d_ssm": 32,
+        "mamba_n_heads": 4,
+        "mamba_d_head": 8,
+        "mamba_d_state": 4,
+        "lm_head_multiplier": 0.3,
+    },
     "Mamba": {"state_size": 4},
-    "MiniMax": {"head_dim": 8, "layer_types": LINEAR["layer_types"], **EXPERTS},
+    "MiniMax": {
+        "layer_types": ["linear_attention", "full_attention"],
+        "head_dim": 8,
+        "num_local_experts": 4,
+        "num_experts_per_tok": 2,
+    },
 }
 """Family → settings with which it differs most from a Llama."""
 PLANNED = {"Llama", "Qwen2", "Qwen3", "Cohere", "Granite", "HyperCLOVAX", "Olmo2", "SmolLM3", "Phi3"}
@@ -71,20 +90,33 @@ UNPADDED = {"Mamba", "MiniMax"}
 GREEDY = Sampling(temperature=0.0, top_k=None, top_p=1.0, max_tokens=8, stop=[])
 
 
-SEES: dict[str, Any] = {"hidden_size": 16, "intermediate_size": 32}
-PATCHES = {"image_size": 28, "patch_size": 14, "num_hidden_layers": 1, "num_attention_heads": 2}
-PIXTRAL = {"model_type": "pixtral", "num_hidden_layers": 1, "num_attention_heads": 2, "head_dim": 8}
+SMALL_VISION: dict[str, Any] = {"hidden_size": 16, "intermediate_size": 32}
+QWEN_VISION: dict[str, Any] = {**SMALL_VISION, "depth": 1, "num_heads": 2, "out_hidden_size": 32}
 WITH_IMAGES: dict[str, dict[str, Any]] = {
-    "Gemma3": {"vision_config": {**SEES, **PATCHES}},
+    "Gemma3": {
+        "vision_config": {
+            **SMALL_VISION,
+            "image_size": 28,
+            "patch_size": 14,
+            "num_hidden_layers": 1,
+            "num_attention_heads": 2,
+        },
+    },
     "Mistral3": {
-        "vision_config": {**SEES, **PIXTRAL},
+        "vision_config": {
+            **SMALL_VISION,
+            "model_type": "pixtral",
+            "num_hidden_layers": 1,
+            "num_attention_heads": 2,
+            "head_dim": 8,
+        },
         "text_config": {"model_type": "mistral", "tie_word_embeddings": False},
     },
     "Qwen3_5": {
-        "vision_config": {**SEES, "depth": 1, "num_heads": 2, "out_hidden_size": 32},
+        "vision_config": QWEN_VISION,
         "text_config": {"layer_types": ["full_attention", "full_attention"]},
     },
-    "Qwen2_5_VL": {"vision_config": {**SEES, "depth": 1, "num_heads": 2, "out_hidden_size": 32}},
+    "Qwen2_5_VL": {"vision_config": QWEN_VISION},
 }
 """Family of models for text and images → settings of its configuration."""
 

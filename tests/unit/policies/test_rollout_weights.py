@@ -1,3 +1,5 @@
+"""A policy's copy for rollouts: equal products in the compute dtype, and no shared memory."""
+
 from __future__ import annotations
 
 from dataclasses import replace

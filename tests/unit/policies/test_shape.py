@@ -17,8 +17,15 @@ from transformers.models.qwen2 import Qwen2ForCausalLM
 from contrastive_reasoning.policies.load import embedded_names
 from contrastive_reasoning.policies.shape import PUBLISHED, QWEN_3B, ModelShape, find_shape
 
-SIZES: dict[str, Any] = {"vocab_size": 300, "hidden_size": 64, "intermediate_size": 136, "num_hidden_layers": 3}
-SIZES |= {"num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 128}
+SIZES: dict[str, Any] = {
+    "vocab_size": 300,
+    "hidden_size": 64,
+    "intermediate_size": 136,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": 128,
+}
 
 
 def build_model(kind: str, **sizes: Any) -> Any:

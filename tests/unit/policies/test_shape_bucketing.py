@@ -1,3 +1,5 @@
+"""Spare rows: their number, that they change only rounding, and that shapes recur for other sizes."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator

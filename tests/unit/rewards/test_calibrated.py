@@ -1,3 +1,5 @@
+"""CalibratedReward: the states it is fitted to, the fit after each reward, and resuming."""
+
 from __future__ import annotations
 
 import copy

@@ -1,3 +1,5 @@
+"""GameLevelReward: the mean for complete legal games, and never more for games that stop early."""
+
 from __future__ import annotations
 
 import random

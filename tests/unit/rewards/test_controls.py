@@ -1,3 +1,5 @@
+"""Controls for step values: constant values, flipped oracle labels, random potentials and shuffled values."""
+
 from __future__ import annotations
 
 import copy

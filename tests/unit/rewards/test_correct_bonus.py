@@ -1,3 +1,5 @@
+"""Bonuses of correct completions against sums by hand."""
+
 from __future__ import annotations
 
 import math

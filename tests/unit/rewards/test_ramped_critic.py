@@ -1,3 +1,5 @@
+"""RampedCriticReward: the formula against loops, optimizer steps before values, the ramp and the buffer."""
+
 from __future__ import annotations
 
 from typing import Any

@@ -1,3 +1,5 @@
+"""Tiny policies of both architectures and prompts of different lengths."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence

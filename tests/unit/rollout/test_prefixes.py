@@ -1,3 +1,5 @@
+"""Continued completions: input tokens, log-probs, limits, stop strings, and what the draws depend on."""
+
 from __future__ import annotations
 
 from collections.abc import Sequence

@@ -1,3 +1,5 @@
+"""The sampler on logits with a known distribution; random numbers of rows; stop strings."""
+
 from __future__ import annotations
 
 import math

@@ -16,9 +16,15 @@ from contrastive_reasoning.tasks.countdown.trace import search_trace
 from tests.tiny_tasks import countdown
 
 SETTINGS: dict[str, Any] = {
-    **{"longproc_files": ["countdown_x.json"], "train_file": None, "on_bad": "refuse", "counts": [3]},
-    **{"number_range": [1, 9], "target_range": [10, 30]},
-    **{"train_problems": 120, "validation_problems": 20, "test_problems": 20},
+    "longproc_files": ["countdown_x.json"],
+    "train_file": None,
+    "on_bad": "refuse",
+    "counts": [3],
+    "number_range": [1, 9],
+    "target_range": [10, 30],
+    "train_problems": 120,
+    "validation_problems": 20,
+    "test_problems": 20,
 }
 
 
