@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from jaxtyping import install_import_hook
 
-from tests.integration.forking import Forks, forks
+from tests.forking import Forks, forks
 
 if "PYTEST_XDIST_WORKER" in os.environ:  # must be set before torch is imported
     os.environ.setdefault("OMP_NUM_THREADS", "1")

@@ -18,7 +18,7 @@ import pytest
 from omegaconf import OmegaConf
 
 from tests.config_kit import composed
-from tests.integration.forking import Forks
+from tests.forking import Forks
 
 ROOT = Path(__file__).resolve().parents[2]
 NAMES = json.loads((Path(__file__).parent / "data" / "public_names.json").read_text(encoding="utf-8"))

@@ -12,7 +12,7 @@ import pytest
 
 from experiments.config.folders import OURS
 from experiments.run_folder.reader import read_metrics
-from tests.integration.forking import SHORT
+from tests.forking import SHORT
 
 ROOT = Path(__file__).resolve().parents[2]
 CASES = ROOT / "tests" / "cases" / "walks"

@@ -13,8 +13,8 @@ import pytest
 
 from experiments.mlflow_sync import TrackedRun, Tracker
 from experiments.system.launch import FAILED, INTERRUPTED
-from tests.integration.forking import SHORT, Forks
-from tests.integration.killing import runs
+from tests.forking import SHORT, Forks
+from tests.killing import runs
 
 OURS = ["experiment=llama_baseline", "debug=fast", *SHORT, "stages=[grpo]", "logger.patience=120"]
 MODULE = """

@@ -16,8 +16,8 @@ import torch
 from experiments.run_folder.reader import METRICS_FILE, complete_lines, read_metrics
 from experiments.stages.checkpoints import newest_sound, path_of
 from experiments.system.launch import INTERRUPTED
-from tests.integration.forking import SHORT, Forks
-from tests.integration.killing import runs
+from tests.forking import SHORT, Forks
+from tests.killing import runs
 from tests.unit.experiments.stages.test_checkpoints import flip
 
 KILLED, TERMINATED = -signal.SIGKILL, -signal.SIGTERM
@@ -25,7 +25,8 @@ WHOLE = [
     "experiment=llama_critic_calibrated",  # curves, an online critic and AdamW: the most state a run has
     "online=refresh",
     "debug=fast",
-    *("logger.mirror=false", *SHORT),
+    "logger.mirror=false",
+    *SHORT,
     "stages=[critic,grpo]",
     "online.learn_every=1",
     "online.refresh_every=2",
@@ -39,7 +40,8 @@ WHOLE = [
 OF_A_HEAD = [
     "experiment=clipo_laptop",
     "debug=fast",
-    *("logger.mirror=false", *SHORT),
+    "logger.mirror=false",
+    *SHORT,
     "stages=[grpo]",
     "policy.pretrained=embedded:llama_arithmetic",  # it solves a few problems, so CLIPO has positives
     "budget.clipo.warmup_steps=1",
@@ -50,7 +52,10 @@ OF_A_HEAD = [
 ]
 """One batch trains only the head, four train the policy too."""
 OF_OUTCOMES = [
-    *("experiment=llama_critic_outcomes", "stages=[grpo]", "online.lessons.steps=2", "online.buffer_batches=2"),
+    "experiment=llama_critic_outcomes",
+    "stages=[grpo]",
+    "online.lessons.steps=2",
+    "online.buffer_batches=2",
     *(line for line in WHOLE if line.startswith(("debug", "logger", "callbacks", "budget", "policy"))),
 ]
 """A value network learns in all six batches."""
@@ -74,21 +79,28 @@ DEATHS = [
 """Stage, place and step of each kill, and the step from which the next run resumes. A stage that has finished training
 is in no step, so its step is 0."""
 OTHER_DEATHS = {
-    "head": [
-        ("grpo", "head's step", 1, None),
-        ("grpo", "rollout", 2, 1),
-        ("grpo", "head's step", 3, 2),
-        ("grpo", "backward", 4, 3),
-        ("grpo", "checkpoint in place", 5, 4),
-        ("grpo", "checkpoint sealed", 5, 5),  # the last step: training has ended and is not repeated
-    ],
-    "outcomes": [
-        ("grpo", "outcomes' step", 1, None),
-        ("grpo", "reward", 3, 2),
-        ("grpo", "outcomes' step", 4, 3),
-        ("grpo", "checkpoint in place", 5, 4),
-    ],
+    "head": (
+        OF_A_HEAD,
+        [
+            ("grpo", "head's step", 1, None),
+            ("grpo", "rollout", 2, 1),
+            ("grpo", "head's step", 3, 2),
+            ("grpo", "backward", 4, 3),
+            ("grpo", "checkpoint in place", 5, 4),
+            ("grpo", "checkpoint sealed", 5, 5),  # the last step: training has ended and is not repeated
+        ],
+    ),
+    "outcomes": (
+        OF_OUTCOMES,
+        [
+            ("grpo", "outcomes' step", 1, None),
+            ("grpo", "reward", 3, 2),
+            ("grpo", "outcomes' step", 4, 3),
+            ("grpo", "checkpoint in place", 5, 4),
+        ],
+    ),
 }
+"""Part with an optimizer of its own → its run, and the kills."""
 
 
 @pytest.fixture(scope="module")
@@ -131,17 +143,21 @@ def test_run_killed_in_every_phase_equals_uninterrupted_run(run: Forks, whole: P
 
 
 @pytest.mark.whole
-@pytest.mark.parametrize(("words", "part"), [(OF_A_HEAD, "head"), (OF_OUTCOMES, "outcomes")], ids=OTHER_DEATHS)
+@pytest.mark.parametrize("part", OTHER_DEATHS)
 def test_run_with_another_optimizer_killed_beside_its_steps_equals_uninterrupted_run(
-    run: Forks, tmp_path: Path, words: list[str], part: str
+    run: Forks, tmp_path: Path, part: str
 ) -> None:
     """CLIPO's head: killed in its warm-up, between its step and the policy's, and after both. And a value network."""
+    words, deaths = OTHER_DEATHS[part]
     undisturbed, killed = tmp_path / "undisturbed", tmp_path / "killed"
     assert run(*words, f"output_dir={undisturbed}") == 0
     expected = stage(undisturbed, "grpo")
-    valid = [step for (name, step), value in numbers(expected).items() if name == "train/clipo/valid_groups" and value]
-    assert part == "outcomes" or sorted(valid) == [1, 2, 3, 4, 5], "in every batch the head had completions to compare"
-    kill_at(run, words, killed, OTHER_DEATHS[part])
+    if part == "head":
+        groups = {
+            step: value for (name, step), value in numbers(expected).items() if name == "train/clipo/valid_groups"
+        }
+        assert sorted(step for step, value in groups.items() if value) == [1, 2, 3, 4, 5], "all can be compared"
+    kill_at(run, words, killed, deaths)
     assert run(*words, f"output_dir={killed}") == 0
     assert_same(stage(killed, "grpo"), expected)
 

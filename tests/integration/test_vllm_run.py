@@ -18,7 +18,7 @@ from experiments.system.launch import FAILED
 from experiments.system.terminal import USAGE_ERROR
 from tests.contract.fake_vllm import FakeVLLM, FakeWorker, TokenIn
 from tests.contract.recording import serving
-from tests.integration.forking import SHORT, Forks
+from tests.forking import SHORT, Forks
 from tests.ports import free_port
 
 pytestmark = pytest.mark.whole

@@ -17,7 +17,7 @@ import pytest
 
 from contrastive_reasoning.policies.tiny import train_tokenizer
 from experiments.run_folder.reader import read_json, read_metrics
-from tests.integration.forking import SHORT, Forks
+from tests.forking import SHORT, Forks
 from tests.integration.test_docs import BLOCK, asked, commands
 from tests.tiny_models import tiny_llama
 

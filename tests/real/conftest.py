@@ -25,8 +25,8 @@ from contrastive_reasoning.rollout import Engine, RolloutBatch, Sampling
 from contrastive_reasoning.tasks.base import Problem
 from contrastive_reasoning.tasks.countdown import CountdownProblem
 from experiments.config.known_models import model_folder
-from tests.integration.forking import Forks
-from tests.integration.killing import runs
+from tests.forking import Forks
+from tests.killing import runs
 from tests.tiny_models import loaded_policy, tiny_policy
 
 ROOT = Path(__file__).resolve().parents[2]

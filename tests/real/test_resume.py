@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from experiments.stages.checkpoints import newest_sound, path_of
-from tests.integration.forking import Forks
+from tests.forking import Forks
 from tests.integration.test_kills import KILLED, assert_same, numbers, stage
 from tests.real.test_steps import SIZES, opposites
 

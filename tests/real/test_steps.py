@@ -21,7 +21,7 @@ from safetensors.torch import load_file
 from contrastive_reasoning.tasks.countdown import CountdownProblem, parse_steps
 from experiments.run_folder.reader import read_metrics
 from lightning_modules.optim import SKIPPED
-from tests.integration.forking import Forks
+from tests.forking import Forks
 from tests.integration.test_kills import stage
 from tests.real.conftest import POSED, SHOTS
 

@@ -22,14 +22,17 @@ from experiments.run_folder.logger import RunFolderLogger
 from lightning_modules.grpo import GRPO
 from tests.unit.callbacks.kit import assert_only_watches
 from tests.unit.lightning_modules.grpo_kit import TASK, TOKENIZER, Digits, Recorder, fit, module
-from tests.unit.lightning_modules.test_grpo_rewards import clipo
+from tests.unit.lightning_modules.rewards_kit import clipo
 
 HOSTILE = "<script>alert(1)</script> \" onmouseover='x' &lt; </pre></span> {{ 7 * 7 }}"
 
 
-def validate(callback: Completions, trainer: Any, *batches: list[str]) -> None:
-    """Runs a validation with one problem per text, solved by 5 + 3, and groups of two of which the first is shown."""
-    module = SimpleNamespace(rollout_step=20)
+def validate(callback: Completions, trainer: Any, batches: list[list[str]], step: int) -> None:
+    """Run a validation with one problem per text. Problems are solved by 5 + 3, 5 + 4 …
+
+    Groups have two completions, of which the callback shows the first.
+    """
+    module = SimpleNamespace(rollout_step=step)
     callback.on_validation_epoch_start(trainer, module)
     for number, texts in enumerate(batches):
         problems = [CountdownProblem((5, 3 + i), 8 + i, style="direct") for i in range(len(texts))]
@@ -41,17 +44,20 @@ def validate(callback: Completions, trainer: Any, *batches: list[str]) -> None:
 
 
 def test_completions_writes_first_validation_problems_with_verdicts(tmp_path: Path) -> None:
-    trainer = SimpleNamespace(loggers=[RunFolderLogger(folder=tmp_path), object()], sanity_checking=True)
+    trainer = SimpleNamespace(loggers=[RunFolderLogger(folder=tmp_path), object()], sanity_checking=False)
     callback = Completions(task=TASK, problems=3)
-    validate(callback, trainer, ["5+3=8"])
-    assert not (tmp_path / "tables").exists(), "nothing in a sanity check"
-    trainer.sanity_checking = False
-    for _ in range(2):
-        validate(callback, trainer, ["5+3=8", "\udcc3"], ["", "never shown"])
-        rows = json.loads((tmp_path / "tables" / "val" / "completions" / "20.json").read_text())
+    for step in (0, 20):
+        validate(callback, trainer, [["5+3=8", "\udcc3"], ["", "never shown"]], step)
+        rows = json.loads((tmp_path / "tables" / "val" / "completions" / f"{step}.json").read_text())
         assert [row["completion"] for row in rows] == ["5+3=8", "\ufffd", ""]
         assert rows[0]["status"] == "ok"
         assert all(row["status"] != "ok" and row["reason"] for row in rows[1:])
+
+
+def test_completions_writes_nothing_in_sanity_check(tmp_path: Path) -> None:
+    trainer = SimpleNamespace(loggers=[RunFolderLogger(folder=tmp_path)], sanity_checking=True)
+    validate(Completions(task=TASK, problems=3), trainer, [["5+3=8"]], step=0)
+    assert not (tmp_path / "tables").exists()
 
 
 class DistinctAdvantages:

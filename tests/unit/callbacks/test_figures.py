@@ -14,13 +14,13 @@ from callbacks.cost import Throughput
 from callbacks.credit import StepCredit
 from callbacks.critic_validation import Calibration, SimilarityHeatmap
 from callbacks.health import Alarms, Health
-from callbacks.projections import CompletionProjection, EmbeddingProjection
+from callbacks.projections import CompletionProjection, EmbeddingProjection, projections
 from callbacks.system_metrics import SystemMetrics, accelerator
 from callbacks.watchdog import Watchdog
 from experiments.run_folder.logger import RunFolderLogger
 from tests.unit.callbacks.kit import Album, assert_only_watches
 from tests.unit.lightning_modules.grpo_kit import TASK, fit, module
-from tests.unit.lightning_modules.test_grpo_rewards import clipo
+from tests.unit.lightning_modules.rewards_kit import clipo
 
 
 def projection(**changes: Any) -> CompletionProjection:
@@ -38,6 +38,15 @@ def test_completion_projection_skips_reward_without_embeddings() -> None:
     album = Album()
     fit(module(), 2, projection(), logger=album)
     assert not album.figures
+
+
+def test_legend_of_a_projection_counts_each_class() -> None:
+    correct = torch.tensor([True, False, False, True, False, False])
+    figure = projections(torch.randn(6, 4), {"the completion is": correct}, title="", perplexity=3.0, seed=0)
+    for panel in figure.axes:
+        legend = panel.get_legend()
+        assert legend is not None
+        assert [text.get_text() for text in legend.get_texts()] == ["incorrect (4)", "correct (2)"]
 
 
 @pytest.mark.parametrize(("seconds", "steps"), [(0.0, [1, 2, 3]), (3600.0, [1])])
@@ -77,6 +86,7 @@ def test_system_metrics_are_logged_at_given_interval(
         (lambda: Throughput(window=1, tokens=None, peak_flops=0.0), "peak_flops"),
         (lambda: Throughput(window=0, tokens=None, peak_flops=None), "window.*0"),
         (lambda: Watchdog(limits={"rolout": 1.0}), "limits.*rollout"),
+        (lambda: Watchdog(limits={"reward": 0.0}), "limits.reward"),
         (lambda: Watchdog(limits={"reward": float("nan")}), "limits.reward"),
     ],
 )

@@ -181,6 +181,13 @@ def toy(numbers: Sequence[int]) -> Outcomes:
     return Outcomes(state_actions=states, goals=goals, share=share, visits=visits)
 
 
+def filled(*parts: Outcomes) -> OutcomeBuffer:
+    buffer = OutcomeBuffer(batches=len(parts))
+    for part in parts:
+        buffer.add(part)
+    return buffer
+
+
 def updates(**changes: Any) -> OutcomeUpdates:
     limits: dict[str, Any] = {"steps": 1, "max_skipped_steps": 1, "seed": 0, "batch_size": 16}
     lessons = OutcomeUpdates(**limits | {"optimizer": adamw(3e-3), "temperature": 0.5} | changes)
@@ -192,10 +199,7 @@ def test_network_learns_outcomes_that_depend_on_the_state() -> None:
     """On states that it did not see, its loss falls below that of the best constant."""
     learned, unseen = updates(steps=200), toy(range(11, 50, 3))
     seen = [number for number in range(10, 50) if number not in range(11, 50, 3)]
-    buffer = OutcomeBuffer(batches=2)
-    for part in (seen[::2], seen[1::2]):
-        buffer.add(toy(part))
-    learned.train(buffer, device=CPU, rank=0, ranks=1)
+    learned.train(filled(toy(seen[::2]), toy(seen[1::2])), device=CPU, rank=0, ranks=1)
     chance = (unseen.share * unseen.visits).sum() / unseen.visits.sum()
     constant = cross_entropy(chance.logit().expand(len(unseen)), unseen.share, unseen.visits)
     assert learned.loss_of({"outcomes": unseen}, CPU) < 0.75 * constant
@@ -210,6 +214,17 @@ def test_update_is_step_on_cross_entropy_weighted_by_visits() -> None:
         chance, share = logit.sigmoid(), drawn.share[row]
         loss = loss - drawn.visits[row] / total * (share * chance.log() + (1 - share) * (1 - chance).log())
     assert_close(lessons.loss_of({"outcomes": drawn}, CPU), loss)
+
+
+def test_draws_are_a_function_of_seed_and_step() -> None:
+    buffer = filled(toy(range(10, 50)))
+
+    def losses(**changes: Any) -> list[float | None]:
+        lessons = updates(**changes)
+        return [lessons.train(buffer, device=CPU, rank=0, ranks=1) for _ in range(3)]
+
+    assert losses() == losses()
+    assert losses() != losses(seed=1)
 
 
 @pytest.mark.parametrize(("name", "make"), [("buffer_batches", outcomes), ("batch_size", updates), ("steps", updates)])

@@ -66,17 +66,23 @@ class SleepyGeneration(RolloutGeneration):
         super().on_train_batch_start(trainer, pl_module, batch, batch_idx)
 
 
-def nothing(*_: Any, **__: Any) -> None:
-    pass
-
-
 class SleepyCritic(OnlineCritic):
     """Its updates take long; their effect is tested elsewhere."""
 
-    __init__ = setup = on_train_batch_start = state_dict = nothing  # type: ignore[assignment]
+    def __init__(self) -> None:
+        pass
+
+    def setup(self, *_: Any, **__: Any) -> None:
+        pass
+
+    def on_train_batch_start(self, *_: Any) -> None:
+        pass
 
     def on_train_batch_end(self, trainer: L.Trainer, pl_module: Any, *_: Any) -> None:
         pl_module.nap("lessons")
+
+    def state_dict(self) -> dict[str, Any]:
+        return {}
 
 
 class SleepyLoader(DataLoader[Any]):
@@ -117,15 +123,15 @@ def stacks_of(folder: str | Path, phase: str) -> str:
     return "".join(part for part in parts if f" {phase} after step " in part)
 
 
-def stack_warnings(caught: list[warnings.WarningMessage]) -> set[str]:
-    return {str(warning.message) for warning in caught if "every thread" in str(warning.message)}
+def stack_warnings(caught: list[warnings.WarningMessage]) -> list[str]:
+    return [str(warning.message) for warning in caught if "every thread" in str(warning.message)]
 
 
 def test_phase_over_its_limit_warns_and_dumps_stacks(tmp_path: Path) -> None:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         fit(Sleepy(**dict.fromkeys(PHASES, HANG)), tmp_path, Watchdog(limits=dict.fromkeys(PHASES, LIMIT)))
-    sentences = sorted(stack_warnings(caught))
+    sentences = sorted(set(stack_warnings(caught)))
     assert len(sentences) == len(PHASES)
     for phase, sentence in zip(sorted(PHASES), sentences, strict=True):
         assert re.search(rf"^{phase} .* step 0 .* {LIMIT:g} s; .*{tmp_path / 'stacks' / 'rank0.txt'}$", sentence)
@@ -187,7 +193,7 @@ def test_stack_dump_reports_c_code_that_holds_the_interpreter_lock(tmp_path: Pat
         stacks.end("reward")
         assert path.read_text().startswith("Timeout (0:00:01.2"), "not the thread, which has its turn when it is over"
     assert "in hangs_in_c" in path.read_text()
-    (sentence,) = (text for text in map(str, (warning.message for warning in caught)) if "every thread" in text)
+    (sentence,) = stack_warnings(caught)
     assert sentence.startswith("reward after step 7 has lasted longer than 0.2 s")
 
 
@@ -235,3 +241,8 @@ def test_regular_beats_cause_no_warning_and_no_file(tmp_path: Path) -> None:
     assert said_while(tmp_path / "a.txt", *[("of test", 0.02)] * 60) == []
     assert said_while(tmp_path / "stacks" / "a.txt", ("of test", 0.0), limit=None) == []
     assert not list(tmp_path.iterdir())
+
+
+def test_limit_must_be_positive(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"limits\.evaluation"):
+        StackDump({"evaluation": 0.0}, tmp_path / "rank0.txt")

@@ -291,15 +291,16 @@ def assert_equal(first: Any, second: Any) -> None:
 
 
 def assert_resumes(
-    make: Callable[[int], GRPO], folder: Path, *, stop_after: int = 2, draws: Callable[[], Any] = generation
+    make: Callable[[int], GRPO], folder: Path, *, draws: Callable[[], Any] = generation
 ) -> tuple[GRPO, Metrics]:
     """Checks that a run which is stopped and resumed equals one that is not; returns the latter and its metrics.
 
     Args:
         make: makes the module, by the seed of its initial weights.
         folder: of the checkpoints.
-        stop_after: after which batch it is stopped; a run has three batches beside those of a warm-up.
         draws: makes the callback that draws rollouts.
+
+    A run has three batches beside those of a warm-up, and is stopped after two.
     """
 
     def run(seed: int, *callbacks: Callback, **more: Any) -> None:
@@ -310,6 +311,7 @@ def assert_resumes(
         parts: list[Any] = [trainer.optimizers[0], trained.reward, trained.advantage]
         states.append([part.state_dict() for part in parts if hasattr(part, "state_dict")])
 
+    stop_after = 2
     runs: list[tuple[GRPO, Metrics, list[dict[str, float]]]] = []
     states: list[Any] = []
     run(1)

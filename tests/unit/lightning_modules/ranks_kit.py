@@ -27,7 +27,7 @@ from lightning_modules.optim import FiniteSteps
 from lightning_modules.zero import ZeroStrategy
 from tests.quiet import quiet_trainer
 from tests.tiny_models import tiny_llama
-from tests.unit.lightning_modules import grpo_kit, test_grpo_rewards
+from tests.unit.lightning_modules import grpo_kit, rewards_kit
 
 Result = dict[str, Any]
 STEPS = 3
@@ -113,13 +113,13 @@ def grpo(
 
     The reward is trained as well; by default it is CLIPO's, which trains a head.
     """
-    reward = reward or test_grpo_rewards.clipo(level=level)
+    reward = reward or rewards_kit.clipo(level=level)
     module = grpo_kit.module(
         reward=reward, microbatch_tokens=120, updates_per_rollout=2, minibatches_per_rollout=2, **changes
     )
     data, draws = grpo_kit.prompts(problems, steps), grpo_kit.generation(validation_samples=2)
     found = trained(name, module, data, *callbacks, draws, steps=steps, resume=resume)
-    learner = getattr(reward, "head", None) or reward.critic
+    learner = reward.head if isinstance(reward, CLIPOReward) else reward.critic
     return {**found, "head": parameters_to_vector(learner.parameters()).detach().clone()}
 
 
@@ -161,7 +161,7 @@ class StatesSpoiledOnLastRank(CLIPOReward):
 
 
 def states_spoiled(name: str) -> Result:
-    reward = test_grpo_rewards.clipo(max_skipped_steps=1)
+    reward = rewards_kit.clipo(max_skipped_steps=1)
     reward.__class__ = StatesSpoiledOnLastRank
     return grpo(name, reward=reward)
 
@@ -223,15 +223,14 @@ TRAINED = [[True, False, True, True, False, False, True, True], [True, True, Fal
 
 def drawn(rank: int) -> tuple[RolloutTokens, Tensor, Tensor]:
     """Rollouts, advantages and trained rows of a rank, padded to its longest. Ids encode rank, row and position."""
-    prompts, lengths, trained = (torch.tensor(column[rank])[:, None] for column in (PROMPTS, COMPLETIONS, TRAINED))
-    places, prompt_places = torch.arange(int(lengths.max())), torch.arange(int(prompts.max()))
-    mask, prompt_mask = places < lengths, prompt_places >= len(prompt_places) - prompts
-    ids, prompt_ids = (
-        (1000 * scale * (rank + 1) + 100 * torch.arange(len(kept))[:, None] + torch.arange(kept.shape[1])) * kept
-        for scale, kept in ((1, mask), (10, prompt_mask))
-    )
+    prompts, lengths = torch.tensor(PROMPTS[rank]), torch.tensor(COMPLETIONS[rank])
+    width = int(prompts.max())
+    mask = torch.arange(int(lengths.max())) < lengths[:, None]
+    prompt_mask = torch.arange(width) >= width - prompts[:, None]
+    ids = (1000 * (rank + 1) + 100 * torch.arange(len(lengths))[:, None] + torch.arange(mask.shape[1])) * mask
     rollouts = RolloutTokens(
-        prompt_ids=prompt_ids,
+        prompt_ids=(10_000 * (rank + 1) + 100 * torch.arange(len(prompts))[:, None] + torch.arange(width))
+        * prompt_mask,
         prompt_mask=prompt_mask,
         completion_ids=ids,
         mask=mask,
@@ -239,15 +238,20 @@ def drawn(rank: int) -> tuple[RolloutTokens, Tensor, Tensor]:
         temperature=0.5,
         group_size=GROUP,
     )
-    return rollouts, (ids * trained).float() / 2, trained[:, 0]
+    trained = torch.tensor(TRAINED[rank])
+    return rollouts, (ids * trained[:, None]).float() / 2, trained
 
 
 def plain(rollouts: RolloutTokens, advantages: Tensor) -> list[Any]:
     """The prompt of each group and, for each row, completion, log-probs and advantages, without padding."""
-    parts = (rollouts.completion_ids, rollouts.old_log_probs, advantages)
-    rows = [[part[row][mask].tolist() for part in parts] for row, mask in enumerate(rollouts.mask)]
-    prompts = zip(rollouts.prompt_ids, rollouts.prompt_mask, strict=True)
-    return [[ids[mask].tolist(), rows[place * GROUP :][:GROUP]] for place, (ids, mask) in enumerate(prompts)]
+    groups = []
+    for place, (ids, mask) in enumerate(zip(rollouts.prompt_ids, rollouts.prompt_mask, strict=True)):
+        rows = range(place * GROUP, (place + 1) * GROUP)
+        parts = (rollouts.completion_ids, rollouts.old_log_probs, advantages)
+        groups.append(
+            [ids[mask].tolist(), [[part[row][rollouts.mask[row]].tolist() for part in parts] for row in rows]]
+        )
+    return groups
 
 
 def exchanged(policy: CausalLMPolicy, minibatches: int) -> Result:

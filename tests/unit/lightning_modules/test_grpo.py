@@ -23,7 +23,7 @@ from contrastive_reasoning.objectives import (
     TokenCorrection,
     TokenMean,
 )
-from contrastive_reasoning.rewards import Credit, RampedCriticReward, VerifierReward
+from contrastive_reasoning.rewards import Credit, VerifierReward
 from contrastive_reasoning.rollout import Engine, RolloutBatch
 from datamodules.reasoning_prompts import ProblemBatch
 from experiments.run_folder.logger import RunFolderLogger
@@ -45,8 +45,7 @@ from tests.unit.lightning_modules.grpo_kit import (
     prompts,
     weights,
 )
-from tests.unit.lightning_modules.test_grpo_rewards import clipo, gated
-from tests.unit.rewards import test_ramped_critic
+from tests.unit.lightning_modules.rewards_kit import clipo, gated, ramped
 
 
 def gradients(tokens: int, dtype: torch.dtype, updates: int, loss: Objective) -> list[Tensor]:
@@ -95,24 +94,6 @@ def test_gradients_do_not_depend_on_microbatch_split(
 )
 def test_resumed_run_is_bitwise_equal_to_uninterrupted_run(make: Callable[[], dict[str, Any]], tmp_path: Path) -> None:
     assert_resumes(lambda seed: module(policy=policy(seed=seed), **make()), tmp_path)
-
-
-class OnSearches(RampedCriticReward):
-    """Replaces each completion by a search that contains its length, because a random policy writes no searches."""
-
-    def __call__(self, rollouts: RolloutBatch) -> Credit:
-        return super().__call__(replace(rollouts, texts=[search(len(text)) for text in rollouts.texts]))
-
-
-def search(number: int) -> str:
-    states = ([number, 7], [number + 7], [number])
-    return "\n".join(f"{' ' * depth}|- Try ### Current State: {state}" for depth, state in enumerate(states))
-
-
-def ramped() -> OnSearches:
-    plain: Any = test_ramped_critic.ramped(draw=4, optimizer=test_ramped_critic.adam(1e-2), divisor=0.01)
-    plain.__class__ = OnSearches
-    return plain
 
 
 def test_resumed_run_with_critic_and_buffer_is_bitwise_equal(tmp_path: Path) -> None:

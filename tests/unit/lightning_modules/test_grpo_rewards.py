@@ -2,35 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
-from contrastive_reasoning.advantages import GroupRelative, Process, TrustGate
-from contrastive_reasoning.rewards import Credit, StepCredit
-from contrastive_reasoning.rewards.clipo import CLIPOReward, LinearHead
-from contrastive_reasoning.rollout import RolloutBatch
-from contrastive_reasoning.tasks.base import Verdict
-from tests.unit.lightning_modules.grpo_kit import Digits, Metrics, Recorder, fit, module, objective, policy, weights
-from tests.unit.rewards.test_clipo import SETTINGS
-
-
-class Even:
-    """Accepts completions of even length, so that a random policy has mixed groups."""
-
-    def __call__(self, rollouts: RolloutBatch) -> Credit:
-        verdicts = [Verdict(status="ok" if len(text) % 2 == 0 else "wrong", reason="") for text in rollouts.texts]
-        outcome = rollouts.old_log_probs.new_tensor([float(verdict.correct) for verdict in verdicts])
-        return Credit(outcome=outcome, parts={"verifier": outcome}, verdicts=verdicts)
-
-
-def clipo(**changes: Any) -> CLIPOReward:
-    own: dict[str, Any] = {"outcome": Even(), "head": LinearHead(dimension=6, seed=0), "temperature": 0.2}
-    return CLIPOReward(**SETTINGS | own | {"learning_rate": 1e-2, "max_skipped_steps": 0} | changes)
+from contrastive_reasoning.rewards.clipo import CLIPOReward
+from tests.unit.lightning_modules.grpo_kit import Metrics, Recorder, fit, module, objective, policy, weights
+from tests.unit.lightning_modules.rewards_kit import OUTCOME, Even, clipo, gated
 
 
 def head_of(reward: CLIPOReward) -> Tensor:
@@ -84,40 +64,6 @@ def test_non_finite_head_loss_raises_and_writes_rollouts(tmp_path: Path) -> None
     assert f"the batch of step 1 is in {path}" in str(error.value)
     assert {"completion_ids", "pooled", "texts"} <= torch.load(path, weights_only=True).keys()
     assert torch.equal(weights(trained), before)
-
-
-OUTCOME = GroupRelative(normalise_std=True, epsilon=1e-6)
-
-
-class StepReward:
-    """The share of digits, and a step on the first half of every completion, valued at the sum of its token ids.
-
-    ``auroc`` is the quality of these values that it reports in its metrics.
-    """
-
-    def __init__(self, auroc: float, warmup_steps: int) -> None:
-        self.auroc, self.warmup_steps = auroc, warmup_steps
-
-    def __call__(self, rollouts: RolloutBatch) -> Credit:
-        outcome = Digits()(rollouts).outcome
-        halves = (rollouts.mask.sum(dim=1) // 2).tolist()
-        values = (rollouts.completion_ids * rollouts.mask).sum(dim=1).double().tolist()
-        steps = [[StepCredit(0, half, value, depth=3)] for half, value in zip(halves, values, strict=True)]
-        parts = {"digits": outcome, "critic": outcome.new_tensor(values)}
-        return Credit(outcome=outcome, parts=parts, steps=steps, metrics={"steps/auroc_siblings": self.auroc})
-
-    def state_dict(self) -> dict[str, Any]:
-        return {}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        pass
-
-
-def gated(auroc: float, warmup_steps: int = 0) -> dict[str, Any]:
-    """Reward and advantage of a module."""
-    process = Process(outcome=OUTCOME, weight=0.5, epsilon=1e-6)
-    gate = TrustGate(advantage=process, window=2, floor=0.6, span=0.3, total_steps=6)
-    return {"reward": StepReward(auroc, warmup_steps), "advantage": gate}
 
 
 def test_run_without_trust_is_bitwise_equal_to_plain_grpo() -> None:

@@ -63,6 +63,8 @@ def test_credit_metrics_exclude_failed_rollouts_from_means() -> None:
     assert reward_counts(credit) == {"train/reward/outcome": 2.0, "train/reward/verifier": 2.0}
     all_failed = replace(credit, failures=dict.fromkeys(range(4), FAILED), metrics={"reward/failed": 1.0})
     assert credit_metrics(all_failed) == {"train/reward/failed": 1.0}, "there is no mean"
+    shares = credit_metrics(replace(all_failed, verdicts=[FAILED] * 4))
+    assert (shares["train/verdict/error"], shares["train/verdict/ok"]) == (1.0, 0.0)
 
 
 class ByLength(Numbered):

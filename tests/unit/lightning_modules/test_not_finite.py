@@ -146,11 +146,14 @@ def test_non_finite_second_update_is_skipped_and_first_is_kept(tmp_path: Path) -
 
 
 @pytest.mark.parametrize(
-    ("made", "named"),
-    [({"reward": BadReward(float("nan"))}, "reward"), ({"objective": BadObjectiveLoss(float("inf"))}, "loss")],
+    ("part", "made", "bad", "named"),
+    [("reward", BadReward, float("nan"), "reward"), ("objective", BadObjectiveLoss, float("inf"), "loss")],
 )
-def test_too_many_skipped_steps_raise_and_write_rollouts(made: dict[str, Any], named: str, tmp_path: Path) -> None:
-    trained, seen = module(**made, max_skipped_steps=0), StepWeights()
+def test_too_many_skipped_steps_raise_and_write_rollouts(
+    part: str, made: Any, bad: float, named: str, tmp_path: Path
+) -> None:
+    changes: dict[str, Any] = {part: made(bad)}
+    trained, seen = module(**changes, max_skipped_steps=0), StepWeights()
     path = tmp_path / "skipped" / f"step={BAD:06}.rank0.pt"
     with pytest.raises(FloatingPointError, match=rf"^{named} .* 0 steps.*{path}"):
         fit(trained, 3, seen, root=tmp_path)

@@ -61,6 +61,7 @@ def test_fused_step_equals_plain_step_and_leaves_frozen_weights() -> None:
             optimizer.step()
     (group,) = fused.param_groups
     assert group["fused"] is True
+    assert (group["betas"], group["eps"], group["weight_decay"]) == ((0.9, 0.95), 1e-8, 0.1)
     assert len(group["params"]) == 1
     assert_close(ours, theirs, rtol=1e-6, atol=1e-7)
     assert adamw().set_learning_rate(fused, 1) == group["lr"] == 0.25
@@ -75,8 +76,8 @@ def test_adamw_with_meta_weights_is_not_fused() -> None:
     ("setting", "named"),
     [
         ({"schedule": "cosin"}, "schedule.*'cosin'"),
-        *[({"warmup_steps": value}, f"warmup_steps .* {value}") for value in (-1, 2.5, float("nan"))],
-        *[({"betas": value}, "betas.*0.9") for value in ([0.9], [0.9, 1.0])],
+        *[({"warmup_steps": value}, f"warmup_steps .* {value}") for value in (-1, -0.5, 2.5, float("nan"))],
+        *[({"betas": value}, "betas.*0.9") for value in ([0.9], [0.9, 0.99, 0.999], [0.9, 1.0])],
         ({"learning_rate": -1.0}, "learning_rate"),
         ({"schedule": "linear", "total_steps": None}, "schedule=linear.*total_steps.*warmup_steps"),
         ({"schedule": "cosine", "total_steps": 4}, r"total_steps.*warmup_steps \(4\).*4"),

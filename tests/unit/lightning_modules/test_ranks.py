@@ -25,8 +25,8 @@ from tests.unit.lightning_modules import (
     ranks_critics_kit as critics,
     ranks_kit,
     ranks_zero_kit as zero,
+    rewards_kit,
     test_critic,
-    test_grpo,
 )
 from tests.unit.lightning_modules.ranks_kit import (
     Result,
@@ -58,7 +58,7 @@ RUNS: dict[str, Callable[[str], Result]] = {
     # both projections are read twice, and again in backward
     "full kl untied, cross": partial(with_reference, kl=FullKL(), level="cross", shard_reference=True),
     "preference": critics.preference,
-    "ramped critic": lambda name: grpo(name, reward=test_grpo.ramped()),
+    "ramped critic": lambda name: grpo(name, reward=rewards_kit.ramped()),
     "head spoiled": ranks_kit.states_spoiled,
     "grpo spoiled": lambda name: grpo(name, ranks_kit.SpoiledOnLastRank()),
     "critic spoiled": lambda name: critics.critic(name, ranks_kit.SpoiledOnLastRank()),

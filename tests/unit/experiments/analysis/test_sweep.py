@@ -103,6 +103,23 @@ def test_draw_points_shows_mean_as_line_and_interval_as_band() -> None:
     assert min(band[:, 0]) == 0.05, "a single seed has no band"
 
 
+@pytest.mark.parametrize(
+    ("values", "scale", "metric"),
+    [
+        (("0.015", "0.05", "0.2"), "log", SAMPLED),
+        (("8", "12", "16"), "linear", COSINE),
+        (("0", "1", "100"), "linear", SAMPLED),
+    ],
+)
+def test_wide_range_has_logarithmic_axis_and_shares_are_in_percent(
+    values: tuple[str, ...], scale: str, metric: str
+) -> None:
+    axes = draw_and_render([Point(values={"key": value}, seeds=[0.1, 0.2]) for value in values], "key", metric).axes[0]
+    assert (axes.get_xscale(), axes.get_xlabel()) == (scale, "key")
+    assert [label.get_text() for label in axes.get_xticklabels()] == list(values), "ticks stand where it was run"
+    assert {label.get_text().endswith("%") for label in axes.get_yticklabels()} == {metric == SAMPLED}
+
+
 def test_csv_has_every_charted_metric_and_table_has_token_cost(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -119,6 +136,16 @@ def test_csv_has_every_charted_metric_and_table_has_token_cost(
     assert (one["seeds"], float(one["mean"])) == ("2", pytest.approx(0.1))
     assert "| 0.02 | 1 | 0.300 | 3,000 |" in (tmp_path / "summary.md").read_text()
     assert "3,000" in capsys.readouterr().out
+
+
+def test_draw_points_draws_a_panel_for_each_metric() -> None:
+    other = [Point(values=one.values, seeds=[2 * value for value in one.seeds]) for one in POINTS]
+    figure = draw_points({SAMPLED: POINTS, COSINE: other, "train/clipo/loss": POINTS, "d": POINTS}, key=TAU)
+    figure.draw_without_rendering()
+    shown = [axes for axes in figure.axes if axes.get_visible()]
+    assert [axes.get_title() for axes in shown] == [SAMPLED, COSINE, "train/clipo/loss", "d"]
+    first, second = (axes.lines[0].get_ydata() for axes in shown[:2])
+    assert list(second) == pytest.approx([2 * value for value in first])
 
 
 def cells_of(figure: Figure) -> dict[tuple[str, str], str]:

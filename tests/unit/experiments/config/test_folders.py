@@ -122,6 +122,9 @@ def test_take_config_dir_rejects_unusable_folder(folder: Path, monkeypatch: pyte
 def test_run_prints_one_sentence_for_missing_config_dir(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    for name in ("HF_HUB_DISABLE_PROGRESS_BARS", "TOKENIZERS_PARALLELISM"):  # run() sets them for its own process
+        monkeypatch.setenv(name, "1")
+    monkeypatch.setattr("signal.signal", lambda *_: None)
     monkeypatch.setattr(sys, "argv", ["run", "experiment=mine", "--config-dir", "my_cnf"])
     with pytest.raises(SystemExit, match="2"):
         run()

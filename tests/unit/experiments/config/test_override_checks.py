@@ -41,6 +41,8 @@ def test_value_that_hydra_would_read_otherwise_is_shown_quoted(override: str, na
     error = override_error([CRITIC, override], multirun=False) or ""
     assert re.match(rf"'?{override}'?.*: {named}", error)
     quoted = shlex.split(error.partition("quote")[2].partition(": ")[2].partition(" (Hydra")[0])
+    key, _, value = override.partition("=")
+    assert quoted == ([f'{key}="{value}"'] if "quote" in named else [])
     assert all(len(parse([line])) == 1 for line in quoted), "what is proposed parses"
 
 

@@ -180,6 +180,7 @@ PARTS = [
     (f"{REAL} reward=critic_calibrated rollout=dynamic advantage=one_step", "rollout: .*Calibrated.*rollout=engine"),
     (f"{REAL} reward=monte_carlo", "reward: MonteCarloReward .*rollout=vineppo"),
     (f"{RELEASED} critic=joint", r"reward\.critic: JointCritic .*critic=text"),
+    (f"{RELEASED} critic=numeric_v2", r"reward\.critic: NumericV2 .*critic=text"),
     # Critics that cannot be trained beside the policy.
     (f"{ONLINE} {VERIFIER}", "online: .*one critic .* 0: use reward=critic"),
     (f"{ONLINE} {TEXT}", "online: .*TextCritic .*critic=joint or critic=numeric_v2, or"),
@@ -198,7 +199,7 @@ def check_as_a_run(config: DictConfig) -> None:
     check_parts(config)
 
 
-@pytest.mark.parametrize(("line", "named"), PARTS, ids=[line.rpartition("/")[2][:80] for line, _ in PARTS])
+@pytest.mark.parametrize(("line", "named"), PARTS, ids=[line[:80] for line, _ in PARTS])
 def test_wrong_part_is_named_by_its_key_before_the_first_stage(line: str, named: str) -> None:
     with pytest.raises(AssemblyError) as error:
         check_as_a_run(composed(*overrides(line)))

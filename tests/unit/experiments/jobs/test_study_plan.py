@@ -121,6 +121,7 @@ NO_ARM = {"about": "", "overrides": [], "seeds": 1}
         ("arms.plain.overrides", ["seed=3"], "s.arms.plain.overrides: seed=3"),
         ("order", [["plain", "better"]], "s.order .*'third' 0 times"),
         ("order", [["plain", "bettr"], ["third"]], "s.order: .*'bettr'.*'better'"),
+        ("common", ["policy.pretrained=a"], "s.common: policy.pretrained=a"),
         ("arms.plain.overrides", ["policy.pretrained=a"], "s.arms.plain.overrides: policy.pretrained=a"),
         ("start.overrides", ["policy.pretrained=a"], "s.start.overrides: policy.pretrained=a"),
         ("primary.arm", "plain", "s.primary: .*'plain'"),
@@ -201,7 +202,7 @@ def test_pretrained_policy_is_allowed_if_no_start_overrides_it(path: str, value:
         (
             "arms.third.overrides",
             ["experiment=llama_oracle", "reward.wight=0.1"],
-            "arm third: reward.wight: .*reward.weight",
+            "arm third: reward.wight: .*'reward.weight'",
         ),
         ("common", ["debug"], "arm start: 'debug'"),
         ("first_seed", -1, "seed=-1"),

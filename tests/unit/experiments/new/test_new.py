@@ -16,7 +16,7 @@ from experiments.config.folders import VARIABLE, take_config_dir
 from experiments.new.__main__ import main
 from experiments.schema import composing
 from experiments.stages.building import check_arguments, check_parts
-from tests.integration.forking import Forks, forks
+from tests.forking import Forks, forks
 
 ROOT = Path(__file__).resolve().parents[4]
 

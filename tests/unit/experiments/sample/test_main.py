@@ -45,8 +45,8 @@ def test_page_is_repeatable_and_depends_on_model_and_sampling(capsys: pytest.Cap
 
 def test_text_prompt_has_verdict_only_with_answer(capsys: pytest.CaptureFixture[str]) -> None:
     text = "prompt=Ben has 6 toys. Mia gives Ben 2. How many has Ben?"
-    for answer, verdict in (("", "none"), ("answer=8", "(ok|wrong|unparsed)")):
-        page = printed_page(capsys, text, answer or "n=1", "task=arithmetic", "temperature=0.0", "max_tokens=9")
+    for answer, verdict in (([], "none"), (["answer=8"], "(ok|wrong|unparsed)")):
+        page = printed_page(capsys, text, *answer, "task=arithmetic", "temperature=0.0", "max_tokens=9")
         assert re.search(f"^Verdict: {verdict}", page, re.M)
 
 

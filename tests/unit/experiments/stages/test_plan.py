@@ -71,19 +71,18 @@ def rewarded(target: str, *overrides: str) -> DictConfig:
     ],
 )
 def test_files_enter_by_content(stage: str, file: str, lines: str, tmp_path: Path) -> None:
-    """Of the policy too that a warm start begins with, for all later stages."""
+    """The files of a policy also enter the warm start and every later stage. A line inside a large file changes."""
     config = composed(*lines.format(tmp_path).split())
 
-    def planned(content: str) -> StagePlan:
-        (tmp_path / file).write_text(content)
+    def planned(content: list[str]) -> StagePlan:
+        (tmp_path / file).write_text("".join(content))
         return plan_stages(config)[stage]
 
-    before = planned('{"nums": [1, 2, 3], "target": 6}\n' * 2)
-    assert planned('{"nums": [1, 2, 3], "target": 6}\n' * 2) == before
-    assert changed(before, planned('{"nums": [1, 2, 3], "target": 6}\n{"nums": [1, 2, 4], "target": 7}\n')) == (
-        True,
-        True,
-    )
+    content = ['{"nums": [1, 2, 3], "target": 6}\n'] * 100_000
+    before = planned(content)
+    assert planned(content) == before
+    content[50_000] = '{"nums": [1, 2, 4], "target": 7}\n'
+    assert changed(before, planned(content)) == (True, True)
 
 
 @pytest.mark.parametrize(
@@ -208,21 +207,29 @@ AVERAGING = "lightning.pytorch.callbacks.StochasticWeightAveraging"
 @pytest.mark.parametrize(
     ("override", "stages"),
     [
-        *((f"+trainer.{one}", "warm_start grpo") for one in ("limit_train_batches=2", "overfit_batches=1")),
-        *((f"+trainer.{one}", "warm_start grpo") for one in ("accumulate_grad_batches=2", "gradient_clip_val=0.5")),
-        *((f"trainer.{one}", "warm_start grpo") for one in ("deterministic=true", "_target_=collections.OrderedDict")),
-        *((f"+trainer.{one}", "") for one in ("max_time='00:01:00:00'", "limit_train_batches=null")),
+        ("+trainer.limit_train_batches=2", "warm_start grpo"),
+        ("+trainer.overfit_batches=1", "warm_start grpo"),
+        ("+trainer.accumulate_grad_batches=2", "warm_start grpo"),
+        ("+trainer.gradient_clip_val=0.5", "warm_start grpo"),
+        ("trainer.deterministic=true", "warm_start grpo"),
+        ("trainer._target_=collections.OrderedDict", "warm_start grpo"),
+        ("+trainer.max_time='00:01:00:00'", ""),
+        ("+trainer.limit_train_batches=null", ""),
         ("trainer.enable_progress_bar=false", ""),
-        *((further("every", one), "warm_start grpo") for one in (AVERAGING, "own_callbacks.Act")),
-        *((further("grpo", one), "grpo") for one in (AVERAGING, "own_callbacks.Act")),
+        (further("every", AVERAGING), "warm_start grpo"),
+        (further("every", "own_callbacks.Act"), "warm_start grpo"),
+        (further("grpo", AVERAGING), "grpo"),
+        (further("grpo", "own_callbacks.Act"), "grpo"),
         (further("grpo", "callbacks.online_critic.OnlineCritic"), "grpo"),
-        *((further(group, "callbacks.health.Health"), "") for group in ("every", "grpo")),
+        (further("every", "callbacks.health.Health"), ""),
+        (further("grpo", "callbacks.health.Health"), ""),
     ],
 )
 def test_trainer_settings_and_callbacks_enter_unless_they_are_neutral(override: str, stages: str) -> None:
     for stage in ("warm_start", "grpo"):
         after = plan_stage(stage, composed(override), {})
-        assert changed(usual_plan(stage), after) == (stage in stages.split(),) * 2, stage
+        enters = stage in stages.split()
+        assert changed(usual_plan(stage), after) == (enters, enters), stage
 
 
 @cache

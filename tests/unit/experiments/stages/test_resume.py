@@ -136,17 +136,24 @@ LONG = "word " * 60
 @pytest.mark.parametrize(
     ("before", "now", "differs"),
     [
-        (FRESH, "trainer=zero2", r".*trainer\.devices 1 \(now 2\), trainer\.strategy auto \(now absent\), .*, 5 more"),
-        (f"rollout.sampling.stop=['{LONG}a']", f"rollout.sampling.stop=['{LONG}b']", r"rollout\.sampling\.stop.*"),
-        ("rollout.sampling.stop='1'", "rollout.sampling.stop=1", "values of another type that are printed the same"),
+        (
+            [FRESH],
+            [FRESH, "trainer=zero2"],
+            r".*trainer\.devices 1 \(now 2\), trainer\.strategy auto \(now absent\), .*, 5 more",
+        ),
+        ([f"rollout.sampling.stop=['{LONG}a']"], [f"rollout.sampling.stop=['{LONG}b']"], r"rollout\.sampling\.stop.*"),
+        (
+            ["rollout.sampling.stop='1'"],
+            ["rollout.sampling.stop=1"],
+            "values of another type that are printed the same",
+        ),
     ],
 )
 def test_stage_of_other_settings_begins_anew_and_the_difference_is_named(
-    before: str, now: str, differs: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    before: list[str], now: list[str], differs: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    always = [FRESH] if before == FRESH else []
-    stop(earlier := chain(tmp_path, before))
-    later = chain(tmp_path, *always, now)
+    stop(earlier := chain(tmp_path, *before))
+    later = chain(tmp_path, *now)
     assert re.search(rf"{earlier[1].folder} .*differs in {differs}\n$", begun(later, capsys))
 
 

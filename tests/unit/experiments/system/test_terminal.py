@@ -46,6 +46,8 @@ def test_protect_output_hides_secrets_in_all_output() -> None:
 def test_be_quiet_prints_warnings_in_one_line_without_source(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    for name in ("HF_HUB_DISABLE_PROGRESS_BARS", "TOKENIZERS_PARALLELISM"):  # be_quiet() sets them for its own process
+        monkeypatch.setenv(name, "1")
     monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)
     with warnings.catch_warnings(action="always"):
         be_quiet()

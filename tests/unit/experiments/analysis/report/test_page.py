@@ -148,6 +148,9 @@ def test_page_shows_results_of_the_runs(page: str) -> None:
         "train/rollout/completion_tokens",
     ):
         assert fact in shown
+    assert re.findall("<h2>(.*?)</h2>", page)[:4] == ["Question", "Verdict", "Tables", "Runs"]
+    verdict = page[page.index("<h2>Verdict") : page.index("<h2>Tables")]
+    assert verdict.count('role="img"') == 1
     assert "train/rollout/truncated" not in shown, "a curve that is constant"
 
 
@@ -171,7 +174,12 @@ def test_page_lists_command_of_each_arm_and_marks_approximate_ones(page: str) ->
     ],
 )
 def test_wrong_argument_prints_error_and_writes_no_page(
-    arguments: list[str], named: list[str], made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+    arguments: list[str],
+    named: list[str],
+    made: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{made / 'mlruns' / 'mlflow.db'}")
     monkeypatch.chdir(tmp_path)

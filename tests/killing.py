@@ -19,7 +19,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import IO, Any
 
-from tests.integration.forking import Forks, forks, serve
+from tests.forking import Forks, forks, serve
 
 PLACES: dict[str, tuple[str, str, int]] = {
     "rollout": ("contrastive_reasoning.rollout.engine:ContinuousDecode", "_record", 5),
