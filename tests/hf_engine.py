@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import torch
-from torch import Tensor
-from transformers import GenerationConfig, StoppingCriteria
+from transformers import GenerationConfig
 
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy, evaluating
 from contrastive_reasoning.policies.decoder import without_own_settings
@@ -19,16 +17,17 @@ from contrastive_reasoning.rollout.requests import (
     Requests,
     Written,
     encode,
-    ends_of,
     pooled_states,
-    spelling,
 )
-from contrastive_reasoning.rollout.sampling import Ends, Sampling, Seed, StopStrings, derived_seed, length_of
+from contrastive_reasoning.rollout.sampling import Sampling, Seed, derived_seed
 from contrastive_reasoning.tasks.base import Problem
 
 
 class HFEngine:
-    """An engine with the interface of ``Engine``. Draws depend on the seed and on the division of rows into decodes."""
+    """An engine with the interface of ``Engine``, without stop strings and prefixes.
+
+    Draws depend on the seed and on the division of rows into decodes.
+    """
 
     def __init__(self, *, max_batch_tokens: int) -> None:
         if max_batch_tokens < 1:
@@ -49,7 +48,9 @@ class HFEngine:
         written: Written | None = None,
     ) -> RolloutBatch:
         """See ``RolloutEngine``."""
-        requests = encode(policy, problems, group_size, sampling, prefixes)
+        assert not sampling.stop
+        assert prefixes is None
+        requests = encode(policy, problems, group_size, sampling, None)
         completions = Completions(len(requests), int(requests.limits.max()), policy.device)
         notify = CompletionNotifier(completions, policy, written)
         # without it, two ranks would draw the same for a problem that both have in the same row
@@ -76,7 +77,6 @@ def _write(
             input_ids=ids[owner],
             attention_mask=mask[owner].long(),
             generation_config=_settings(policy, sampling, requests, rows),
-            stopping_criteria=[_Ended(ends_of(policy, sampling, requests), rows)],
         )
     tokens = output.sequences[:, ids.shape[1] :]
     logits = torch.stack(output.logits, dim=1).float() / sampling.scoring_temperature
@@ -84,25 +84,11 @@ def _write(
     span = slice(rows.start, rows.stop)
     completions.ids[span, : tokens.shape[1]] = tokens
     completions.log_probs[span, : tokens.shape[1]] = log_probs
-    prefixes, table = requests.row_prefixes, spelling(policy)
     for row, written in zip(rows, tokens.tolist(), strict=True):
         limit = int(requests.limits[row // requests.group_size])
-        length = length_of(
-            written, policy.eos_token_ids, StopStrings(sampling.stop, table, rows=1, prefixes=[prefixes[row]])
-        )
+        length = next((n for n, token in enumerate(written, start=1) if token in policy.eos_token_ids), None)
         completions.lengths[row] = min(length or limit, limit)
         completions.stopped[row] = length is not None and length <= limit
-
-
-class _Ended(StoppingCriteria):
-    """Rows that an end token or a stop string ended. transformers' own stop strings may also begin in the prompt."""
-
-    def __init__(self, ends: Ends, rows: range) -> None:
-        self.ends = ends
-        self.rows = rows
-
-    def __call__(self, input_ids: Tensor, scores: Tensor, **_: Any) -> Tensor:
-        return self.ends.ended(self.rows, input_ids[:, -1])
 
 
 def _settings(policy: CausalLMPolicy, sampling: Sampling, requests: Requests, rows: range) -> GenerationConfig:

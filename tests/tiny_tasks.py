@@ -1,9 +1,11 @@
-"""A small Countdown task of generated problems, for tests."""
+"""Tasks for tests: a small Countdown of generated problems, and one without problems."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
+from contrastive_reasoning.tasks.base import Problem, Step
 from contrastive_reasoning.tasks.countdown import CountdownTask
 
 SETTINGS: dict[str, Any] = {
@@ -24,3 +26,18 @@ SETTINGS: dict[str, Any] = {
 
 def countdown(**changes: Any) -> CountdownTask:
     return CountdownTask(**SETTINGS | changes)
+
+
+class PlainTask:
+    """A task without problems, steps and scores. Subclasses verify."""
+
+    name = "plain"
+
+    def problems(self, split: str) -> Sequence[Problem]:
+        return []
+
+    def parse_steps(self, problem: Problem, completion: str) -> list[Step]:
+        return []
+
+    def scores(self, problem: Problem, completion: str) -> dict[str, float]:
+        return {}

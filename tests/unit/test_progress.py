@@ -44,6 +44,9 @@ def test_lines_prints_progress_as_text(clock_by_hand: Clock) -> None:
         "grpo validating 0 · 0:40 gone · 0 batches/s",
         "grpo 12/60 · 0:40 gone · 2:40 left · 0.3 steps/s · reward/verifier 0.31 · val/verifier/accuracy 0.123",
     ]
+
+
+def test_clock_has_hours() -> None:
     assert clock(3723.0) == "1:02:03"
 
 

@@ -67,10 +67,15 @@ def test_equal_step_values_add_exactly_zero() -> None:
 
 def test_illegal_step_gets_same_advantage_as_losing_step() -> None:
     """Of three first moves, one keeps the target, one loses it and one is illegal: the last two get equal values."""
-    steps = [[StepCredit(0, 0, 1.0, depth=2)], [StepCredit(0, 0, 0.0, depth=2)], [StepCredit(1, 1, 0.7, depth=1)]]
+    steps = [[StepCredit(0, 0, 1.0, depth=2)], [StepCredit(0, 0, 0.0, depth=2)], []]
     illegal = [[], [], [StepCredit(0, 0, 0.0, depth=2, legal=False)]]
     credit = Credit(outcome=torch.zeros(3), parts={}, steps=steps, illegal=illegal)
     got = Process(outcome=MeanCentred(), weight=1.0, epsilon=0.0)(credit, torch.ones(3, 2, dtype=torch.bool), 3)
     root = 3**0.5
     assert_close(got, torch.tensor([[2 / root, 0.0], [-1 / root, 0.0], [-1 / root, 0.0]]))
-    assert [step.first_token for step in with_illegal(credit)[2]] == [0, 1]
+
+
+def test_illegal_steps_stand_in_order_of_tokens() -> None:
+    steps, illegal = [StepCredit(1, 1, 0.7, depth=1)], [StepCredit(0, 0, 0.0, depth=2, legal=False)]
+    credit = Credit(outcome=torch.zeros(1), parts={}, steps=[steps], illegal=[illegal])
+    assert [step.first_token for step in with_illegal(credit)[0]] == [0, 1]

@@ -202,8 +202,11 @@ def test_reliability_bins_match_loops() -> None:
 @pytest.mark.parametrize(
     ("probabilities", "bins", "message"), [([0.5], 0, "bins"), ([], 3, "no predictions"), ([1.5], 3, r"\[0, 1\]")]
 )
-def test_invalid_settings_and_probabilities_raise(probabilities: list[float], bins: int, message: str) -> None:
+def test_reliability_bins_reject_invalid_input(probabilities: list[float], bins: int, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         reliability_bins(torch.tensor(probabilities), torch.ones(len(probabilities), dtype=torch.bool), bins=bins)
+
+
+def test_zero_least_visits_raises() -> None:
     with pytest.raises(ValueError, match=r"least_visits.*0"):
         Calibration(curve=Isotonic(), least_visits=0)

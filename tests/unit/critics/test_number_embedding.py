@@ -35,6 +35,9 @@ def test_lines_are_encoded_as_four_slots_in_descending_order() -> None:
     assert critic.encode_goals(texts).tolist() == expected
     assert critic.encode_actions([""] * 4, texts).tolist() == expected
     assert critic.encode_goals(["target found!"]).tolist() == [[-1, -1, -1, -1]]
+
+
+def test_zero_slots_raise() -> None:
     with pytest.raises(ValueError, match=r"slots.*0"):
         build(slots=0)
 

@@ -52,6 +52,9 @@ def test_v1_reads_initial_array_then_reached_array_and_v2_only_the_latter() -> N
     assert goals.tolist() == [[46, -1, -1, -1, -1, -1]] * 2
     state_actions, goals = build(NumericV2).encode_steps(PROBLEM, "", STEPS)
     assert (state_actions.tolist(), goals.tolist()) == (reached, [46, 46])
+
+
+def test_problem_without_target_raises() -> None:
     with pytest.raises(ValueError, match=r"'b'.*target"):
         build(NumericV2).encode_steps(Problem(id="b", prompt="", answer="", fields={"numbers": (1,)}), "", STEPS)
 

@@ -8,7 +8,7 @@ import torch
 from torch.testing import assert_close
 
 from contrastive_reasoning.objectives import CISPO, TokenMean
-from tests.unit.objectives.conftest import gradient, rows
+from tests.unit.objectives.objective_kit import gradient, rows
 
 HIGH = 0.5
 

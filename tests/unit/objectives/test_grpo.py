@@ -8,7 +8,7 @@ import torch
 from torch.testing import assert_close
 
 from contrastive_reasoning.objectives import DAPO, GRPO, K3, ConstantLength, DrGRPO, TokenMean
-from tests.unit.objectives.conftest import gradient, rows
+from tests.unit.objectives.objective_kit import gradient, rows
 
 RATIOS = [0.5, 0.9, 1.1, 1.5, 0.5, 0.9, 1.1, 1.5]
 ADVANTAGES = [2.0] * 4 + [-1.0] * 4

@@ -10,7 +10,7 @@ import torch
 from torch.testing import assert_close
 
 from contrastive_reasoning.objectives import GMPO, GSPO, SeqMeanTokenMean, TokenMean
-from tests.unit.objectives.conftest import gradient, rows
+from tests.unit.objectives.objective_kit import gradient, rows
 
 LOW, HIGH = 0.3, 0.4
 """GMPO's bounds of log ρ."""

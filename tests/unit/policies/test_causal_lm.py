@@ -13,6 +13,8 @@ from tests.unit.policies.conftest import PROMPTS
 
 def test_saved_policy_is_an_ordinary_hugging_face_folder(policy: CausalLMPolicy, tmp_path: Path) -> None:
     policy.save(tmp_path)
+    assert policy.plans_attention
+    assert "planned" not in (tmp_path / "config.json").read_text(), "other processes do not know this attention"
     model = AutoModelForCausalLM.from_pretrained(tmp_path)
     tokenizer = AutoTokenizer.from_pretrained(tmp_path)
     assert not list(tmp_path.glob("*.bin"))

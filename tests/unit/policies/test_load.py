@@ -66,7 +66,14 @@ def test_native_dtype_is_that_of_the_named_device(
     for here, expected in ((True, dtype), (False, "bfloat16")):
         monkeypatch.setattr(torch.cuda, "is_available", lambda here=here: here)
         assert (native_dtype("cuda"), native_dtype("cpu")) == (expected, of_processor)
-    assert load(compute_dtype="auto").compute_dtype == getattr(torch, of_processor)
+
+
+@pytest.mark.parametrize(("processor", "dtype"), [(True, torch.bfloat16), (False, torch.float32)])
+def test_automatic_dtype_is_the_native_one(
+    processor: bool, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported", lambda: processor)
+    assert load(compute_dtype="auto").compute_dtype == dtype
 
 
 def test_resolve_finds_policy_of_run_or_stage_folder(tmp_path: Path) -> None:
@@ -86,9 +93,12 @@ def test_resolve_finds_policy_of_run_or_stage_folder(tmp_path: Path) -> None:
     nothing = moved / "stages" / "evaluate" / "abc"
     with pytest.raises(FileNotFoundError, match="evaluate/abc"):
         resolve(str(nothing))
-    (nothing / "adapter_config.json").write_text("{}")
+
+
+def test_folder_of_an_adapter_without_its_base_model_raises(tmp_path: Path) -> None:
+    (tmp_path / "adapter_config.json").write_text("{}")
     with pytest.raises(FileNotFoundError, match="base model"):
-        resolve(str(nothing))
+        resolve(str(tmp_path))
 
 
 @pytest.mark.parametrize("name", embedded_names())

@@ -87,6 +87,8 @@ PLANNED = {"Llama", "Qwen2", "Qwen3", "Cohere", "Granite", "HyperCLOVAX", "Olmo2
 """Families whose attention can be planned."""
 UNPADDED = {"Mamba", "MiniMax"}
 """Families that take neither padding nor the cache of the others."""
+QWEN_TOKENS = {"Qwen2", "Qwen3_5", "Qwen2_5_VL"}
+"""Families with the special tokens of Qwen2; the others have those of Llama."""
 GREEDY = Sampling(temperature=0.0, top_k=None, top_p=1.0, max_tokens=8, stop=[])
 
 
@@ -123,7 +125,7 @@ WITH_IMAGES: dict[str, dict[str, Any]] = {
 
 def saved(family: str, folder: Path, **changes: Any) -> Path:
     """Saves a model with weights of a large spread, so that no part of it is close to the identity."""
-    tokenizer = trained_tokenizer("qwen2" if family in ("Qwen2", *WITH_IMAGES) and "Qwen" in family else "llama")
+    tokenizer = trained_tokenizer("qwen2" if family in QWEN_TOKENS else "llama")
     ids = {f"{name}_token_id": getattr(tokenizer, f"{name}_token_id") for name in ("pad", "bos", "eos")}
     settings = {**SIZES, **ids, "vocab_size": len(tokenizer), **FAMILIES.get(family, {}), **changes}
     if images := WITH_IMAGES.get(family):

@@ -37,36 +37,62 @@ def with_template(tokenizer: PreTrainedTokenizerFast, template: str | None) -> P
 
 
 @pytest.mark.parametrize(
-    ("template", "used", "system", "prompt", "text"),
+    ("template", "used", "text"),
     [
-        *[(PLAIN, used, "none", "3 4\n", "<user>3 4\n<answer>") for used in (True, None)],
-        *[
-            (template, used, "none", "3 4\n", "3 4\n")
-            for template, used in ((None, None), (None, False), (PLAIN, False))
-        ],
-        *[
-            (template, True, "none", DIALOGUE, "<system>Be short.<user>1 + 1?<assistant>2<user>2 + 2?<answer>")
-            for template in (PLAIN, ADDS_ITS_OWN)
-        ],
-        (None, None, "none", DIALOGUE, "Be short.\n\n1 + 1?\n\n2\n\n2 + 2?"),
-        (REJECTS_SYSTEM, True, "none", "3 4", "<user>3 4"),
-        (ADDS_ITS_OWN, True, "none", "3 4", "<system><user>3 4<answer>"),
-        (ADDS_ITS_OWN, True, "default", "3 4", "<system>You are a helper.<user>3 4<answer>"),
-        (PLAIN, True, "default", "3 4", "<user>3 4<answer>"),
-        (None, False, "default", "3 4", "3 4"),
-        *[
-            (template, True, "Be short.", prompt, f"<system>Be {kind}.<user>3 4<answer>")
-            for template in (PLAIN, ADDS_ITS_OWN)
-            for prompt, kind in (("3 4", "short"), (LONG, "long"))
-        ],
-        (DATE, True, "none", "3 4", "26 Jul 2024 2024-07-26 26 Jul 2024"),
+        (PLAIN, True, "<user>3 4\n<answer>"),
+        (PLAIN, None, "<user>3 4\n<answer>"),
+        (PLAIN, False, "3 4\n"),
+        (None, None, "3 4\n"),
+        (None, False, "3 4\n"),
     ],
 )
-def test_render_writes_messages_and_system_message_as_template_and_settings_say(
-    tokenizer: PreTrainedTokenizerFast, template: str | None, used: bool | None, system: str, prompt: str, text: str
+def test_template_is_used_if_there_is_one_and_settings_allow_it(
+    tokenizer: PreTrainedTokenizerFast, template: str | None, used: bool | None, text: str
 ) -> None:
-    rendered = render(with_template(tokenizer, template), prompt, chat_template=used, system=system)
+    assert render(with_template(tokenizer, template), "3 4\n", chat_template=used) == text
+
+
+TEMPLATED = "<system>Be short.<user>1 + 1?<assistant>2<user>2 + 2?<answer>"
+
+
+@pytest.mark.parametrize(
+    ("template", "used", "text"),
+    [
+        (PLAIN, True, TEMPLATED),
+        (PLAIN, None, TEMPLATED),
+        (ADDS_ITS_OWN, True, TEMPLATED),
+        (None, None, "Be short.\n\n1 + 1?\n\n2\n\n2 + 2?"),
+    ],
+)
+def test_conversation_is_rendered_turn_by_turn(
+    tokenizer: PreTrainedTokenizerFast, template: str | None, used: bool | None, text: str
+) -> None:
+    rendered = render(with_template(tokenizer, template), DIALOGUE, chat_template=used)
     assert (type(rendered), rendered) == (str, text)
+
+
+@pytest.mark.parametrize(
+    ("template", "system", "prompt", "text"),
+    [
+        (REJECTS_SYSTEM, "none", "3 4", "<user>3 4"),
+        (ADDS_ITS_OWN, "none", "3 4", "<system><user>3 4<answer>"),
+        (ADDS_ITS_OWN, "default", "3 4", "<system>You are a helper.<user>3 4<answer>"),
+        (PLAIN, "default", "3 4", "<user>3 4<answer>"),
+        (None, "default", "3 4", "3 4"),
+        (PLAIN, "Be short.", "3 4", "<system>Be short.<user>3 4<answer>"),
+        (PLAIN, "Be short.", LONG, "<system>Be long.<user>3 4<answer>"),
+        (ADDS_ITS_OWN, "Be short.", "3 4", "<system>Be short.<user>3 4<answer>"),
+        (ADDS_ITS_OWN, "Be short.", LONG, "<system>Be long.<user>3 4<answer>"),
+    ],
+)
+def test_system_message_is_that_of_settings_unless_prompt_has_one(
+    tokenizer: PreTrainedTokenizerFast, template: str | None, system: str, prompt: str, text: str
+) -> None:
+    assert render(with_template(tokenizer, template), prompt, chat_template=None, system=system) == text
+
+
+def test_date_in_template_is_always_the_same(tokenizer: PreTrainedTokenizerFast) -> None:
+    assert render(with_template(tokenizer, DATE), "3 4", chat_template=True) == "26 Jul 2024 2024-07-26 26 Jul 2024"
 
 
 @pytest.mark.parametrize(("template", "named"), [(None, "chat template"), (REJECTS_SYSTEM, r"template.*\(no system\)")])

@@ -164,6 +164,8 @@ def test_ensemble_values_and_disagreement_match_members(
     assert credit.metrics["critic/disagreement"] == pytest.approx(spread.item(), rel=1e-5)
     assert 0 < credit.metrics["critic/disagreement"] < 1
     assert (credit.starts is None) == (not by_state)
+    without = reward_with(task, ensemble, tmp_path)(rollouts_of(["", "nothing"]))
+    assert (values(without), without.metrics["critic/disagreement"]) == ([[], []], 0.0)
 
 
 PROBLEMS = [CountdownProblem(numbers, 46, style="direct") for numbers in ((21, 16, 17, 26), (20, 26, 1, 2))]

@@ -79,6 +79,19 @@ def test_more_failures_than_allowed_raise(rollouts_of: Rollouts, reward_of: Buil
     assert reward(rollouts_of(["1", "0", "0", "1"])).outcome.tolist() == [1, 0, 0, 1]
 
 
+def test_worker_is_replaced_after_memory_error_or_exit_only(rollouts_of: Rollouts, reward_of: Build) -> None:
+    reward = reward_of(workers=1)
+    reward(rollouts_of(["1", "raises"]))
+    (first,) = reward.pool.pool.running
+    reward(rollouts_of(["1", "returns None"]))
+    assert reward.pool.pool.running == [first], "an exception does not harm the process"
+    for harm in ("takes a gigabyte", "ends its process"):
+        reward(rollouts_of([harm, "1"]))
+        (second,) = reward.pool.pool.running
+        assert second is not first
+        first = second
+
+
 def test_problem_and_completion_reach_function_unchanged(rollouts_of: Rollouts, reward_of: Build) -> None:
     rollouts = rollouts_of(["x", "y"])
     rollouts = replace(rollouts, texts=["é\udcff漢", "é\udcff漢" * 100_000])
@@ -206,20 +219,18 @@ def test_worker_accepts_planned_code_with_other_comments(
 
 
 @pytest.mark.parametrize(
-    ("name", "edit"),
-    [
-        ("own_late_reward.py", lambda text: text.replace("0", "0 * 2")),
-        ("own_late_helper.py", lambda text: text.replace("0", "0 * 2")),
-        ("own_late_helper.py", None),
-    ],
-    ids=["reward", "helper", "helper removed"],
+    ("name", "removed"),
+    [("own_late_reward.py", False), ("own_late_helper.py", False), ("own_late_helper.py", True)],
 )
 def test_worker_refuses_code_edited_after_planning(
-    planned: Path, name: str, edit: Callable[[str], str] | None, rollouts_of: Rollouts, reward_of: Build
+    planned: Path, name: str, removed: bool, rollouts_of: Rollouts, reward_of: Build
 ) -> None:
     """The worker starts after the edit, as it does after a warm start or a timeout."""
     reward, path = reward_of(import_module("own_late_reward").number), planned / name
-    path.unlink() if edit is None else path.write_text(edit(path.read_text()))
+    if removed:
+        path.unlink()
+    else:
+        path.write_text(path.read_text().replace("0", "0 * 2"))
     with pytest.raises(RewardFailed, match=re.escape(str(path))):
         reward(rollouts_of(["a", "b"]))
 
@@ -234,7 +245,6 @@ def test_replaced_worker_refuses_code_edited_meanwhile(planned: Path, rollouts_o
         reward(rollouts_of(["a"]))
 
 
-TRL_FORM = partial(functions.lengths, weight=2.0)
 BuildVerifier = Callable[..., FunctionVerifier]
 EXPECTED_VERDICTS = {
     "46": ("ok", ""),
@@ -243,6 +253,7 @@ EXPECTED_VERDICTS = {
     "why": ("wrong", "uses 7 twice"),
     "hangs": ("timeout", "no reply within 2 s"),
     "raises": ("error", "ValueError: no such unit"),
+    "takes a gigabyte": ("error", "out of memory"),
 }
 
 
@@ -285,23 +296,29 @@ def test_reason_with_invalid_characters_can_be_encoded(verifier_of: BuildVerifie
 
 
 @pytest.mark.parametrize(
-    ("kind", "changes", "message"),
+    ("changes", "message"),
     [
-        *[("reward_of", {name: 0}, f"{name} .* 0") for name in ("workers", "limit_s", "memory_mib")],
-        ("reward_of", {"max_failures": 1.5}, r"max_failures .* 1\.5"),
-        ("reward_of", {"function": lambda problem, completion: 0.0}, r"^reward\.function .*lambda"),
-        ("reward_of", {"function": len}, r"^reward\.function .*builtins\.len\(obj, /\)"),
-        (
-            "reward_of",
-            {"function": TRL_FORM},
-            r"^reward\.function .*lengths\(.*=trl$",
-        ),
-        ("verifier_of", {"max_failures": -0.1}, r"max_failures .* -0\.1"),
-        ("verifier_of", {"function": len}, r"^task\.verifier\.function .*builtins\.len\(obj, /\)"),
+        ({"workers": 0}, "workers .* 0"),
+        ({"limit_s": 0}, "limit_s .* 0"),
+        ({"memory_mib": 0}, "memory_mib .* 0"),
+        ({"max_failures": 1.5}, r"max_failures .* 1\.5"),
+        ({"function": lambda problem, completion: 0.0}, r"^reward\.function .*lambda"),
+        ({"function": len}, r"^reward\.function .*builtins\.len\(obj, /\)"),
+        ({"function": partial(functions.lengths, weight=2.0)}, r"^reward\.function .*lengths\(.*=trl$"),
     ],
 )
-def test_invalid_arguments_raise(
-    request: pytest.FixtureRequest, kind: str, changes: dict[str, Any], message: str
-) -> None:
+def test_reward_rejects_invalid_arguments(reward_of: Build, changes: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        request.getfixturevalue(kind)(**changes)
+        reward_of(**changes)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"max_failures": -0.1}, r"max_failures .* -0\.1"),
+        ({"function": len}, r"^task\.verifier\.function .*builtins\.len\(obj, /\)"),
+    ],
+)
+def test_verifier_rejects_invalid_arguments(verifier_of: BuildVerifier, changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        verifier_of(**changes)

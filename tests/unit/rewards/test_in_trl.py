@@ -17,9 +17,8 @@ from contrastive_reasoning.rewards import CLIPOReward, Credit, OracleReward, Rew
 from contrastive_reasoning.rollout import Engine, RolloutBatch, Sampling
 from contrastive_reasoning.tasks.base import Problem, Verdict
 from tests.tiny_models import tiny_policy
-from tests.tiny_tasks import countdown
+from tests.tiny_tasks import PlainTask, countdown
 from tests.unit.rewards.test_clipo import SETTINGS
-from tests.unit.rollout.conftest import PlainTask
 
 SIZE = 4
 FREE = Sampling(temperature=1.0, top_k=None, top_p=1.0, max_tokens=6, stop=())

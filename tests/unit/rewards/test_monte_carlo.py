@@ -15,8 +15,8 @@ from contrastive_reasoning.rewards.monte_carlo import others_mean
 from contrastive_reasoning.rollout import RolloutBatch
 from contrastive_reasoning.tasks.arithmetic.equations import parse_steps
 from contrastive_reasoning.tasks.base import Problem, Step, Task, Verdict
+from tests.tiny_tasks import PlainTask
 from tests.unit.rewards.conftest import values
-from tests.unit.rollout.conftest import PlainTask
 
 RIGHT = "21+16=37;37-17=20;26+20=46"
 TEXTS = [RIGHT, "21+16=37;37+17=54;54+26=80", "21+16=37;37-17=20;99+20=119", ""]

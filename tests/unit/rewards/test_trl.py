@@ -71,6 +71,9 @@ def test_arguments_are_problem_fields_that_function_takes_in_order_of_completion
     }
     assert all(type(prompt) is str for prompt in arguments["prompts"]), "the function's process need not know of ours"
     assert set(reward_of(functions.process).arguments(rollouts)) == {"completions"}
+
+
+def test_messages_option_passes_conversations(rollouts_of: Rollouts, reward_of: Build) -> None:
     messages = reward_of(messages=True).arguments(rollouts_of(["hi", "ho"], LAMP, RIVER))
     assert messages["prompts"] == [
         [{"role": "user", "content": "Spell lamp."}],
@@ -99,9 +102,14 @@ def test_unknown_column_raises_with_available_columns(
         reward_of(functions.solution_in, columns=columns)(rollouts_of(["a", "b"], LAMP))
 
 
-def test_failed_call_raises_with_reason(rollouts_of: Rollouts, reward_of: Build) -> None:
-    with pytest.raises(RewardFailed, match=r"2 of 2 .*exit code 1"):
-        reward_of()(rollouts_of(["ends its process", "abc"]))
+@pytest.mark.parametrize(
+    ("text", "limit_s", "reason"), [("ends its process", 60.0, "exit code 1"), ("hangs", 2.0, "timeout.* 2 s")]
+)
+def test_failed_call_raises_with_reason(
+    text: str, limit_s: float, reason: str, rollouts_of: Rollouts, reward_of: Build
+) -> None:
+    with pytest.raises(RewardFailed, match=f"2 of 2 .*{reason}"):
+        reward_of(limit_s=limit_s)(rollouts_of([text, "abc"]))
 
 
 def test_allowed_failure_leaves_out_batch(rollouts_of: Rollouts, reward_of: Build) -> None:

@@ -15,7 +15,8 @@ from contrastive_reasoning.rollout import Engine, RolloutBatch, Sampling
 from contrastive_reasoning.rollout.batch import Pick, join_groups, verdicts_of
 from contrastive_reasoning.tasks.base import Problem, Step, Verdict
 from tests.rollout_batches import rollout_batch
-from tests.unit.rollout.conftest import PlainTask, Problems
+from tests.tiny_tasks import PlainTask
+from tests.unit.rollout.rollout_kit import Problems
 
 SAMPLING = Sampling(temperature=0.7, top_k=None, top_p=1.0, max_tokens=9, stop=[])
 

@@ -24,7 +24,8 @@ from contrastive_reasoning.rollout.requests import spelling
 from contrastive_reasoning.rollout.spans import text_of
 from contrastive_reasoning.tasks.base import Problem, Step, Verdict
 from tests.rollout_batches import rollout_batch
-from tests.unit.rollout.conftest import PlainTask, Problems
+from tests.tiny_tasks import PlainTask
+from tests.unit.rollout.rollout_kit import Problems
 
 SAMPLED = Sampling(temperature=0.9, top_k=None, top_p=1.0, max_tokens=6, stop=[])
 
@@ -86,10 +87,12 @@ def test_step_prefix_includes_a_token_that_crosses_the_step_end(policy: CausalLM
     rollouts = rollouts_of(policy, [[7, 8, 9]], problems[0])
     spans = token_spans([b"1", b"2;34;5", b"6"], [0, 1, 2])
     (row,) = step_prefixes(TASK, replace(rollouts, texts=["12;34;56"], token_spans=[spans]))
-    both = Prefix(problems[0].id, (7, 8))
-    assert row == [both] * 2
-    other = Prefix(problems[1].id, (7, 8))
-    assert distinct([row, [None, other], [both, None], []]) == [both, other]
+    assert row == [Prefix(problems[0].id, (7, 8))] * 2
+
+
+def test_distinct_prefixes_differ_in_problem_or_tokens() -> None:
+    one, longer, other = Prefix("p", (1,)), Prefix("p", (1, 2)), Prefix("q", (1,))
+    assert distinct([[one, longer], [None, one], [other, longer, None], []]) == [one, longer, other]
 
 
 def test_whole_texts_restores_a_character_split_after_the_prefix(policy: CausalLMPolicy, problems: Problems) -> None:

@@ -20,7 +20,7 @@ from contrastive_reasoning.rollout import Engine, RolloutBatch, Sampling
 from contrastive_reasoning.tasks.base import Problem
 from tests.hf_engine import HFEngine
 from tests.tiny_models import tiny_llama, tiny_policy
-from tests.unit.rollout.conftest import Problems, alone
+from tests.unit.rollout.rollout_kit import Problems, row_by_row
 
 ENGINE = Engine(max_batch_tokens=10_000)
 SAMPLED = Sampling(temperature=1.0, top_k=None, top_p=1.0, max_tokens=24, stop=[])
@@ -28,7 +28,7 @@ GREEDY = replace(SAMPLED, temperature=0.0)
 
 
 def recomputed(policy: CausalLMPolicy, rollouts: RolloutBatch) -> Float[Tensor, "B T"]:
-    return alone(policy, rollouts)[0]
+    return row_by_row(policy, rollouts)[0]
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ def test_pooled_states_match_a_plain_forward_pass(
     assert torch.equal(pooled.completion_ids, plain.completion_ids)
     assert set(pooled.finish_reasons) == {"stop", "length"}
     assert pooled.mask.sum(1).unique().numel() > 1, "rows of several lengths"
-    torch.testing.assert_close(pooled.pooled, alone(any_policy, pooled)[1], atol=2e-5, rtol=1e-4)
+    torch.testing.assert_close(pooled.pooled, row_by_row(any_policy, pooled)[1], atol=2e-5, rtol=1e-4)
 
 
 @pytest.mark.parametrize("pooled", [False, True], ids=["plain", "pooled"])
@@ -94,8 +94,8 @@ def test_rollouts_depend_on_the_seed_but_not_on_other_problems_or_the_global_rng
     assert torch.equal(whole.completion_ids, again.completion_ids)
     assert torch.equal(whole.old_log_probs, again.old_log_probs)
     assert other.texts != whole.texts
-    alone = ENGINE.generate(policy, problems[2:3], group_size=4, sampling=SAMPLED, seed=(7, "rollout", 2))
-    assert alone.texts == whole.texts[8:12]
+    third = ENGINE.generate(policy, problems[2:3], group_size=4, sampling=SAMPLED, seed=(7, "rollout", 2))
+    assert third.texts == whole.texts[8:12]
 
 
 def test_completions_end_at_the_first_end_token_or_at_max_tokens_and_texts_are_their_tokens(
@@ -216,7 +216,11 @@ def test_lora_dropout_is_off_during_generation(byte_level: PreTrainedTokenizerFa
 
 @pytest.mark.parametrize("pooled", [False, True])
 def test_token_budget_bounds_memory_but_keeps_rollouts(
-    policy: CausalLMPolicy, problems: Problems, pooled: bool, monkeypatch: pytest.MonkeyPatch
+    policy: CausalLMPolicy,
+    problems: Problems,
+    pooled: bool,
+    monkeypatch: pytest.MonkeyPatch,
+    request: pytest.FixtureRequest,
 ) -> None:
     """Each prompt is read once; the allocation stays within the budget, except for a single row that is longer."""
     settings: dict[str, Any] = {"group_size": 3, "seed": (3,), "pooled": pooled}
@@ -228,11 +232,12 @@ def test_token_budget_bounds_memory_but_keeps_rollouts(
     monkeypatch.setattr(
         SharedCache, "advance", lambda cache: (held.append((cache.reserved, cache.own)), advance(cache))
     )
-    counting = policy.model.get_input_embeddings().register_forward_pre_hook(
-        lambda _, inputs: tokens.append(inputs[0].numel())
-    )
+    embeddings = policy.model.get_input_embeddings()
+    counting = embeddings.register_forward_pre_hook(lambda _, inputs: tokens.append(inputs[0].numel()))
+    request.addfinalizer(counting.remove)  # the policy is that of other tests, too
     for budget in (1, 77, 333):
-        held.clear(), tokens.clear()
+        held.clear()
+        tokens.clear()
         split = Engine(max_batch_tokens=budget).generate(policy, problems, **settings)
         assert torch.equal(split.completion_ids, whole.completion_ids)
         assert torch.equal(split.mask, whole.mask)
@@ -241,4 +246,3 @@ def test_token_budget_bounds_memory_but_keeps_rollouts(
         torch.testing.assert_close(split.pooled, whole.pooled, atol=1e-5, rtol=1e-4)
         assert sum(tokens) == int(whole.prompt_mask.sum())
         assert all(reserved <= budget or own.shape[2] == 1 for reserved, own in held)
-    counting.remove()

@@ -14,7 +14,7 @@ from contrastive_reasoning.rollout import Engine, Sampling
 from contrastive_reasoning.tasks.base import Problem
 from tests.hf_engine import HFEngine
 from tests.tiny_models import tiny_policy
-from tests.unit.rollout.conftest import Problems, with_spread
+from tests.unit.rollout.rollout_kit import Problems, with_spread
 
 GREEDY = Sampling(temperature=0.0, top_k=None, top_p=1.0, max_tokens=24, stop=[])
 

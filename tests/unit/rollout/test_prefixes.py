@@ -10,7 +10,7 @@ import pytest
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
 from contrastive_reasoning.rollout import Engine, RolloutBatch, Sampling
 from contrastive_reasoning.rollout.sampling import row_uniforms
-from tests.unit.rollout.conftest import Problems, alone
+from tests.unit.rollout.rollout_kit import Problems, row_by_row
 
 ENGINE = Engine(max_batch_tokens=10_000)
 SAMPLED = Sampling(temperature=0.8, top_k=None, top_p=1.0, max_tokens=24, stop=[])
@@ -50,7 +50,7 @@ def test_greedy_continuation_of_any_prefix_equals_the_uncut_completion(
 def test_continuation_log_probs_match_a_pass_over_each_row(any_policy: CausalLMPolicy, problems: Problems) -> None:
     prefixes = prefixes_of(any_policy, problems, longest=16)
     rollouts = ENGINE.generate(any_policy, problems, group_size=3, sampling=SAMPLED, seed=(1,), prefixes=prefixes)
-    assert (alone(any_policy, rollouts)[0] - rollouts.old_log_probs).abs().max() <= 1e-5
+    assert (row_by_row(any_policy, rollouts)[0] - rollouts.old_log_probs).abs().max() <= 1e-5
 
 
 def test_prefix_length_counts_towards_max_tokens(policy: CausalLMPolicy, problems: Problems) -> None:

@@ -33,7 +33,10 @@ def test_weights_must_fit_into_shared_memory_and_free_memory(
     monkeypatch.setattr(weights_folder.shutil, "disk_usage", lambda _: SimpleNamespace(free=disk * GIB))
     assert (missing_room(3 * GIB) is None) is room
     assert room or f"{shared_memory}" in (missing_room(3 * GIB) or "")
-    monkeypatch.setattr(weights_folder, "SHARED_MEMORY", shared_memory / "none")
+
+
+def test_there_is_no_room_without_shared_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(weights_folder, "SHARED_MEMORY", tmp_path / "none")
     assert missing_room(0) is not None
 
 

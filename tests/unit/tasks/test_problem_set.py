@@ -42,7 +42,9 @@ def write(path: Path, rows: Sequence[dict[str, Any]]) -> ProblemRows:
     """Writes a table if the name ends with .csv, JSON lines otherwise."""
     with path.open("w", newline="", encoding="utf-8") as file:
         if path.suffix == ".csv":
-            csv.writer(file).writerows([rows[0], *(row.values() for row in rows)])
+            table = csv.DictWriter(file, rows[0])
+            table.writeheader()
+            table.writerows(rows)
         else:
             file.write("\n".join(map(json.dumps, rows)))
     return ProblemRows(path=str(path), subset=None, revision=None, split="train", file=None)
@@ -150,11 +152,12 @@ def test_bad_rows_are_listed_by_line(task: AnswerTask, tmp_path: Path, caplog: p
     assert lenient.left_out("test") == ()
 
 
-def test_training_rows_in_test_set_are_counted(
+def test_training_rows_in_test_set_are_left_out_and_counted(
     task: AnswerTask, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     assert sizes(task)[0] == 29
-    assert [re.search("5 of 40", message) is not None for message in caplog.messages] == [True]
+    (message,) = caplog.messages
+    assert re.search("sums: 5 of 40 training .* test", message)
     same = write(tmp_path / "same.jsonl", sums(range(35, 45)))
     assert_refused(task, "sums: all 10 training .* test", train=same)
     nearly = write(tmp_path / "nearly.jsonl", sums(range(34, 45)))

@@ -1,4 +1,4 @@
-"""Small ragged batches in float64, and the gradient of an objective by autograd."""
+"""Full rows with given log-ratios in float64, and the gradient of an objective by autograd."""
 
 from __future__ import annotations
 
