@@ -33,7 +33,7 @@ def test_value_that_a_preset_has_twice_is_rejected(tmp_path: Path, monkeypatch: 
         ("output_dir=out#1", "quote its value.*Hydra: token recognition error at: '#'"),
         ("name=größe", "quote its value.*Hydra: token recognition error"),
         ("policy.pretrained=FOLDER,b", "several values.*make sweep.*quote it"),
-        ("experiment=grpo_laptop,clipo_laptop", "several values.*make sweep"),
+        ("experiment=grpo_laptop,clipo_laptop", "several values.*make sweep.*quote it"),
         ("logger=wandb,csv", r"write logger=\[wandb,csv\]"),
     ],
 )
