@@ -24,6 +24,7 @@ from contrastive_reasoning.geometry import (
 )
 from contrastive_reasoning.losses import categorical_accuracy, mean_over
 from contrastive_reasoning.policies.sharding import gathered
+from contrastive_reasoning.ranges import at_least
 
 
 class SimilarityHeatmap(L.Callback):
@@ -39,8 +40,7 @@ class SimilarityHeatmap(L.Callback):
     """
 
     def __init__(self, *, size: int) -> None:
-        if size < 2:
-            raise ValueError(f"SimilarityHeatmap: size must be at least 2, got {size}")
+        at_least(2, size=size)
         self.size = size
         self._batch: CriticBatch | None = None
 

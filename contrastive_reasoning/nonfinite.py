@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from contrastive_reasoning.distributed import this_rank, total
 from contrastive_reasoning.errors import EndsRun
+from contrastive_reasoning.ranges import at_least
 
 
 class NotFinite(ArithmeticError):
@@ -46,8 +47,7 @@ class SkippedSteps:
     """
 
     def __init__(self, most: int, *, of: str | None = None) -> None:
-        if most < 0:
-            raise ValueError(f"max_skipped_steps must not be negative, got {most}")
+        at_least(0, max_skipped_steps=most)
         self.most = most
         self.of = of
         self.count = 0

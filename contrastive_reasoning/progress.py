@@ -12,6 +12,8 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
+from contrastive_reasoning.ranges import at_least
+
 Numbers = Mapping[str, float]
 """Metrics to show, by name."""
 
@@ -118,8 +120,8 @@ class Pace:
     """Steps per second over the last ``window`` steps, including validation between them; None: over all steps."""
 
     def __init__(self, window: int | None) -> None:
-        if window is not None and window < 1:
-            raise ValueError(f"window must be at least 1 step, got {window}")
+        if window is not None:
+            at_least(1, window=window)
         self._marks: deque[tuple[int, float]] = deque(maxlen=None if window is None else window + 1)
 
     def mark(self, step: int, now: float) -> None:

@@ -27,6 +27,7 @@ from jaxtyping import Int
 from numpy import ndarray
 
 from contrastive_reasoning.critics.base import NONE
+from contrastive_reasoning.ranges import at_least
 from datamodules.game_states import Columns, GameStates
 
 
@@ -65,8 +66,7 @@ class ContrastivePlays(GameStates):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.plays < 1:
-            raise ValueError(f"plays must be at least 1, got {self.plays}")
+        at_least(1, plays=self.plays)
 
     def columns(self, anchors: Mapping[int, Int[ndarray, "_ _"]], rng: np.random.Generator) -> Columns:
         draws = []

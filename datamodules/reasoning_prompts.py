@@ -13,6 +13,7 @@ from torch.utils.data import DataLoader
 
 from contrastive_reasoning.evaluation.suite import MAIN
 from contrastive_reasoning.policies.pass_cost import NO_WORK
+from contrastive_reasoning.ranges import at_least
 from contrastive_reasoning.rollout.batch import RolloutBatch
 from contrastive_reasoning.rollout.sampling import earlier_occurrences
 from contrastive_reasoning.tasks.base import Problem, Task
@@ -89,14 +90,11 @@ class ReasoningPrompts(LightningDataModule):
 
     def __post_init__(self) -> None:
         super().__init__()
-        if self.max_prompt_tokens is not None and self.max_prompt_tokens < 1:
-            raise ValueError(f"max_prompt_tokens must be at least 1 (or null), got {self.max_prompt_tokens}")
-        if self.problems_per_step < 1:
-            raise ValueError(f"problems_per_step must be at least 1, got {self.problems_per_step}")
-        if self.validation_problems < 0:
-            raise ValueError(f"validation_problems must not be negative, got {self.validation_problems}")
-        if self.training_problems < 0:
-            raise ValueError(f"training_problems must not be negative, got {self.training_problems}")
+        if self.max_prompt_tokens is not None:
+            at_least(1, max_prompt_tokens=self.max_prompt_tokens)
+        at_least(1, problems_per_step=self.problems_per_step)
+        at_least(0, validation_problems=self.validation_problems)
+        at_least(0, training_problems=self.training_problems)
 
     def train_dataloader(self) -> ProblemSteps:
         module = self.trainer.lightning_module if self.trainer is not None else None

@@ -12,6 +12,7 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass, replace
 
+from contrastive_reasoning.ranges import within
 from contrastive_reasoning.tasks.arithmetic import (
     ArithmeticTask,
     Equation,
@@ -96,9 +97,7 @@ class Stories(BatchData[list[Example]]):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name, share in (("sums", self.sums), ("made_up", self.made_up)):
-            if not 0 <= share < 1:
-                raise ValueError(f"{name} must lie in [0, 1), got {share}")
+        within("[0, 1)", sums=self.sums, made_up=self.made_up)
 
     def batch(self, number: int, *, split: Split = "train") -> list[Example]:
         rng = random.Random(f"{self.seed}/stories/{split}/{number}")

@@ -27,6 +27,7 @@ from contrastive_reasoning.losses import ContrastiveLoss
 from contrastive_reasoning.losses.masked import draw_negatives
 from contrastive_reasoning.policies.sharding import gathered
 from contrastive_reasoning.progress import step_is_logged
+from contrastive_reasoning.ranges import at_least
 from contrastive_reasoning.rollout.sampling import derived_seed
 from lightning_modules.metrics import OracleMetrics, batch_metrics
 from lightning_modules.optim import AdamW, FiniteSteps, nan_unless_finite
@@ -60,8 +61,8 @@ class CriticPretraining(FiniteSteps):
         max_skipped_steps: int,
     ) -> None:
         super().__init__(optimizer=optimizer, gradient_clip=gradient_clip, max_skipped_steps=max_skipped_steps)
-        if negatives_per_anchor is not None and negatives_per_anchor < 1:
-            raise ValueError(f"negatives_per_anchor must be at least 1 or null, got {negatives_per_anchor}")
+        if negatives_per_anchor is not None:
+            at_least(1, negatives_per_anchor=negatives_per_anchor)
         self.critic = critic
         self.loss = loss
         self.negatives_per_anchor = negatives_per_anchor

@@ -31,6 +31,7 @@ from contrastive_reasoning.objectives import Correction, Objective, needs_full_k
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy, log_probs_and_full_kl
 from contrastive_reasoning.policies.pass_cost import NO_WORK, Work
 from contrastive_reasoning.policies.sharding import shard_layers
+from contrastive_reasoning.ranges import at_least
 from contrastive_reasoning.rewards import Credit, Reward
 from contrastive_reasoning.rewards.base import TrainedReward
 from contrastive_reasoning.rollout.batch import RolloutBatch, RolloutTokens
@@ -127,14 +128,8 @@ class GRPO(LightningModule):
         max_skipped_steps: int,
     ) -> None:
         super().__init__()
-        sizes = {
-            "updates_per_rollout": updates_per_rollout,
-            "minibatches_per_rollout": minibatches_per_rollout,
-            "microbatch_tokens": microbatch_tokens,
-        }
-        for name, size in sizes.items():
-            if size < 1:
-                raise ValueError(f"{name} must be at least 1, got {size}")
+        at_least(1, updates_per_rollout=updates_per_rollout, minibatches_per_rollout=minibatches_per_rollout)
+        at_least(1, microbatch_tokens=microbatch_tokens)
         check_gradient_clip(gradient_clip)
         check_not_half(policy)
         if any(isinstance(part, nn.Dropout) and part.training and part.p > 0 for part in policy.modules()):

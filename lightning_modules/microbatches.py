@@ -31,6 +31,7 @@ from contrastive_reasoning.objectives.base import join_metrics, token_max, token
 from contrastive_reasoning.objectives.ratio import token_ratio
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
 from contrastive_reasoning.policies.pass_cost import NO_WORK, Lengths, Work, work_of
+from contrastive_reasoning.ranges import at_least
 from contrastive_reasoning.rollout.batch import RolloutTokens
 
 OBJECTIVE, SURPRISAL = "train/objective/", "train/rollout/surprisal"
@@ -45,8 +46,7 @@ def rows_by_budget(
     A whole group is added to the current micro-batch if it fits, or else begins the next. A group above the budget is
     split into rows. A row above the budget is a micro-batch by itself.
     """
-    if budget < 1:
-        raise ValueError(f"microbatch_tokens must be at least 1, got {budget}")
+    at_least(1, microbatch_tokens=budget)
     batches: list[list[int]] = []
     for group in groups:
         whole = tokens(list(group)) <= budget

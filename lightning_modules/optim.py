@@ -25,6 +25,7 @@ from contrastive_reasoning.nonfinite import SkippedSteps, keeping_batch
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
 from contrastive_reasoning.policies.seeded import seeded
 from contrastive_reasoning.progress import step_is_logged
+from contrastive_reasoning.ranges import above, at_least, one_of
 from contrastive_reasoning.rollout.sampling import derived_seed
 from lightning_modules.zero import zero_of
 
@@ -51,10 +52,8 @@ class AdamW:
     """Where the schedule ends; None only with ``constant``."""
 
     def __post_init__(self) -> None:
-        if self.schedule not in get_args(Schedule):
-            raise ValueError(f"schedule must be one of {', '.join(get_args(Schedule))}, got {self.schedule!r}")
-        if self.learning_rate < 0:
-            raise ValueError(f"learning_rate must not be negative, got {self.learning_rate}")
+        one_of(get_args(Schedule), schedule=self.schedule)
+        at_least(0, learning_rate=self.learning_rate)
         if not (len(self.betas) == 2 and all(0 <= beta < 1 for beta in self.betas)):
             raise ValueError(f"betas must be two numbers in [0, 1), got {list(self.betas)}")
         if not self.warmup_steps >= 0 or (self.warmup_steps >= 1 and self.warmup_steps % 1):
@@ -102,8 +101,8 @@ class AdamW:
 
 def check_gradient_clip(gradient_clip: float | None) -> None:
     """Raises ValueError for a clip that is not positive."""
-    if gradient_clip is not None and gradient_clip <= 0:
-        raise ValueError(f"gradient_clip must be positive (or null), got {gradient_clip}")
+    if gradient_clip is not None:
+        above(0, gradient_clip=gradient_clip)
 
 
 def check_not_half(policy: CausalLMPolicy) -> None:

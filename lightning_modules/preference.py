@@ -8,6 +8,7 @@ from contrastive_reasoning.critics import PreferenceBatch, PreferenceCritic, row
 from contrastive_reasoning.distributed import all_rows, own_rows
 from contrastive_reasoning.losses import cosine, goal_contrast, of_pairs, preference_loss
 from contrastive_reasoning.policies.sharding import gathered
+from contrastive_reasoning.ranges import at_least
 from lightning_modules.optim import AdamW, FiniteSteps, nan_unless_finite
 
 
@@ -39,10 +40,8 @@ class PreferencePretraining(FiniteSteps):
         max_skipped_steps: int,
     ) -> None:
         super().__init__(optimizer=optimizer, gradient_clip=gradient_clip, max_skipped_steps=max_skipped_steps)
-        if contrast_weight < 0:
-            raise ValueError(f"contrast_weight must not be negative, got {contrast_weight}")
-        if goal_batches < 1:
-            raise ValueError(f"goal_batches must be at least 1, got {goal_batches}")
+        at_least(0, contrast_weight=contrast_weight)
+        at_least(1, goal_batches=goal_batches)
         self.critic = critic
         self.contrast_weight = contrast_weight
         self.goal_batches = goal_batches

@@ -35,6 +35,7 @@ MAY_IMPORT: dict[str, tuple[set[str], set[str]]] = {
     f"{PURE}.errors": (set(), {"torch", "transformers", "lightning", "hydra", "mlflow"}),
     f"{PURE}.lazy": (set(), {"torch", "transformers", "lightning", "hydra", "mlflow"}),
     f"{PURE}.published": (set(), {"torch", "transformers", "lightning", "hydra", "mlflow"}),
+    f"{PURE}.ranges": (set(), {"torch", "transformers", "lightning", "hydra", "mlflow"}),
     f"{PURE}.progress": (set(), {"torch", "transformers", "lightning", "hydra", "mlflow"}),
     f"{PURE}.stack_dump": (set(), {"torch", "transformers", "lightning", "hydra", "mlflow"}),
     f"{PURE}.policies": ({f"{PURE}.losses"}, {"lightning", "hydra", "mlflow"}),
@@ -167,7 +168,7 @@ def may_import(package: str, module: str) -> bool:
     if package == PURE:  # the package itself imports nothing
         return module == "__future__"
     allowed, never = MAY_IMPORT[package]
-    allowed = allowed | ADVANTAGES_TAKE.get(package, set()) | {f"{PURE}.errors", f"{PURE}.lazy"}
+    allowed = allowed | ADVANTAGES_TAKE.get(package, set()) | {f"{PURE}.errors", f"{PURE}.lazy", f"{PURE}.ranges"}
     other = package_of(module)
     if other.split(".")[0] in OURS:
         return other == package or other in allowed or other.split(".")[0] in allowed

@@ -13,6 +13,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from contrastive_reasoning.advantages.base import apply_per_group, centre, on_tokens
+from contrastive_reasoning.ranges import at_least
 from contrastive_reasoning.rewards.base import Credit
 
 
@@ -28,8 +29,7 @@ class GroupRelative:
     """Added to the standard deviation."""
 
     def __post_init__(self) -> None:
-        if self.epsilon < 0:
-            raise ValueError(f"epsilon must not be negative, got {self.epsilon}")
+        at_least(0, epsilon=self.epsilon)
 
     def __call__(self, credit: Credit, mask: Bool[Tensor, "B T"], group_size: int) -> Float[Tensor, "B T"]:
         return on_tokens(apply_per_group(credit, group_size, self.relative), mask)

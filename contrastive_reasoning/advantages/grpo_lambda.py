@@ -22,6 +22,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from contrastive_reasoning.advantages.base import Advantage, refuse_memory
+from contrastive_reasoning.ranges import within
 from contrastive_reasoning.rewards.base import Credit
 
 
@@ -36,8 +37,7 @@ class GRPOLambda:
 
     def __post_init__(self) -> None:
         refuse_memory(type(self).__name__, self.outcome)
-        if not 0 <= self.decay <= 1:
-            raise ValueError(f"decay must lie in [0, 1], got {self.decay}")
+        within("[0, 1]", decay=self.decay)
         if self.floor is not None and not self.floor <= 0:
             raise ValueError(f"floor must not be positive, got {self.floor}")
 

@@ -44,6 +44,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from contrastive_reasoning.advantages.base import Advantage, refuse_memory, with_illegal
+from contrastive_reasoning.ranges import above, within
 from contrastive_reasoning.rewards.base import Credit, StepCredit
 from contrastive_reasoning.rewards.step_values import FINISHED
 
@@ -69,11 +70,8 @@ class Potential:
 
     def __post_init__(self) -> None:
         refuse_memory(type(self).__name__, self.outcome)
-        for name in ("weight", "decay"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise ValueError(f"{name} must lie in [0, 1], got {getattr(self, name)}")
-        if not self.scale > 0:
-            raise ValueError(f"scale must be positive, got {self.scale}")
+        within("[0, 1]", weight=self.weight, decay=self.decay)
+        above(0, scale=self.scale)
 
     @property
     def refuses_added_values(self) -> str | None:

@@ -19,6 +19,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from contrastive_reasoning.advantages.base import Advantage, by_group, on_step_tokens, refuse_memory, with_illegal
+from contrastive_reasoning.ranges import at_least
 from contrastive_reasoning.rewards.base import Credit
 
 
@@ -32,8 +33,7 @@ class Process:
 
     def __post_init__(self) -> None:
         refuse_memory(type(self).__name__, self.outcome)
-        if self.epsilon < 0:
-            raise ValueError(f"epsilon must not be negative, got {self.epsilon}")
+        at_least(0, epsilon=self.epsilon)
 
     def __call__(self, credit: Credit, mask: Bool[Tensor, "B T"], group_size: int) -> Float[Tensor, "B T"]:
         if credit.steps is None:

@@ -23,6 +23,7 @@ from torch import Tensor
 
 from contrastive_reasoning.advantages.base import Advantage, StatefulAdvantage
 from contrastive_reasoning.distributed import gather_groups, own_groups
+from contrastive_reasoning.ranges import within
 from contrastive_reasoning.rewards.base import Credit
 from contrastive_reasoning.rewards.controls import fixed_draw
 
@@ -45,8 +46,7 @@ class Subsampled:
     """
 
     def __init__(self, *, advantage: Advantage, share: float, seed: int) -> None:
-        if not 0 < share <= 1:
-            raise ValueError(f"share must lie in (0, 1], got {share}")
+        within("(0, 1]", share=share)
         self.advantage = advantage
         self.share = share
         self.seed = seed

@@ -36,6 +36,7 @@ from torch import Tensor
 
 from contrastive_reasoning.advantages.base import Advantage, by_group, on_step_tokens, refuse_memory, with_illegal
 from contrastive_reasoning.advantages.process import peers
+from contrastive_reasoning.ranges import at_least
 from contrastive_reasoning.rewards.base import Credit, StepCredit
 from contrastive_reasoning.rewards.step_values import FINISHED
 
@@ -51,9 +52,7 @@ class Survival:
 
     def __post_init__(self) -> None:
         refuse_memory(type(self).__name__, self.outcome)
-        for name in ("weight", "epsilon"):
-            if getattr(self, name) < 0:
-                raise ValueError(f"{name} must not be negative, got {getattr(self, name)}")
+        at_least(0, weight=self.weight, epsilon=self.epsilon)
 
     def __call__(self, credit: Credit, mask: Bool[Tensor, "B T"], group_size: int) -> Float[Tensor, "B T"]:
         outcome = self.outcome(credit, mask, group_size)

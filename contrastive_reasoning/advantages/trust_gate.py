@@ -26,6 +26,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from contrastive_reasoning.advantages.base import Advantage, layers
+from contrastive_reasoning.ranges import above, at_least, within
 from contrastive_reasoning.rewards.base import Credit
 
 AUROC, DISAGREEMENT = "steps/auroc_siblings", "critic/disagreement"
@@ -67,13 +68,9 @@ class TrustGate:
     """Why a reward must not add values of steps to the outcome."""
 
     def __init__(self, *, advantage: Advantage, window: int, floor: float, span: float, total_steps: int) -> None:
-        for name, count in (("window", window), ("total_steps", total_steps)):
-            if count < 1:
-                raise ValueError(f"{name} must be at least 1, got {count}")
-        if not 0 <= floor < 1:
-            raise ValueError(f"floor must lie in [0, 1), got {floor}")
-        if not span > 0:
-            raise ValueError(f"span must be above 0, got {span}")
+        at_least(1, window=window, total_steps=total_steps)
+        within("[0, 1)", floor=floor)
+        above(0, span=span)
         if not isinstance(advantage, Weighted):
             raise ValueError(
                 f"a trust gate weighs step credit against an outcome, {type(advantage).__name__} has no such weight: "

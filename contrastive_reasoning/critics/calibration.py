@@ -17,6 +17,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits
 
+from contrastive_reasoning.ranges import at_least
+
 Numbers = dict[str, Tensor]
 """A fitted curve: float64 vectors by name."""
 
@@ -66,8 +68,7 @@ class Calibration:
     """
 
     def __init__(self, *, curve: Curve, least_visits: int) -> None:
-        if least_visits < 1:
-            raise ValueError(f"least_visits must be at least 1, got {least_visits}")
+        at_least(1, least_visits=least_visits)
         self.curve = curve
         self.least_visits = least_visits
         self.pooled: Numbers | None = None
@@ -213,8 +214,7 @@ def reliability_bins(probability: Float[Tensor, " N"], label: Bool[Tensor, " N"]
 
     Raises ValueError without predictions, for ``bins`` below 1, or for numbers outside [0, 1].
     """
-    if bins < 1:
-        raise ValueError(f"bins must be at least 1, got {bins}")
+    at_least(1, bins=bins)
     if not len(probability):
         raise ValueError("there are no predictions to evaluate")
     if not bool(((probability >= 0) & (probability <= 1)).all()):

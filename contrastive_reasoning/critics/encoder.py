@@ -13,6 +13,7 @@ from transformers import AutoModel, AutoTokenizer, PreTrainedTokenizerBase
 
 from contrastive_reasoning.policies.load import DTYPES, REPORTING, Dtype, only_weights, require_weights, resolve
 from contrastive_reasoning.policies.seeded import seeded
+from contrastive_reasoning.ranges import at_least, one_of
 
 Tokens = dict[str, Tensor]
 """``input_ids`` and ``attention_mask``, both (N, S) long, padded on the right."""
@@ -83,8 +84,7 @@ class LoRATraining:
     """Of the initial A."""
 
     def __post_init__(self) -> None:
-        if self.rank < 1:
-            raise ValueError(f"LoRATraining: rank must be at least 1, got {self.rank}")
+        at_least(1, rank=self.rank)
 
     def __call__(self, backbone: torch.nn.Module) -> None:
         targets = self.target_modules if isinstance(self.target_modules, str) else list(self.target_modules)
@@ -106,8 +106,7 @@ def load_encoder(*, pretrained: str, dtype: Dtype, training: Training, trust_rem
             contain anything but weights, or not all of them.
         OSError: there is no such checkpoint.
     """
-    if dtype not in DTYPES:
-        raise ValueError(f"load_encoder: dtype must be one of {', '.join(DTYPES)}, got {dtype!r}")
+    one_of(DTYPES, dtype=dtype)
     source: dict[str, Any] = {
         "pretrained_model_name_or_path": resolve(pretrained),
         "trust_remote_code": trust_remote_code,

@@ -16,6 +16,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from contrastive_reasoning.critics.base import Critic, values_states
+from contrastive_reasoning.ranges import at_least
 from contrastive_reasoning.tasks.base import Problem, Step
 
 SEED_STRIDE = 1_000_003
@@ -33,8 +34,7 @@ class EnsembleCritic(nn.Module):
 
     def __init__(self, *, member: Callable[..., Critic], size: int, seed: int) -> None:
         super().__init__()
-        if size < 2:
-            raise ValueError(f"EnsembleCritic: size must be at least 2, got {size}")
+        at_least(2, size=size)
         members: list[Any] = [member(seed=seed + SEED_STRIDE * m) for m in range(size)]
         self.members: Any = nn.ModuleList(members)
         self.root = size**0.5

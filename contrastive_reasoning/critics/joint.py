@@ -19,6 +19,7 @@ from torch.nn.functional import gelu
 
 from contrastive_reasoning.critics.base import numbers_and_target
 from contrastive_reasoning.policies.seeded import seeded
+from contrastive_reasoning.ranges import at_least
 from contrastive_reasoning.tasks.base import Problem, Step
 from contrastive_reasoning.tasks.countdown.states import PADDING, WIDTH, encode_state
 
@@ -101,8 +102,7 @@ class JointCritic(nn.Module):
         seed: int,
     ) -> None:
         super().__init__()
-        if pairs_per_chunk < 1:
-            raise ValueError(f"JointCritic: pairs_per_chunk must be at least 1, got {pairs_per_chunk}")
+        at_least(1, pairs_per_chunk=pairs_per_chunk)
         self.dimension = dimension
         self.pairs_per_chunk = pairs_per_chunk
         with seeded(seed):

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from contrastive_reasoning.critics.base import TwoTowerCritic, numbers_and_target
 from contrastive_reasoning.losses.similarity import Similarity
 from contrastive_reasoning.policies.seeded import seeded
+from contrastive_reasoning.ranges import at_least
 from contrastive_reasoning.tasks.base import Problem, Step
 from contrastive_reasoning.tasks.countdown.indented import numbers_in
 from contrastive_reasoning.tasks.countdown.states import PADDING, encode_state
@@ -87,16 +88,8 @@ class NumberCritic(TwoTowerCritic):
         seed: int,
     ) -> None:
         super().__init__(similarity=similarity)
-        sizes = {
-            "number_dimension": number_dimension,
-            "slots": slots,
-            "largest": largest,
-            "hidden_dimension": hidden_dimension,
-            "dimension": dimension,
-        }
-        for name, size in sizes.items():
-            if size < 1:
-                raise ValueError(f"NumberCritic: {name} must be at least 1, got {size}")
+        at_least(1, number_dimension=number_dimension, slots=slots, largest=largest)
+        at_least(1, hidden_dimension=hidden_dimension, dimension=dimension)
         with seeded(seed):
             self.action_numbers = NumberSlots(slots=slots, largest=largest, dimension=number_dimension)
             self.goal_numbers = NumberSlots(slots=slots, largest=largest, dimension=number_dimension)

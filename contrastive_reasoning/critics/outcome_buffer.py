@@ -18,6 +18,7 @@ from torch import Tensor
 from torch.utils._pytree import tree_map
 
 from contrastive_reasoning.critics.base import take
+from contrastive_reasoning.ranges import at_least
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,8 +55,7 @@ class OutcomeBuffer:
     """The outcomes of the last ``batches`` rollout batches. Raises ValueError: ``batches`` is below 1."""
 
     def __init__(self, *, batches: int) -> None:
-        if batches < 1:
-            raise ValueError(f"buffer_batches must be at least 1, got {batches}")
+        at_least(1, buffer_batches=batches)
         self._batches: deque[Outcomes] = deque(maxlen=batches)
         """Oldest first."""
 

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from contrastive_reasoning.critics.base import NONE, CriticBatch, Pairing
+from contrastive_reasoning.ranges import at_least
 from contrastive_reasoning.tasks.countdown.game import MAX_RESULT
 from contrastive_reasoning.tasks.countdown.states import Known, State, encode_state
 
@@ -32,8 +33,7 @@ class ReplayBuffer:
     """At most ``capacity`` states. Raises ValueError: ``capacity`` is below 1."""
 
     def __init__(self, *, capacity: int) -> None:
-        if capacity < 1:
-            raise ValueError(f"capacity must be at least 1, got {capacity}")
+        at_least(1, capacity=capacity)
         self.capacity = capacity
         self._states: dict[State, ReplayedState] = {}
         """Oldest first."""

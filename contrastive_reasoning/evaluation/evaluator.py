@@ -13,6 +13,7 @@ from typing import Any, get_args
 from contrastive_reasoning.distributed import gather, share, unshare
 from contrastive_reasoning.evaluation.intervals import mean_interval
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
+from contrastive_reasoning.ranges import at_least
 from contrastive_reasoning.rollout.batch import RolloutBatch, judge
 from contrastive_reasoning.rollout.requests import RolloutEngine, Written
 from contrastive_reasoning.rollout.sampling import Sampling
@@ -257,10 +258,9 @@ def reason_kind(verdict: Verdict) -> str:
 
 def check_samples(samples: int, greedy: Sampling, k_values: Sequence[int], *, problems: int | None = None) -> None:
     """Raises ValueError for numbers out of range, pass@k from fewer than k samples, or a ``greedy`` that samples."""
-    if problems is not None and problems < 1:
-        raise ValueError(f"problems must be at least 1 (or null: all), got {problems}")
-    if samples < 0:
-        raise ValueError(f"samples must not be negative, got {samples}")
+    if problems is not None:
+        at_least(1, problems=problems)
+    at_least(0, samples=samples)
     if not greedy.greedy:
         raise ValueError(f"greedy.temperature must be 0, got {greedy.temperature}")
     for k in k_values:

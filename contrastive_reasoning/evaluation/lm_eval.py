@@ -30,6 +30,7 @@ from contrastive_reasoning.evaluation.evaluator import Evaluation
 from contrastive_reasoning.evaluation.intervals import mean_interval
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
 from contrastive_reasoning.policies.prompting import DEFAULT_SYSTEM, NO_SYSTEM
+from contrastive_reasoning.ranges import at_least
 from contrastive_reasoning.rollout.spans import readable
 
 NEEDED, BELOW = "0.4.13", "0.5"
@@ -100,8 +101,8 @@ class LMEval:
         if not self.tasks:
             raise ValueError("tasks is empty: name tasks of lm_eval, such as tasks=[gsm8k]")
         for name, least in (("limit", 1), ("num_fewshot", 0), ("max_tokens", 1)):
-            if (value := getattr(self, name)) is not None and value < least:
-                raise ValueError(f"{name} must be at least {least} (or null), got {value}")
+            if (value := getattr(self, name)) is not None:
+                at_least(least, **{name: value})
         for name, near in unknown_tasks(self.interpreter, self.include_path or "", tuple(self.tasks)).items():
             raise ValueError(f"tasks: lm_eval has no task {name!r}; nearest are {', '.join(near) or 'none'}")
 

@@ -10,9 +10,10 @@ from typing import Any, TypeVar, get_args
 from contrastive_reasoning.evaluation.evaluator import GREEDY, SEEN, Evaluation, Watch, check_samples, evaluate
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
 from contrastive_reasoning.published import PublishedTable, published_table
+from contrastive_reasoning.ranges import one_of
 from contrastive_reasoning.rollout.requests import RolloutEngine
 from contrastive_reasoning.rollout.sampling import Sampling
-from contrastive_reasoning.tasks.base import Problem, Split, Task, check_choice
+from contrastive_reasoning.tasks.base import Problem, Split, Task
 
 Value = TypeVar("Value")
 MAIN = "main"
@@ -39,7 +40,7 @@ class Setting:
     """pass@k for these k."""
 
     def __post_init__(self) -> None:
-        check_choice("split", self.split, get_args(Split))
+        one_of(get_args(Split), split=self.split)
         check_samples(self.samples, self.greedy, self.k_values, problems=self.problems)
 
     @property

@@ -11,6 +11,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from contrastive_reasoning.losses.masked import mean_over
+from contrastive_reasoning.ranges import above
 
 
 @runtime_checkable
@@ -33,7 +34,7 @@ class LossAtTemperature(ABC):
     """τ > 0; the scores are divided by it."""
 
     def __post_init__(self) -> None:
-        require_positive(type(self).__name__, temperature=self.temperature)
+        above(0, temperature=self.temperature)
 
     def __call__(
         self, scores: Float[Tensor, "A C"], positive: Bool[Tensor, "A C"], candidate: Bool[Tensor, "A C"]
@@ -55,10 +56,3 @@ class PerAnchorLoss(LossAtTemperature):
     @classmethod
     def reduce(cls, logits: Tensor, positive: Tensor, candidate: Tensor) -> Tensor:
         return mean_over(cls.formula(logits, positive, candidate), positive.any(dim=1))
-
-
-def require_positive(owner: str, **values: float) -> None:
-    """Raises ValueError, with the owner and the argument, for a number that is not above 0."""
-    for name, value in values.items():
-        if not value > 0:
-            raise ValueError(f"{owner}: {name} must be above 0, got {value}")

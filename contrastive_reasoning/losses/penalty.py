@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from contrastive_reasoning.losses.base import ContrastiveLoss, require_positive
+from contrastive_reasoning.losses.base import ContrastiveLoss
 from contrastive_reasoning.losses.masked import masked_logsumexp, mean_over
+from contrastive_reasoning.ranges import above, at_least
 
 
 def logsumexp_penalty(
@@ -33,9 +34,8 @@ class WithPenalty:
     """≥ 0."""
 
     def __post_init__(self) -> None:
-        require_positive("WithPenalty", temperature=self.temperature)
-        if not self.weight >= 0:
-            raise ValueError(f"WithPenalty: weight must not be below 0, got {self.weight}")
+        above(0, temperature=self.temperature)
+        at_least(0, weight=self.weight)
 
     def __call__(
         self, scores: Float[Tensor, "A C"], positive: Bool[Tensor, "A C"], candidate: Bool[Tensor, "A C"]

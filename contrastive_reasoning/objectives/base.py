@@ -19,6 +19,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from contrastive_reasoning.objectives.kl import KL, FullKL
+from contrastive_reasoning.ranges import at_least
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,8 +134,7 @@ class ConstantLength:
     """L, usually the token limit of a completion."""
 
     def __post_init__(self) -> None:
-        if self.length < 1:
-            raise ValueError(f"length must be at least 1, got {self.length}")
+        at_least(1, length=self.length)
 
     def weights(self, mask: Bool[Tensor, "B T"], *, rows: float, tokens: float) -> Float[Tensor, "B T"]:
         return mask.double() / (rows * self.length)
@@ -156,8 +156,7 @@ class TokenObjective(ABC):
     aggregation: Aggregation
 
     def __post_init__(self) -> None:
-        if self.kl_weight < 0:
-            raise ValueError(f"kl_weight must not be negative, got {self.kl_weight}")
+        at_least(0, kl_weight=self.kl_weight)
         if self.kl_weight > 0 and self.kl is None:
             raise ValueError(
                 f"objective.kl_weight={self.kl_weight} weighs no KL term, because objective.kl is null: set "

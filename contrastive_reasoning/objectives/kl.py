@@ -15,6 +15,8 @@ from typing import Protocol, runtime_checkable
 from jaxtyping import Float
 from torch import Tensor
 
+from contrastive_reasoning.ranges import above
+
 
 @runtime_checkable
 class KL(Protocol):
@@ -45,9 +47,7 @@ class K3:
     """Upper bound of the estimate; beyond it the gradient is 0."""
 
     def __post_init__(self) -> None:
-        for name, value in (("max_log_ratio", self.max_log_ratio), ("max_value", self.max_value)):
-            if value <= 0:
-                raise ValueError(f"{name} must be positive, got {value}")
+        above(0, max_log_ratio=self.max_log_ratio, max_value=self.max_value)
 
     def __call__(self, log_probs: Float[Tensor, "B T"], ref_log_probs: Float[Tensor, "B T"]) -> Float[Tensor, "B T"]:
         log_ratio = (ref_log_probs - log_probs).clamp(-self.max_log_ratio, self.max_log_ratio)

@@ -23,6 +23,8 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from contrastive_reasoning.ranges import at_least, within
+
 LOG_RATIO_BOUND = 20.0
 """exp(20) ≈ 5e8 is finite in fp32 and bf16; beyond it the gradient is 0, as in verl's vanilla policy loss."""
 
@@ -78,10 +80,8 @@ def clipped_surrogate(
 
 def check_clips(clip_low: float, clip_high: float) -> None:
     """Raises ValueError for bounds (1 − low, 1 + high) that do not enclose 1 or reach 0."""
-    if not 0 <= clip_low < 1:
-        raise ValueError(f"clip_low must lie in [0, 1), got {clip_low}")
-    if clip_high < 0:
-        raise ValueError(f"clip_high must not be negative, got {clip_high}")
+    within("[0, 1)", clip_low=clip_low)
+    at_least(0, clip_high=clip_high)
 
 
 @runtime_checkable

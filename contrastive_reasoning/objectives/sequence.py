@@ -13,6 +13,7 @@ from torch import Tensor
 
 from contrastive_reasoning.objectives.base import ObjectiveInputs, TokenLosses, TokenObjective, ratio_metrics
 from contrastive_reasoning.objectives.ratio import check_clips, clipped_surrogate, masked_log_ratio, sequence_ratio
+from contrastive_reasoning.ranges import at_least
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,9 +59,7 @@ class GMPO(TokenObjective):
     """In log space: the upper bound of log ρ for a token with A > 0."""
 
     def __post_init__(self) -> None:
-        for name, value in (("clip_low", self.clip_low), ("clip_high", self.clip_high)):
-            if value < 0:
-                raise ValueError(f"{name} must not be negative (it bounds a log-ratio), got {value}")
+        at_least(0, clip_low=self.clip_low, clip_high=self.clip_high)
         super().__post_init__()
 
     def token_losses(self, inputs: ObjectiveInputs, advantages: Float[Tensor, "B T"]) -> TokenLosses:

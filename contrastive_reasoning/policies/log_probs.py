@@ -24,6 +24,7 @@ from torch.nn.functional import linear, pad
 from torch.utils.checkpoint import checkpoint
 
 from contrastive_reasoning.policies.shape_bucketing import bucketed_linear, spare_rows
+from contrastive_reasoning.ranges import at_least
 
 BLOCK_ON_CPU = 2**21
 """Maximum number of logits in a block, but at least one token's: 8 MiB in fp32 stay in the cache."""
@@ -66,8 +67,7 @@ def scatter_to_rows(values: Float[Tensor, " n"], mask: Bool[Tensor, "b t"]) -> F
 def _check(temperature: float, chunk: int) -> None:
     if temperature <= 0:
         raise ValueError(f"temperature must be positive when scoring, got {temperature}")
-    if chunk < 1:
-        raise ValueError(f"chunk must be at least 1, got {chunk}")
+    at_least(1, chunk=chunk)
 
 
 class _ChunkedLogProbs(torch.autograd.Function):

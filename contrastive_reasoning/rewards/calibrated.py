@@ -26,6 +26,7 @@ from contrastive_reasoning.critics.calibration import (
     join_examples,
 )
 from contrastive_reasoning.distributed import gather
+from contrastive_reasoning.ranges import at_least
 from contrastive_reasoning.rewards.base import Credit, Reward, refuse_adding
 from contrastive_reasoning.rewards.critic import on_steps
 from contrastive_reasoning.rewards.step_values import (
@@ -112,9 +113,8 @@ class CalibratedReward:
     """Probabilities fitted to groups that were selected by their verdicts would be too close to one half."""
 
     def __post_init__(self) -> None:
-        for name, least in (("batches", 1), ("refit_every", 1), ("warmup_steps", 0)):
-            if (value := getattr(self, name)) < least:
-                raise ValueError(f"{name} must be at least {least}, got {value}")
+        at_least(1, batches=self.batches, refit_every=self.refit_every)
+        at_least(0, warmup_steps=self.warmup_steps)
         refuse_adding("CalibratedReward", self.source)
         self.seen: deque[Examples] = deque(maxlen=self.batches)
         """The last batches, oldest first."""

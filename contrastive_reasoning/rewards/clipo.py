@@ -27,6 +27,7 @@ from contrastive_reasoning.losses.completions import LEVELS, Compared, draw_posi
 from contrastive_reasoning.losses.similarity import Similarity
 from contrastive_reasoning.nonfinite import SkippedSteps, finite_step
 from contrastive_reasoning.policies.seeded import seeded
+from contrastive_reasoning.ranges import above, at_least, one_of
 from contrastive_reasoning.rewards.base import Credit, Reward, refuse_learning
 from contrastive_reasoning.rewards.correct_bonus import scaled_in_groups, spread_in_groups
 from contrastive_reasoning.rewards.step_metrics import auroc
@@ -126,21 +127,16 @@ class CLIPOReward:
         seed: int,
         spread: float | None = None,
     ) -> None:
-        for name, value, choices in (("level", level, tuple(LEVELS)), ("positives", positives, POSITIVES)):
-            if value not in choices:
-                raise ValueError(f"{name} must be one of {', '.join(choices)}, got {value!r}")
-        for name, value in (("temperature", temperature), ("learning_rate", learning_rate)):
-            if not value > 0:
-                raise ValueError(f"{name} must be above 0, got {value}")
-        for name, value in (("weight", weight), ("weight_decay", weight_decay), ("warmup_steps", warmup_steps)):
-            if value < 0:
-                raise ValueError(f"{name} must not be negative, got {value}")
-        if floor > 0:
+        one_of(LEVELS, level=level)
+        one_of(POSITIVES, positives=positives)
+        above(0, temperature=temperature, learning_rate=learning_rate)
+        at_least(0, weight=weight, weight_decay=weight_decay, warmup_steps=warmup_steps)
+        if not floor <= 0:
             raise ValueError(f"floor must be at most 0, got {floor}")
-        if spread is not None and not spread > 0:
-            raise ValueError(f"spread must be positive (or null), got {spread}")
-        if reference_epsilon is not None and not reference_epsilon > 0:
-            raise ValueError(f"reference_epsilon must be above 0 (or null), got {reference_epsilon}")
+        if spread is not None:
+            above(0, spread=spread)
+        if reference_epsilon is not None:
+            above(0, reference_epsilon=reference_epsilon)
         refuse_learning("CLIPOReward", outcome)
         self.outcome = outcome
         self.make_head = head

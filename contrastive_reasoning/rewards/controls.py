@@ -14,6 +14,7 @@ from hashlib import blake2b
 from typing import TypeVar
 
 from contrastive_reasoning.distributed import gather, share, unshare
+from contrastive_reasoning.ranges import within
 from contrastive_reasoning.rewards.base import Credit, Reward, refuse_adding, refuse_learning
 from contrastive_reasoning.rewards.calibrated import CalibratedReward, depths_of
 from contrastive_reasoning.rewards.oracle import OracleReward, target_of
@@ -44,8 +45,7 @@ class ConstantValueReward(StateReward):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not 0 <= self.value <= 1:
-            raise ValueError(f"value must lie in [0, 1], got {self.value}")
+        within("[0, 1]", value=self.value)
 
     def label(self, problem: Problem, state: Sequence[int]) -> float:
         return self.value
@@ -100,8 +100,7 @@ class FlippedOracleReward(OracleReward):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not 0 <= self.flip <= 1:
-            raise ValueError(f"flip must lie in [0, 1], got {self.flip}")
+        within("[0, 1]", flip=self.flip)
 
     def label(self, problem: Problem, state: Sequence[int]) -> float:
         """Returns 1 if the target can be reached, else 0; with probability ``flip`` the opposite."""

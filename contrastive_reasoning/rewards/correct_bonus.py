@@ -18,6 +18,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from contrastive_reasoning.distributed import gather
+from contrastive_reasoning.ranges import above
 from contrastive_reasoning.rewards.base import Credit, Reward, refuse_learning
 from contrastive_reasoning.rewards.controls import fixed_draw
 from contrastive_reasoning.rollout.batch import RolloutBatch
@@ -77,8 +78,7 @@ class CorrectBonus:
     """σ of the bonus among the correct completions of a group."""
 
     def __post_init__(self) -> None:
-        if not self.spread > 0:
-            raise ValueError(f"spread must be positive, got {self.spread}")
+        above(0, spread=self.spread)
         refuse_learning("CorrectBonus", self.outcome)
 
     def __call__(self, rollouts: RolloutBatch) -> Credit:

@@ -19,6 +19,7 @@ from contrastive_reasoning.critics.base import Critic, is_ensemble, members_of, 
 from contrastive_reasoning.critics.checkpoint import load_critic_weights
 from contrastive_reasoning.critics.ensemble import EnsembleCritic, disagreement
 from contrastive_reasoning.distributed import gather
+from contrastive_reasoning.ranges import above, at_least
 from contrastive_reasoning.rewards.base import Credit, Reward, parts_of, refuse_learning
 from contrastive_reasoning.rewards.step_metrics import Judged, step_metrics
 from contrastive_reasoning.rewards.step_values import (
@@ -80,10 +81,8 @@ class CriticReward:
     ) -> None:
         if not isinstance(critic, nn.Module):
             raise TypeError(f"the critic must be a torch module, got {type(critic).__name__}")
-        if not temperature > 0:
-            raise ValueError(f"temperature must be positive, got {temperature}")
-        if batch_size < 1:
-            raise ValueError(f"batch_size must be at least 1, got {batch_size}")
+        above(0, temperature=temperature)
+        at_least(1, batch_size=batch_size)
         refuse_learning("CriticReward", outcome)
         self.outcome = outcome
         self.task = task

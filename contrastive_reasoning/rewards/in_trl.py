@@ -23,6 +23,7 @@ from transformers import TrainerCallback
 
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
 from contrastive_reasoning.policies.prompting import render
+from contrastive_reasoning.ranges import at_least
 from contrastive_reasoning.rewards.base import Credit, Reward, TrainedReward, parts_of, reads_states
 from contrastive_reasoning.rollout.batch import RolloutBatch
 from contrastive_reasoning.rollout.requests import Completions, Requests, encode, pooled_states
@@ -60,8 +61,7 @@ class RewardInTRL:
         group_size: int,
         max_batch_tokens: int = 65_536,
     ) -> None:
-        if group_size < 1:
-            raise ValueError(f"group_size must be at least 1, got {group_size}")
+        at_least(1, group_size=group_size)
         self.__name__ = type(reward).__name__  # TRL logs the function under it
         parts = [*parts_of(reward)]
         if any(getattr(part, "reads_prefix_values", False) for part in parts):

@@ -29,6 +29,7 @@ from contrastive_reasoning.distributed import gather, share, unshare
 from contrastive_reasoning.losses import ContrastiveLoss
 from contrastive_reasoning.nonfinite import SkippedSteps, finite_step
 from contrastive_reasoning.policies.seeded import seeded
+from contrastive_reasoning.ranges import above, at_least, one_of
 from contrastive_reasoning.rewards.base import Credit, Reward, refuse_learning
 from contrastive_reasoning.rollout.batch import RolloutBatch
 from contrastive_reasoning.rollout.sampling import derived_seed
@@ -90,13 +91,9 @@ class RampedCriticReward:
     ) -> None:
         if not (isinstance(critic, nn.Module) and isinstance(critic, TraceCritic)):
             raise TypeError(f"the critic must read lines of a search, {type(critic).__name__} does not")
-        for name, value in (("draw", draw), ("ramp_steps", ramp_steps), ("batch_size", batch_size)):
-            if value < 1:
-                raise ValueError(f"{name} must be at least 1, got {value}")
-        if not divisor > 0:
-            raise ValueError(f"divisor must be above 0, got {divisor}")
-        if goals not in get_args(Goals):
-            raise ValueError(f"goals must be one of {', '.join(get_args(Goals))}, got {goals!r}")
+        at_least(1, draw=draw, ramp_steps=ramp_steps, batch_size=batch_size)
+        above(0, divisor=divisor)
+        one_of(get_args(Goals), goals=goals)
         if "{target}" not in goal_text:
             raise ValueError(f"goal_text must contain {{target}}, got {goal_text!r}")
         refuse_learning("RampedCriticReward", outcome)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from contrastive_reasoning.ranges import at_least, within
 from contrastive_reasoning.rewards.base import Credit, FailureWarning, failure_metrics, fill_with_mean
 from contrastive_reasoning.rollout.batch import RolloutBatch, verdicts_of
 from contrastive_reasoning.tasks.base import Task, Verdict
@@ -84,10 +85,8 @@ class OverlongReward:
     """
 
     def __init__(self, *, max_tokens: int, cache_share: float) -> None:
-        if max_tokens < 1:
-            raise ValueError(f"max_tokens must be at least 1, got {max_tokens}")
-        if not 0 < cache_share <= 1:
-            raise ValueError(f"cache_share must lie in (0, 1], got {cache_share}")
+        at_least(1, max_tokens=max_tokens)
+        within("(0, 1]", cache_share=cache_share)
         self.max_tokens = max_tokens
         self.cache_tokens = cache_share * max_tokens
 

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from contrastive_reasoning.errors import RUN_AGAIN, EndsRun
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy, evaluating
+from contrastive_reasoning.ranges import at_least
 from contrastive_reasoning.rollout.batch import RolloutBatch
 from contrastive_reasoning.rollout.sampling import Ends, Sampling, Seed, StopStrings
 from contrastive_reasoning.rollout.spans import text_of, token_bytes, token_spans
@@ -117,8 +118,7 @@ def encode(
     """
     if not problems:
         raise ValueError("no problems were given: rollouts need at least one")
-    if group_size < 1:
-        raise ValueError(f"group_size must be at least 1, got {group_size}")
+    at_least(1, group_size=group_size)
     prefixes = [()] * len(problems) if prefixes is None else prefixes
     if len(prefixes) != len(problems):
         raise ValueError(f"prefixes are one for each problem: got {len(prefixes)} for {len(problems)} problems")

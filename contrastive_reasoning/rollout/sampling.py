@@ -16,6 +16,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn.functional import pad
 
+from contrastive_reasoning.ranges import at_least, within
 from contrastive_reasoning.tasks.base import Problem
 
 BLOCK = 512
@@ -42,14 +43,11 @@ class Sampling:
     """A completion ends with the token that completes one of these strings, which stays part of its text."""
 
     def __post_init__(self) -> None:
-        if not 0 <= self.temperature < float("inf"):
-            raise ValueError(f"temperature must be at least 0 and finite, got {self.temperature}")
-        if self.top_k is not None and self.top_k < 1:
-            raise ValueError(f"top_k must be at least 1, or null for all tokens, got {self.top_k}")
-        if not 0 < self.top_p <= 1:
-            raise ValueError(f"top_p must lie in (0, 1], got {self.top_p}")
-        if self.max_tokens < 1:
-            raise ValueError(f"max_tokens must be at least 1, got {self.max_tokens}")
+        within("[0, inf)", temperature=self.temperature)
+        if self.top_k is not None:
+            at_least(1, top_k=self.top_k)
+        within("(0, 1]", top_p=self.top_p)
+        at_least(1, max_tokens=self.max_tokens)
         if isinstance(self.stop, str) or "" in self.stop:
             raise ValueError(f"stop must be a list of non-empty strings, got {self.stop!r}")
         object.__setattr__(self, "stop", tuple(self.stop))

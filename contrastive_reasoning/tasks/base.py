@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any, Literal, NamedTuple, Protocol, TypeVar, get_args, runtime_checkable
+
+from contrastive_reasoning.ranges import one_of
 
 T = TypeVar("T")
 Status = Literal["ok", "wrong", "unparsed", "timeout", "error"]
 Split = Literal["train", "validation", "test"]
 REPEATS = 1_000
 """Consecutive repeated draws after which a space counts as exhausted."""
-
-
-def check_choice(name: str, value: object, choices: Collection[str]) -> None:
-    """Raises a ValueError if the value is not one of the choices."""
-    if value not in choices:
-        raise ValueError(f"{name} must be one of {', '.join(choices)}, got {value!r}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,7 +77,7 @@ class Verdict:
     fields: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        check_choice("status", self.status, get_args(Status))
+        one_of(get_args(Status), status=self.status)
 
     @property
     def correct(self) -> bool:

@@ -16,6 +16,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+from contrastive_reasoning.ranges import at_least, one_of
 from contrastive_reasoning.tasks.answer import (
     NO_BOX,
     check_golds,
@@ -25,7 +26,7 @@ from contrastive_reasoning.tasks.answer import (
     verify_choice,
 )
 from contrastive_reasoning.tasks.answer.extract import THOUGHT_ENDS, without_thoughts
-from contrastive_reasoning.tasks.base import CORRECT_IN, Problem, Split, Step, Task, Verdict, check_choice, unparsed
+from contrastive_reasoning.tasks.base import CORRECT_IN, Problem, Split, Step, Task, Verdict, unparsed
 from contrastive_reasoning.tasks.formats import without_instruction
 from contrastive_reasoning.tasks.rows import Format, OnBad, ReadSet, Rows, read_set
 
@@ -73,12 +74,10 @@ class ProblemSet:
     test_problems: int
 
     def __post_init__(self) -> None:
-        check_choice("on_bad", self.on_bad, get_args(OnBad))
-        if self.train_problems is not None and self.train_problems < 1:
-            raise ValueError(f"train_problems must be at least 1 (or null: all), got {self.train_problems}")
-        for name in ("validation_problems", "test_problems"):
-            if getattr(self, name) < 0:
-                raise ValueError(f"{name} must be ≥ 0, got {getattr(self, name)}")
+        one_of(get_args(OnBad), on_bad=self.on_bad)
+        if self.train_problems is not None:
+            at_least(1, train_problems=self.train_problems)
+        at_least(0, validation_problems=self.validation_problems, test_problems=self.test_problems)
         if self.train is None and self.test is None:
             raise ValueError("train and test are both null: a task needs rows")
 
@@ -89,7 +88,7 @@ class ProblemSet:
             ValueError: if the split is unknown, rows cannot be used, or there are too few rows to split off the others.
             OSError: if the rows cannot be read.
         """
-        check_choice("split", split, get_args(Split))
+        one_of(get_args(Split), split=split)
         problems = _problems(self, split)
         return problems[: self.train_problems] if split == "train" else problems
 
@@ -143,8 +142,8 @@ class AnswerTask(ProblemSet):
     ``fields`` hold the outcome for both forms."""
 
     def __post_init__(self) -> None:
-        check_choice("judge", self.judge, get_args(Judge))
-        check_choice("accept", self.accept, get_args(Accept))
+        one_of(get_args(Judge), judge=self.judge)
+        one_of(get_args(Accept), accept=self.accept)
         object.__setattr__(self, "thought_ends", tuple(self.thought_ends))
         super().__post_init__()
 
@@ -368,8 +367,8 @@ def stand_in_task(
         validation_problems, test_problems: numbers of problems of the other splits.
         accept: the ``accept`` of the real set; only validated here. In the generated stories only a box counts.
     """
-    check_choice("task.source", source, get_args(Source))
-    check_choice("task.accept", accept, get_args(Accept))
+    one_of(get_args(Source), source=source)
+    one_of(get_args(Accept), accept=accept)
     chosen: Any = generated if source == "generated" and path is None else real
     wanted = {"train": train_problems, "validation": validation_problems, "test": test_problems}
     return replace(chosen, **{f"{split}_problems": size for split, size in wanted.items() if size is not None})

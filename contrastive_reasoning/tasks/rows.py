@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Decimal
 from typing import Any, Literal, NamedTuple, Protocol, get_args, runtime_checkable
 
-from contrastive_reasoning.tasks.base import Problem, check_choice
+from contrastive_reasoning.ranges import one_of
+from contrastive_reasoning.tasks.base import Problem
 
 LONGEST = 100_000
 """Maximum number of characters of a question, an answer or a solution: ten times the longest in the sets in use."""
@@ -105,7 +106,7 @@ def read_set(rows: Rows, format: Format, *, prefix: str, check_golds: CheckGolds
             ``on_bad="refuse"`` also if a row cannot be read, has no usable question or answer, repeats an id, or has a
             gold answer that does not verify itself.
     """
-    check_choice("on_bad", on_bad, get_args(OnBad))
+    one_of(get_args(OnBad), on_bad=on_bad)
     posed: dict[int, Problem] = {}
     places_of: dict[str, str] = {}
     bad: dict[int, str] = {}

@@ -15,6 +15,7 @@ import json
 from collections.abc import Sequence
 from typing import Literal, get_args
 
+from contrastive_reasoning.ranges import one_of
 from contrastive_reasoning.tasks.answer import Question, pose, settle, verify_choice
 from contrastive_reasoning.tasks.answer.symbolic import load
 from contrastive_reasoning.tasks.answer.verify import GOLD_UNREAD
@@ -62,8 +63,7 @@ class AnswerPool:
             VerifierFailed: if too many of the last answers ended in an error, or no worker starts.
             ValueError: for an unknown kind.
         """
-        if kind not in get_args(Kind):
-            raise ValueError(f"kind must be one of {', '.join(get_args(Kind))}, got {kind!r}")
+        one_of(get_args(Kind), kind=kind)
         if kind == "choice":
             return [verify_choice(*pair) for pair in pairs]
         posed = [pose(*pair) for pair in pairs]

@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Iterable
 
 from contrastive_reasoning.errors import EndsRun
+from contrastive_reasoning.ranges import within
 from contrastive_reasoning.tasks.base import Verdict
 
 FEWEST, MOST = 20, 1000
@@ -26,8 +27,7 @@ class VerifierFailed(RewardFailed):
 
 def checked_share(max_failures: float) -> float:
     """Returns the share unchanged. Raises ValueError if it does not lie in [0, 1]."""
-    if not 0 <= max_failures <= 1:
-        raise ValueError(f"max_failures must lie in [0, 1], got {max_failures}")
+    within("[0, 1]", max_failures=max_failures)
     return max_failures
 
 

@@ -33,6 +33,7 @@ from numbers import Real
 from sysconfig import get_paths
 from typing import Any
 
+from contrastive_reasoning.ranges import at_least
 from contrastive_reasoning.workers.failures import RewardFailed
 from contrastive_reasoning.workers.planned_code import ChangedCode, expect, expected
 from contrastive_reasoning.workers.pool import (
@@ -75,8 +76,7 @@ class FunctionPool:
     def __init__(
         self, function: Callable[..., Any], *, kind: str, key: str, workers: int, limit_s: float, memory_mib: int
     ) -> None:
-        if memory_mib < 1:
-            raise ValueError(f"memory_mib must be at least 1, got {memory_mib}")
+        at_least(1, memory_mib=memory_mib)
         try:
             lines = greeting(function)
         except (pickle.PicklingError, AttributeError, TypeError) as error:

@@ -33,6 +33,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO
 
+from contrastive_reasoning.ranges import above, at_least
+
 READY, TIMEOUT, ERROR, FATAL, REFUSED = "ready", "timeout", "error", "fatal", "refused"
 """Statuses that the pool handles. After ``fatal`` the worker is replaced, and the caller receives ``error``. After
 ``refused`` the call of the pool raises."""
@@ -72,10 +74,8 @@ class WorkerPool:
     """
 
     def __init__(self, *, command: Sequence[str], greeting: bytes, workers: int, limit_s: float) -> None:
-        if workers < 1:
-            raise ValueError(f"workers must be at least 1, got {workers}")
-        if not limit_s > 0:
-            raise ValueError(f"limit_s must be positive, got {limit_s}")
+        at_least(1, workers=workers)
+        above(0, limit_s=limit_s)
         self.command = command
         self.greeting = greeting
         self.workers = workers

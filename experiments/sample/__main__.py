@@ -19,6 +19,7 @@ from functools import partial
 
 from hydra.core.override_parser.types import Quote, QuotedString
 
+from contrastive_reasoning.ranges import at_least
 from contrastive_reasoning.tasks.answer import verify_answer
 from contrastive_reasoning.tasks.base import Problem, Step, Task, Verdict
 from contrastive_reasoning.tasks.countdown import CountdownTask
@@ -52,8 +53,7 @@ def parse_arguments(arguments: Sequence[str]) -> tuple[Namespace, list[str]]:
     parser = COMMANDS["sample"]
     given, overrides = split_own_keys(arguments, parser.own_keys, keys=[field.name for field in fields(Root)])
     options = parser.read([f"{key}={value}" for key, value in given.items() if value])
-    if options.n < 1:
-        raise ValueError(f"n must be at least 1, got {options.n}")
+    at_least(1, n=options.n)
     short = []
     if options.model:  # its name may hold spaces and commas
         name = QuotedString(text=options.model, quote=Quote.single).with_quotes()

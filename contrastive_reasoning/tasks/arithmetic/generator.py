@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 
+from contrastive_reasoning.ranges import within
 from contrastive_reasoning.tasks import base
 from contrastive_reasoning.tasks.arithmetic.equations import same_plan
 from contrastive_reasoning.tasks.arithmetic.story import (
@@ -82,9 +83,7 @@ class StorySpace:
             )
         if self.limit < self.number_range[1]:
             raise ValueError(f"limit must be at least the highest number, {self.number_range[1]}, got {self.limit}")
-        for name in ("taught_share", "first_share", "both_share"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise ValueError(f"{name} must lie in [0, 1], got {getattr(self, name)}")
+        within("[0, 1]", taught_share=self.taught_share, first_share=self.first_share, both_share=self.both_share)
 
     def numbers(self, *, new: bool) -> tuple[int, ...]:
         """The numbers that a story may contain; the new ones only if ``new`` is true."""

@@ -8,10 +8,11 @@ from functools import lru_cache, partial
 from itertools import islice
 from typing import Literal, get_args
 
+from contrastive_reasoning.ranges import at_least, one_of
 from contrastive_reasoning.tasks.arithmetic.equations import parse_steps, scores, verify
 from contrastive_reasoning.tasks.arithmetic.generator import StorySpace, draw_distinct, draw_perturbed
 from contrastive_reasoning.tasks.arithmetic.story import PlanStep, Story, plan_of, true_meanings
-from contrastive_reasoning.tasks.base import Problem, Split, check_choice
+from contrastive_reasoning.tasks.base import Problem, Split
 
 TestSet = Literal["in_distribution", "perturb_simple", "perturb_hard"]
 INSTRUCTION = r"Write one equation per line, such as finds 2+3=5, and end with \boxed{answer}."
@@ -108,10 +109,9 @@ class ArithmeticTask:
     def __post_init__(self) -> None:
         for name in ("steps", "clauses", "number_range", "new_numbers"):
             object.__setattr__(self, name, tuple(getattr(self, name)))
-        check_choice("test", self.test, get_args(TestSet))
-        for name in ("train_problems", "validation_problems", "test_problems"):
-            if getattr(self, name) < 0:
-                raise ValueError(f"{name} must be ≥ 0, got {getattr(self, name)}")
+        one_of(get_args(TestSet), test=self.test)
+        at_least(0, train_problems=self.train_problems, validation_problems=self.validation_problems)
+        at_least(0, test_problems=self.test_problems)
         _ = self.space
 
     @property

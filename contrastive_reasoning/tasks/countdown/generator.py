@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count
 
+from contrastive_reasoning.ranges import at_least
 from contrastive_reasoning.tasks.base import Split, distinct, split_of
 from contrastive_reasoning.tasks.countdown.oracle import reachable
 from contrastive_reasoning.tasks.countdown.problem import problem_key
@@ -42,8 +43,8 @@ class ProblemSpace:
             bounds = getattr(self, name)
             if len(bounds) != 2 or not 0 <= bounds[0] <= bounds[1]:
                 raise ValueError(f"{name} must be [lowest, highest] with 0 ≤ lowest ≤ highest, got {list(bounds)}")
-        if self.max_search_lines is not None and self.max_search_lines < 1:
-            raise ValueError(f"max_search_lines must be positive or null, got {self.max_search_lines}")
+        if self.max_search_lines is not None:
+            at_least(1, max_search_lines=self.max_search_lines)
 
     def sample(self, rng: random.Random) -> Pair:
         """Draws numbers and a target, solvable or not."""

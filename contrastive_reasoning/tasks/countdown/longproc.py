@@ -23,7 +23,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
-from contrastive_reasoning.tasks.base import Problem, check_choice
+from contrastive_reasoning.ranges import one_of
+from contrastive_reasoning.tasks.base import Problem
 from contrastive_reasoning.tasks.countdown.oracle import reachable
 from contrastive_reasoning.tasks.countdown.problem import problem_key
 from contrastive_reasoning.tasks.countdown.search import unsolvable
@@ -90,7 +91,7 @@ def _decode(text: str) -> Any:
 
 
 def _check_rows(rows: Iterable[tuple[str, str, Any]], *, on_bad: str, distinct: bool) -> tuple[ReadProblem, ...]:
-    check_choice("on_bad", on_bad, get_args(OnBad))
+    one_of(get_args(OnBad), on_bad=on_bad)
     problems, bad = [], []
     first: dict[str, str] = {}
     for source, place, item in rows:

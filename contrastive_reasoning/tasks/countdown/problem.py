@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from contrastive_reasoning.tasks.base import Problem, check_choice
+from contrastive_reasoning.ranges import one_of
+from contrastive_reasoning.tasks.base import Problem
 from contrastive_reasoning.tasks.countdown.game import MAX_RESULT
 from contrastive_reasoning.tasks.countdown.trace import STYLES, WORDINGS, search_trace
 
@@ -106,7 +107,7 @@ class CountdownProblem(Problem):
 
 def problem_prompt(numbers: Sequence[int], target: int, *, style: str) -> str:
     """The project's own prompt; raises a ValueError if the style is unknown."""
-    check_choice("style", style, STYLES)
+    one_of(STYLES, style=style)
     if style == "direct":
         return f"{' '.join(map(str, numbers))} = {target}\n"  # few tokens, for small policies
     examples, problem = worked_examples(EXAMPLES, style), _statement(numbers, target)

@@ -8,7 +8,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Literal, get_args
 
-from contrastive_reasoning.tasks.base import Problem, Split, check_choice, split_of
+from contrastive_reasoning.ranges import at_least, one_of
+from contrastive_reasoning.tasks.base import Problem, Split, split_of
 from contrastive_reasoning.tasks.countdown.generator import ProblemSpace, draw_distinct
 from contrastive_reasoning.tasks.countdown.longproc import (
     ReadProblem,
@@ -77,11 +78,12 @@ class CountdownTask:
     def __post_init__(self) -> None:
         for name in ("longproc_files", "counts", "number_range", "target_range"):
             object.__setattr__(self, name, tuple(getattr(self, name)))
-        for name, choices in (("style", Style), ("train", TrainSource), ("test", Source), ("on_bad", OnBad)):
-            check_choice(name, getattr(self, name), get_args(choices))
-        for name in ("train_problems", "validation_problems", "test_problems"):
-            if getattr(self, name) < 0:
-                raise ValueError(f"{name} must be ≥ 0, got {getattr(self, name)}")
+        one_of(get_args(Style), style=self.style)
+        one_of(get_args(TrainSource), train=self.train)
+        one_of(get_args(Source), test=self.test)
+        one_of(get_args(OnBad), on_bad=self.on_bad)
+        at_least(0, train_problems=self.train_problems, validation_problems=self.validation_problems)
+        at_least(0, test_problems=self.test_problems)
         if not self.longproc_files:
             raise ValueError(f"longproc_files must name one or more files, {EASIEST} say")
         for split in ("train", "test"):

@@ -19,7 +19,8 @@ from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Literal, NamedTuple, TypeVar, get_args
 
-from contrastive_reasoning.tasks.base import Problem, Step, check_choice
+from contrastive_reasoning.ranges import one_of
+from contrastive_reasoning.tasks.base import Problem, Step
 from contrastive_reasoning.tasks.countdown.game import MAX_RESULT, Move, checked_numbers, pair_indices
 from contrastive_reasoning.tasks.countdown.oracle import reachable
 from contrastive_reasoning.tasks.countdown.search import search, unsolvable
@@ -102,7 +103,7 @@ WORDINGS = {
 
 def wording_of(style: str) -> Wording:
     """The templates of a style that writes the search; raises a ValueError for any other style."""
-    check_choice("style", style, WORDINGS)
+    one_of(WORDINGS, style=style)
     return WORDINGS[style]
 
 
@@ -118,7 +119,7 @@ def search_trace(numbers: Sequence[int], target: int, *, style: str = "longproc"
     Raises:
         ValueError: if the style is unknown, there are fewer than two numbers, or the target cannot be reached.
     """
-    check_choice("style", style, STYLES)
+    one_of(STYLES, style=style)
     if style != "direct":
         return _write_trace(numbers, target, wording=wording_of(style), rng=None)
     _check_solvable(numbers, target)

@@ -26,6 +26,7 @@ import re
 from collections.abc import Collection
 from typing import NamedTuple
 
+from contrastive_reasoning.ranges import within
 from contrastive_reasoning.tasks.countdown.search import SearchTree
 from contrastive_reasoning.tasks.countdown.states import encode_state
 from contrastive_reasoning.tasks.countdown.trace import wording_of
@@ -53,8 +54,7 @@ def draw_future(moment: int, moments: int, *, discount: float, rng: random.Rando
     Raises:
         ValueError: if the moment has no future, or the discount is not in (0, 1].
     """
-    if not 0 < discount <= 1:
-        raise ValueError(f"discount must lie in (0, 1], got {discount}")
+    within("(0, 1]", discount=discount)
     later = moments - moment - 1
     if later < 1:
         raise ValueError(f"moment {moment} of {moments} has no future to draw a goal from")
