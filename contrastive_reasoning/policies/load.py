@@ -288,8 +288,7 @@ def resolve(pretrained: str) -> str:
     if pretrained.startswith(EMBEDDED):
         return str(_embedded(pretrained.removeprefix(EMBEDDED)))
     looks_local = pretrained.startswith((".", "/", "~")) or pretrained.count("/") > 1
-    folder = Path(pretrained).expanduser()
-    folder = next((trained for trained in _trained_policies(folder) if (trained / "config.json").is_file()), folder)
+    folder = trained_policy(Path(pretrained).expanduser())
     if (folder / "adapter_config.json").is_file() and not (folder / "config.json").is_file():
         raise FileNotFoundError(
             f"policy.pretrained={pretrained}: an adapter without its base model (adapter_config.json, no config.json); "
@@ -300,8 +299,13 @@ def resolve(pretrained: str) -> str:
     return str(folder) if folder.is_dir() else pretrained
 
 
+def trained_policy(folder: Path) -> Path:
+    """The policy that a stage, or the last stage of a run, trained in its ``folder``; any other folder itself."""
+    return next((trained for trained in _trained_policies(folder) if (trained / "config.json").is_file()), folder)
+
+
 def _trained_policies(folder: Path) -> Iterator[Path]:
-    """Candidate folders for the policy of a stage, or of the last stage of a run that trained one."""
+    """Candidates for :func:`trained_policy`."""
     yield folder / "policy"
     if (folder / "stages.json").is_file():
         stages = json.loads((folder / "stages.json").read_text(encoding="utf-8"))

@@ -192,6 +192,14 @@ def module_file(module: str) -> Path | None:
     return next((file for file in candidates if file.is_file()), None)
 
 
+def is_installed(name: str) -> bool:
+    """Returns whether the first part of a dotted path is an installed package or module. Imports nothing."""
+    try:
+        return find_spec(name) is not None and _root(name) == Root()
+    except (ImportError, ValueError):  # ``__main__``
+        return False
+
+
 class Root(NamedTuple):
     """Where the first part of a dotted path is; empty for a library or an unknown name."""
 

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, packages_distributions, version
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,7 @@ from experiments.config.composition import critic_checkpoints, leaves, open_crit
 from experiments.config.folders import EMBEDDED, is_ours
 from experiments.config.stages import STAGES
 from experiments.run_folder.reader import CRITIC, POLICY
-from experiments.stages.code_hash import changed_modules, code_hashes, environments, module_file
+from experiments.stages.code_hash import changed_modules, code_hashes, environments, is_installed, named_code
 from experiments.system.checksums import content_hash, fingerprint
 from experiments.system.devices import device_type
 
@@ -49,6 +48,8 @@ WATCHERS = (
 """Beginnings of the targets of callbacks that only watch. All others, such as the user's own, may act on training."""
 LIBRARIES = ("torch", "transformers", "peft")
 """Libraries whose version affects every result."""
+KNOWN = {*LIBRARIES, *sys.stdlib_module_names, "hydra", "lightning"}
+"""Packages that a configuration may name, but whose version is recorded anyway or does not affect results."""
 READ_BY = {
     "contrastive_reasoning.critics.calibration": ("scikit-learn",),
     "contrastive_reasoning.tasks.answer.symbolic": ("math-verify", "latex2sympy2_extended", "sympy"),
@@ -128,7 +129,7 @@ def plan_stage(stage: str, config: DictConfig, earlier: Mapping[str, StagePlan])
 def _code(relevant: Mapping[str, Any], stage: str) -> dict[str, str]:
     hashes = code_hashes(relevant, [STAGES[stage].run])
     libraries = {*LIBRARIES, *(name for module, names in READ_BY.items() if module in hashes for name in names)}
-    return hashes | _versions(libraries) | _installed_environments(relevant)
+    return hashes | _versions(libraries) | _installed_code(relevant)
 
 
 def _versions(libraries: Iterable[str]) -> dict[str, str]:
@@ -140,11 +141,12 @@ def _versions(libraries: Iterable[str]) -> dict[str, str]:
     return found
 
 
-def _installed_environments(relevant: Mapping[str, Any]) -> dict[str, str]:
-    """Returns distribution → version of the environments whose code is not hashed, because they were installed."""
-    installed = {module for module in environments(relevant) if find_spec(module) and not module_file(module)}
-    owners = packages_distributions() if installed else {}
-    return {owner: version(owner) for module in sorted(installed) for owner in owners.get(module, ())}
+def _installed_code(relevant: Mapping[str, Any]) -> dict[str, str]:
+    """Returns distribution → version of the user's code that is not hashed, because it was installed."""
+    named = {path.partition(".")[0] for path in (*named_code(relevant), *environments(relevant))}
+    installed = sorted(name for name in named - KNOWN if is_installed(name))
+    owners = packages_distributions() if installed else {}  # reads the files of all packages
+    return {owner: version(owner) for name in installed for owner in owners.get(name, ())}
 
 
 def needed(stage: str, config: DictConfig) -> bool:
@@ -237,7 +239,7 @@ def with_contents(node: Any, files: dict[str, str], *, key: str = "", foreign: b
         return {name: with_contents(value, files, key=name, foreign=foreign) for name, value in node.items()}
     if isinstance(node, list):
         return [with_contents(value, files, key=key, foreign=foreign) for value in node]
-    if isinstance(node, str) and (key in NAMING or (foreign and _is_file(node))) and (path := _local(node)):
+    if isinstance(node, str) and (key in NAMING or (foreign and _is_file(node))) and (path := _local(key, node)):
         files[node] = files.get(node) or content_hash(path)
         return files[node]
     return node
@@ -247,12 +249,20 @@ def _is_file(name: str) -> bool:
     return os.path.isfile(os.path.expanduser(name))  # Path would raise for a text that is too long for a name
 
 
-def _local(name: str) -> Path | None:
-    """Returns the local path of a name; None for a name on the hub."""
-    from contrastive_reasoning.policies.load import resolve  # imports torch, so not before typos are reported
+def _local(key: str, name: str) -> Path | None:
+    """Returns the local path that a value means; None for a name on the hub.
+
+    A run or stage as the policy means the policy that it trained, and a pattern its only match.
+    """
+    from contrastive_reasoning.policies.load import resolve, trained_policy  # torch: not before typos are reported
 
     try:
-        path = Path(resolve(name)) if name.startswith(EMBEDDED) else Path(name).expanduser()
+        if name.startswith(EMBEDDED):
+            return Path(resolve(name))
+        path = Path(name).expanduser()
+        path = trained_policy(path) if key == "pretrained" else path
     except (ValueError, OSError) as error:
         raise AssemblyError(str(error)) from error
+    if "*" in path.name and len(matching := list(path.parent.glob(path.name))) == 1:
+        return matching[0]
     return path if path.exists() else None

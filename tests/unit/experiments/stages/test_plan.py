@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from functools import cache
 from importlib import import_module
@@ -62,6 +63,7 @@ def rewarded(target: str, *overrides: str) -> DictConfig:
     ("stage", "file", "lines"),
     [
         ("grpo", "problems.jsonl", "task.train=file task.train_file={}/problems.jsonl"),
+        ("grpo", "problems_of_july.jsonl", "task.train=file task.train_file={}/problems_*.jsonl"),
         ("critic", "config.json", "experiment=critic_text backbone.pretrained={}"),
         ("evaluate", "own.yaml", "harness=lm_eval harness.tasks=[own] harness.include_path={}"),
         *(
@@ -167,6 +169,25 @@ def test_settings_depend_on_policy_content_but_not_its_path(tmp_path: Path) -> N
     assert plan_stage("grpo", composed(f"policy.pretrained={tmp_path / 'gone'}"), {}).settings != here.settings
 
 
+def test_run_as_policy_enters_by_the_policy_that_it_trained_last(tmp_path: Path) -> None:
+    run, stages = tmp_path / "runs" / "mine" / "now", {}
+    run.mkdir(parents=True)
+    settings = set()
+    for stage in ("warm_start", "grpo"):
+        stages[stage] = {"folder": str(tmp_path / "stages" / stage / "abc")}
+        policy = Path(stages[stage]["folder"], "policy")
+        policy.mkdir(parents=True)
+        (policy / "config.json").write_text(f'{{"of": "{stage}"}}')
+        (run / "stages.json").write_text(json.dumps(stages))
+        named = [
+            plan_stage("evaluate", composed(f"policy.pretrained={folder}"), {}).settings for folder in (run, policy)
+        ]
+        assert len(set(named)) == 1
+        settings.add(named[0])
+        (run / "mirror.log").write_text(f"{stage} was sent\n")
+    assert len(settings) == 2
+
+
 def test_edit_of_user_module_changes_fingerprint_but_not_settings(own: Callable[..., Path]) -> None:
     own("own_rewards_of_a_plan")
     config = rewarded("own_rewards_of_a_plan.f")
@@ -262,7 +283,6 @@ def test_version_of_a_library_enters_only_where_its_problems_verdicts_or_fits_ar
 def test_version_of_verifiers_and_code_of_the_environment_enter(
     own: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(planning, "find_spec", lambda name: name)
     monkeypatch.setattr(planning, "version", lambda name: f"{name} 1.0")
     own("own_environment_of_a_plan")
     config = config_kit.composed("experiment=grpo_verifiers", "task.environment=me/own-environment-of-a-plan")
@@ -278,6 +298,27 @@ def test_version_of_an_installed_environment_enters(monkeypatch: pytest.MonkeyPa
     """Its code is a library's, which is not hashed."""
     config = config_kit.composed("experiment=grpo_verifiers", "task.environment=yaml")
     assert plan_stage("grpo", config, {}).code["PyYAML"] == version("PyYAML")
+
+
+def test_version_of_installed_code_that_the_configuration_names_enters(
+    own: Callable[..., Path], tmp_path: Path
+) -> None:
+    own("own_installed_rewards")
+    config = rewarded("own_installed_rewards.f")
+    about = tmp_path / "own_rewards-1.0.dist-info"
+    about.mkdir()
+    (about / "top_level.txt").write_text("own_installed_rewards\n")
+    plans = []
+    for number in ("1.0", "1.1"):
+        (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: own-rewards\nVersion: {number}\n")
+        plans.append(plan_stage("grpo", config, {}))
+        assert plans[-1].code["own-rewards"] == number
+        assert "own_installed_rewards" not in plans[-1].code
+    assert changed(*plans) == (False, True)
+    assert (
+        "own-rewards"
+        not in plan_stage("critic", rewarded("own_installed_rewards.f", "experiment=llama_critic"), {}).code
+    )
 
 
 def test_later_imports_of_the_users_modules_must_be_as_planned(own: Callable[..., Path], tmp_path: Path) -> None:
