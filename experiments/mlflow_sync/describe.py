@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -180,8 +181,18 @@ def headline_metrics(folder: Path) -> list[Metric]:
 
 
 def parameters(config: Any) -> dict[str, str]:
-    """Flattens a configuration to MLflow's parameters; names and values are cut to ``LONGEST_VALUE`` characters."""
-    return {mlflow_name(key): value[:LONGEST_VALUE] for key, value in flatten(config).items()}
+    """Flattens a configuration to MLflow's parameters; names and values have at most ``LONGEST_VALUE`` characters.
+
+    A longer value ends with a hash of the whole, so that comparisons keep values apart that begin alike.
+    """
+    return {mlflow_name(key): _shortened(value) for key, value in flatten(config).items()}
+
+
+def _shortened(value: str) -> str:
+    if len(value) <= LONGEST_VALUE:
+        return value
+    mark = f"… {hashlib.sha256(value.encode(errors='backslashreplace')).hexdigest()[:12]}"
+    return value[: LONGEST_VALUE - len(mark)] + mark
 
 
 def mlflow_name(name: str) -> str:

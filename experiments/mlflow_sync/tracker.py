@@ -91,11 +91,15 @@ class Tracker:
         return run.info.run_id
 
     def describe(self, run_id: str, *, params: Mapping[str, str], tags: Mapping[str, str]) -> None:
-        """Sends parameters, which MLflow does not allow to change, and tags, which may change."""
+        """Sends tags, which may change, and parameters that the run does not have yet.
+
+        MLflow does not allow parameters to change: those of a stage are of the code that began it.
+        """
         from mlflow.entities import Param, RunTag
 
         self._client.log_batch(run_id, tags=[RunTag(mlflow_name(k), v[:LONGEST_TAG]) for k, v in tags.items()])
-        listed = [Param(name, value) for name, value in params.items()]
+        known = self._client.get_run(run_id).data.params if params else {}
+        listed = [Param(name, value) for name, value in params.items() if name not in known]
         for first in range(0, len(listed), MOST_PARAMS):
             self._client.log_batch(run_id, params=listed[first : first + MOST_PARAMS])
 
@@ -151,11 +155,17 @@ class Tracker:
 
     def experiment_ids(self) -> dict[str, str]:
         """Returns name → id, newest first, of the same experiments as :meth:`experiments`."""
-        return {e.name: e.experiment_id for e in self._client.search_experiments() if e.name != "Default"}
+        found: dict[str, str] = {}
+        token: str | None = ""
+        while token is not None:
+            page = self._client.search_experiments(page_token=token or None)
+            found |= {one.name: one.experiment_id for one in page if one.name != "Default"}
+            token = page.token or None
+        return found
 
     def runs(self, experiments: Sequence[str], *, kind: str) -> list[TrackedRun]:
         """Returns all runs of one kind in the named experiments, oldest first."""
-        names = {e.experiment_id: e.name for e in self._client.search_experiments() if e.name in experiments}
+        names = {id_: name for name, id_ in self.experiment_ids().items() if name in experiments}
         found: list[Run] = []
         token: str | None = ""
         while names and token is not None:

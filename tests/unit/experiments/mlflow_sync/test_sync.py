@@ -107,6 +107,20 @@ def test_sending_twice_creates_no_duplicates(tracker: Tracker, outputs: Any, mem
     assert count_points(tracker, runs["experiment"][0].run_id, TEST) == 1
 
 
+def test_run_found_again_keeps_its_parameters_and_gets_the_rest(tracker: Tracker, outputs: Any) -> None:
+    """As after a lost file of what was sent, if another commit has resumed the stage meanwhile."""
+    stage = grpo_of(folder := outputs.run("resumed", seed=0, final=0.4))
+    (stage / "config.yaml").write_text("git_sha: first\n")
+    send(folder, tracker)
+    (stage / "config.yaml").write_text("git_sha: second\nthreads: 4\n")
+    outputs.log(stage, VAL, {30: 0.9})
+    (folder / MEMORY_FILE).unlink()
+    send(folder, tracker)
+    after = grpo_run(tracker, "resumed")
+    assert after.params == {"git_sha": "first", "threads": "4"}
+    assert (30, 0.9) in tracker.history(after.run_id, VAL)
+
+
 def test_sync_sends_only_new_lines_and_keeps_later_value_of_step(
     tracker: Tracker, outputs: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

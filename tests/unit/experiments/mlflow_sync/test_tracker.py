@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -27,6 +28,16 @@ def check_artifacts(tracker: Tracker, folder: Path) -> None:
 
 def test_tracker_reads_artifacts_beside_database(tracker: Tracker, tmp_path: Path) -> None:
     check_artifacts(tracker, tmp_path)
+
+
+def test_experiments_and_runs_are_read_over_all_pages(tracker: Tracker, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = [f"page {number}" for number in range(3)]
+    for name in names:
+        tracker.create_run(name, name="r", start=0.0, tags={"kind": "experiment"}, parent=None)
+    search = tracker._client.search_experiments
+    monkeypatch.setattr(tracker._client, "search_experiments", partial(search, max_results=1))
+    assert set(names) <= set(tracker.experiments())
+    assert {run.experiment for run in tracker.runs(names, kind="experiment")} == set(names)
 
 
 @pytest.mark.slow
