@@ -151,16 +151,17 @@ def verdict(study: Study, rows: Sequence[ArmRow]) -> str:
 
 
 def _evidence(gain: Gain, *, of_problems: bool) -> str:
-    if not of_problems:  # a run has one number, so there is nothing to draw within a seed
-        return f"{gain.over_seeds.text('.1f', factor=100)} points over {len(gain.by_seed)} seeds."
-    nested = f"{with_interval(gain.nested, signed=True)} points"
     ours, theirs = gain.seeds
+    how = " (Welch's)" if gain.over_seeds.mark else ""
+    if not of_problems:  # a run has one number, so there is nothing to draw within a seed
+        over = f"{len(ours)} against {len(theirs)}" if how else f"{len(gain.by_seed)}"
+        return f"{gain.over_seeds.text('.1f', factor=100)} points over {over} seeds{how}."
+    nested = f"{with_interval(gain.nested, signed=True)} points"
     if len(ours) == len(theirs) == 1:
         alone = "one seed" if ours == theirs else f"seed {ours[0]} against seed {theirs[0]}"
         return f"{nested} over problems alone ({alone})."
     if 1 in (len(ours), len(theirs)):
         return f"{nested} over problems and the seeds of one side alone ({len(ours)} against {len(theirs)})."
-    how = " (Welch's)" if gain.over_seeds.mark else ""
     return f"{nested} over seeds and problems, {gain.over_seeds.text('.1f', factor=100)} over seeds{how}."
 
 

@@ -83,7 +83,9 @@ def run_jobs(
     :func:`begin`.
     """
     handlers = {each: signal.getsignal(each) for each in SIGNALS}
-    begin(live, trainers=trainers, at_once=at_once)
+    begin(
+        live, trainers=trainers, at_once=at_once if launcher in (None, "joblib") else 1
+    )  # others may leave this machine
     ended: list[Job] = []
     try:
         if launcher is None:

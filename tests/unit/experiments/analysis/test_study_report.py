@@ -291,6 +291,19 @@ def of_auc(runs: Any, *, seeds: int = 3, **further: Any) -> Study:
     return read_study(runs.name, {**runs.content(seeds=seeds, start=EACH), "primary": primary, **further})
 
 
+def test_verdict_on_auc_counts_the_seeds_of_both_arms(runs: Any) -> None:
+    for seed in range(3):
+        if seed < 2:
+            runs.add("plain", seed, solved=[0, 1, 0, 0], curve={0: 0.0, 5: 0.1 + seed / 10})
+        runs.add("better", seed, solved=[1, 1, 0, 0], curve={0: 0.0, 5: 0.5 + seed / 10})
+    primary = {"metric": "auc", "arm": "better", "baseline": "plain"}
+    study = read_study(runs.name, {**runs.content(seeds=3, start=None), "primary": primary})
+    found = verdict(
+        study, rows_of(read_results(runs.tracker, study, runs.counted(study).runs), "auc", start_per_seed=False)
+    )
+    assert "points over 3 against 2 seeds (Welch's)." in found
+
+
 def test_auc_is_mean_of_validations_after_step_0(runs: Any, tmp_path: Path) -> None:
     """Paired differences 0.2, 0.3 and 0.4 of the means of two validations; the last validations differ by 0 alone."""
     for seed, plus in enumerate((0.2, 0.3, 0.4)):

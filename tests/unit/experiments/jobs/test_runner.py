@@ -127,6 +127,16 @@ def test_concurrent_jobs_have_different_gpus(monkeypatch: pytest.MonkeyPatch, tm
         assert all(before[1] <= after[0] for before, after in pairwise(times)), "one after the other"
 
 
+def test_launcher_of_other_machines_gets_neither_gpus_nor_threads_of_this_one(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv(VISIBLE, "0,1,2,3")
+    names = (VISIBLE, *THREADS)
+    code = f"import os; print([os.environ.get(name) for name in {names!r}])"
+    run(tmp_path, code, jobs=2, at_once=2, trainer=GPU, launcher="basic")
+    assert logs(tmp_path) == [str(["0,1,2,3", *[None] * len(THREADS)])] * 2
+
+
 def test_ctrl_c_stops_running_jobs_and_starts_no_others(tmp_path: Path) -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     interrupt_once_printed(tmp_path, 2)
