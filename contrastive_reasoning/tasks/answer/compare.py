@@ -121,6 +121,7 @@ def _one(gold: str, answer: str, formula: Formula, deeper: Callable[[str, str], 
         return formula(*union)
     wanted, given = _items(gold), _items(answer)
     if wanted and given:
+        wanted = _without_descending_interval(wanted)
         if _named_in_order(wanted, given):
             wanted, given = (Collection("()", found.items) for found in (wanted, given))
         elif _named_in_order(given, wanted._replace(brackets="")) and wanted.brackets == "()":
@@ -181,7 +182,9 @@ def _beside(wanted: Value, given: Value) -> Verdict | None:
         return wrong("another label")
     if wanted.modulus and given.modulus and compact(wanted.modulus) != compact(given.modulus):
         return wrong("another modulus")
-    if other_condition(wanted, given):
+    if other_condition(wanted, given) or (
+        wanted.range and given.range and compact(wanted.range) != compact(given.range)
+    ):
         return wrong("another condition")
     return None
 
@@ -208,6 +211,12 @@ def _items(text: str) -> Collection | None:
     if items is not None and not items.brackets and len({split_unit(item)[1] for item in items.items} - {""}) > 1:
         return Collection("()", items.items)
     return items
+
+
+def _without_descending_interval(gold: Collection) -> Collection:
+    """Reads ``[8, 4]`` as a list in this order, since an interval has its lower end first."""
+    ends = [number.value for number in map(read_number, gold.items) if number]
+    return gold._replace(brackets="()") if gold.brackets == "[]" and len(ends) == 2 and ends[0] >= ends[1] else gold
 
 
 def _and_or(text: str) -> set[str]:

@@ -32,6 +32,7 @@ _NAME = re.compile(
 _OF_AN_ANGLE = re.compile(rf"\\(?:sin|cos|tan|cot|sec|csc) ?\(?(?:\\angle ?)?(?:[A-Za-z]{{1,3}}|{_LETTER.pattern})\)?")
 _FUNCTION = re.compile(r"(?P<name>[A-Za-z]) ?\( ?(?P<variable>[a-z]) ?\)")
 _EVENT = re.compile(r"(?<![A-Za-z\\])[PE] ?\( ?[A-Za-z] ?= ?-?[0-9A-Za-z]{1,4} ?\)")
+_CASES = re.compile(r"\\begin ?\{cases\}.*?\\end ?\{cases\}", re.DOTALL)
 _AT = re.compile(r"(?P<name>[A-Za-z]'{0,3}) ?\( ?(?P<place>[^=]{1,60}) ?\)")
 _FUNCTION_VALUE = re.compile(r"(?<![A-Za-z\\])[A-Za-z] ?\( ?-?[0-9][0-9./]* ?\)")
 _ORDER = re.compile(r"<|>|\\(?:le|ge|ne|in|notin|approx)(?![A-Za-z])")
@@ -53,7 +54,7 @@ _IS_CONDITION = re.compile(
     r"\\(?:in|ge|le|ne)(?![A-Za-z])|[<>=]"
     r"|(?<![a-z])(?:all|any|every|each|some|integers?|real|positive|natural|arbitrary)(?![a-z])"
 )
-_FOR_ALL = re.compile(r"^\\forall(?![A-Za-z]) ?[^,]{1,40}, ?(?=[^,]+$)")
+_FOR_ALL = re.compile(r"^\\forall(?![A-Za-z]) ?(?P<range>[^,]{1,40}), ?(?=[^,]+$)")
 _ALL_BUT = re.compile(
     r"(?:[A-Za-z] ?\\ne(?![A-Za-z]) ?|(?:[Aa]ll )?[Rr]eal(?: numbers?)? (?:except|other than|but)(?: for)? )"
     r"(?P<value>[^,]+)"
@@ -72,10 +73,12 @@ _OPTION = re.compile(r"^\(?[A-E] ?[.)] (?=[^ ])")
 
 
 class Value(NamedTuple):
-    """A value with its context: the label before it, and the modulus and the condition after it."""
+    """A value with its context: the label and the range before it, and the modulus and the condition after it."""
 
     text: str
     label: str
+    range: str
+    r"""That of a quantifier, ``x > 0`` of ``\forall x > 0, x^2 > 0``; empty without a relation."""
     modulus: str
     condition: str
 
@@ -91,6 +94,7 @@ def read_value(text: str) -> Value:
     label = _LABEL.match(text) if len(_LABELS.findall(text)) == 1 else None
     if label:
         text = text[label.end() :]
+    quantified = _FOR_ALL.match(text)
     text, condition = _without_condition(_FOR_ALL.sub("", text))
     modulus = _MODULUS.match(text)
     if modulus and not _is_operation(text, modulus):
@@ -98,6 +102,7 @@ def read_value(text: str) -> Value:
     return Value(
         text,
         label["label"].strip().lower() if label else "",
+        reorder(quantified["range"].strip()) if quantified and _ORDER.search(quantified["range"]) else "",
         (modulus["inner"] or modulus["outer"]).strip(" {}") if modulus else "",
         condition,
     )
@@ -154,9 +159,10 @@ def claims(text: str) -> list[str]:
 def sides(text: str) -> list[str]:
     """The sides of an equation; the text itself if there is no equals sign.
 
-    The equals sign in ``P(X=2)`` is part of the name.
+    The equals sign in ``P(X=2)`` is part of the name, and those of ``cases`` are part of the value.
     """
-    text = _EVENT.sub(lambda event: event[0].replace("=", "\0"), text)
+    for inner in (_EVENT, _CASES):
+        text = inner.sub(lambda found: found[0].replace("=", "\0"), text)
     return [side.strip().replace("\0", "=") for side in _EQUALS.split(text)]
 
 

@@ -23,7 +23,7 @@ PLACES = 6
 """Decimal places that are compared if one side is a decimal number and the other is not a number."""
 MAX_PLACES = 40
 _DEGREES = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?°")
-_DECIMAL = re.compile(r"(?<![0-9.])[0-9]+\.[0-9]{1,60}(?![0-9.]| ?\\(?:overline|bar))")
+_DECIMAL = re.compile(r"(?<![0-9.])[0-9]*\.[0-9]{1,60}(?![0-9.]| ?\\(?:overline|bar))")
 _TENS = re.compile(r"(?<=[0-9])[eE]([-+]?[0-9]{1,3})(?![0-9])")
 _COMMANDS = re.compile(r"\\mathbb ?\{? ?[A-Z]|\\[A-Za-z]+")
 _SEPARATE = re.compile(rf"({_COMMANDS.pattern})|[^\\]+")

@@ -105,7 +105,7 @@ _OTHER_WORDS = """
     thirds fourths fifths sixths sevenths eighths ninths tenths hundredths thousandths hundredth thousandth
     is are was were be been being has have had do does did can cannot could would should may might must will shall
     never neither nor without impossible invalid unlikely untrue fails negative below under above opposite
-    loss losses deficit debt less fewer short
+    loss losses deficit debt less fewer short repeating recurring tens
 """
 _NO_UNIT = frozenset(_OTHER_WORDS.split())
 _FRACTION_WORD = re.compile(
@@ -159,7 +159,7 @@ def unit_of(words: str, *, alone: bool = True, number: bool = True) -> str:
         elif lower in _POWERS_BEHIND and last in _UNITS:
             powers[last] *= _POWERS_BEHIND[lower]
         elif lower in _EMPTY and alone and word not in _SYMBOLS and (lower != "in" or powers or following in _AFTER_IN):
-            if len(word) < 3 and not (powers or (number and following)):
+            if power != 1 or (len(word) < 3 and not (powers or (number and len(following) > 1))):
                 return ""
         else:
             last = _name(word)
