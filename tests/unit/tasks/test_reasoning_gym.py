@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable
 from functools import partial
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -118,13 +119,17 @@ def test_dataset_without_gold_answers_has_problems_but_no_warm_start(dataset: st
         with_gold(made, "train")
 
 
+EXECUTE = ["countdown", "puzzle24", "simple_integration", "string_insertion"]
+
+
 @pytest.mark.parametrize(
     ("changes", "named"),
     [
         ({"dataset": "chainsum"}, "chain_sum"),
         ({"dataset": "ransom_note"}, "order of a set"),
         ({"dataset": "game_of_life_halting"}, "every answer"),
-        ({"dataset": "composite"}, "at least one dataset"),
+        ({"dataset": "composite"}, "other datasets"),
+        *[({"dataset": name}, "executes the answer") for name in EXECUTE],
         ({"settings": {"terms": 3}}, r"settings\.terms.*min_terms, max_terms"),
         ({"settings": {"min_terms": -1}}, "min_terms must be positive"),
         ({"prompt": "Add."}, r"\{question\}"),
@@ -152,6 +157,17 @@ def questions_and_scores() -> None:
         golds = [(items[i]["answer"], items[i]) for i in range(3)]
         gold = [1.0 if answer is None else items.score_answer(answer, item) for answer, item in golds]
         print(name, repr([items[i]["question"] for i in range(3)]), min(gold), max(paid, default=0.0), sep="\t")
+
+
+@pytest.mark.parametrize("name", sorted(DATASETS.keys() - REFUSED.keys()))
+def test_scorer_does_not_execute_the_answer(name: str, tmp_path: Path) -> None:
+    """Within brackets and without, because some scorers evaluate only what looks like a list."""
+    call = f"__import__('pathlib').Path({str(tmp_path / 'executed')!r}).touch()"
+    items = dataset_of(name, None)
+    fields = {"dataset": name, "settings": None, "item": items[0]}
+    for text in (call, f"[{call}]", f"({call},)", f"0+{call}", f"lambda: {call}"):
+        assert score(Problem(id="0", prompt="", answer="", fields=fields), text, tag=None) < 1
+    assert not (tmp_path / "executed").exists()
 
 
 @pytest.mark.slow
