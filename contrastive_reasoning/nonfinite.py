@@ -85,7 +85,8 @@ def keeping_batch(batch: Callable[[], Mapping[str, object]], *, run: str | Path,
         path.parent.mkdir(parents=True, exist_ok=True)
         torch.save(dict(reason.batch or batch()), path)
         raise Diverged(
-            f"{reason}; the batch of step {step} is in {path}, and the weights are as they were before it"
+            f"{reason}; the batch of step {step} is in {path}, and the weights are as they were before the update that "
+            "failed"
         ) from None
 
 

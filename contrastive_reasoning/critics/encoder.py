@@ -73,7 +73,10 @@ class Frozen:
 
 @dataclass(frozen=True, kw_only=True)
 class LoRATraining:
-    """Low-rank adapters are trained, W + (alpha / rank)·B A, arXiv:2106.09685. Raises ValueError for a rank below 1."""
+    """Low-rank adapters in fp32 are trained, W + (alpha / rank)·B A, arXiv:2106.09685.
+
+    Raises ValueError for a rank below 1.
+    """
 
     rank: int
     alpha: float
@@ -91,6 +94,9 @@ class LoRATraining:
         settings: dict[str, Any] = {"lora_alpha": self.alpha, "lora_dropout": self.dropout}
         with seeded(self.seed):
             inject_adapter_in_model(LoraConfig(r=self.rank, target_modules=targets, **settings), backbone)
+        for parameter in backbone.parameters():
+            if parameter.requires_grad:  # injected in the backbone's dtype; in bfloat16 most steps of Adam vanish
+                parameter.data = parameter.data.float()
         backbone.train()
 
 
@@ -102,8 +108,8 @@ def load_encoder(*, pretrained: str, dtype: Dtype, training: Training, trust_rem
         trust_remote_code: run code that comes with the checkpoint; leave it off.
 
     Raises:
-        ValueError: unknown dtype or embedded name, a tokenizer with neither a padding nor an end token, or files that
-            contain anything but weights, or not all of them.
+        ValueError: unknown dtype or embedded name, float16 for a backbone that is trained, a tokenizer with neither a
+            padding nor an end token, or files that contain anything but weights, or not all of them.
         OSError: there is no such checkpoint.
     """
     one_of(DTYPES, dtype=dtype)
@@ -118,6 +124,10 @@ def load_encoder(*, pretrained: str, dtype: Dtype, training: Training, trust_rem
         tokenizer.pad_token = tokenizer.eos_token
     with only_weights(f"load_encoder: {pretrained}"):
         backbone, info = AutoModel.from_pretrained(dtype=DTYPES[dtype], **source, **REPORTING)
-    require_weights(info, f"load_encoder: {pretrained}", unused="pooler.")  # the critics pool states themselves
+    require_weights(info, f"load_encoder: {pretrained}", unused="pooler.")
+    if getattr(backbone, "pooler", None) is not None:
+        backbone.pooler = None  # critics pool states themselves, and DDP refuses trained weights without gradients
     training(backbone)
+    if dtype == "float16" and any(parameter.requires_grad for parameter in backbone.parameters()):
+        raise ValueError("load_encoder: dtype=float16 loses small gradients in training: use bfloat16 or float32")
     return TextEncoder(backbone=backbone, tokenizer=tokenizer, width=backbone.config.hidden_size)

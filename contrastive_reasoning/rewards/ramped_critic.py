@@ -98,6 +98,8 @@ class RampedCriticReward:
             raise ValueError(f"goal_text must contain {{target}}, got {goal_text!r}")
         refuse_learning("RampedCriticReward", outcome)
         self.outcome = outcome
+        self._trained = [module for module in critic.modules() if module.training]
+        """Those with dropout in the critic's steps; a frozen backbone stays in eval mode."""
         self.critic: Any = critic.eval()
         self.loss = loss
         self.optimizer = optimizer
@@ -195,7 +197,8 @@ class RampedCriticReward:
             goals = [self.goal_text.replace("{target}", triple.answer) for triple in drawn]
         else:
             goals = [triple.goal for triple in drawn]
-        self.critic.train()
+        for module in self._trained:
+            module.training = True
         with seeded(seed), torch.enable_grad():
             scores = self._scores([triple.state for triple in drawn], [triple.action for triple in drawn], goals)
             own = torch.eye(len(drawn), dtype=torch.bool, device=scores.device)

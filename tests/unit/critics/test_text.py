@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -54,8 +55,8 @@ def checkpoints(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return folders
 
 
-def build(folder: Path, *, training: Any = None, **changes: Any) -> TextCritic:
-    how: dict[str, Any] = {"dtype": "float32", "training": training or FullTraining(), "trust_remote_code": False}
+def build(folder: Path, *, training: Any = None, dtype: str = "float32", **changes: Any) -> TextCritic:
+    how: dict[str, Any] = {"dtype": dtype, "training": training or FullTraining(), "trust_remote_code": False}
     settings: dict[str, Any] = {"pooling": last_pool, "dimension": 8, "similarity": dot, "max_length": 64, "seed": 0}
     settings |= {"style": "annotated", "goal_text": "### Current State: [{target}]"} | changes
     return TextCritic(encoder=load_encoder(pretrained=str(folder), **how), **settings).eval()
@@ -69,6 +70,36 @@ def test_padding_does_not_change_encoding(checkpoints: dict[str, Path], name: st
     together = critic.encode_state_action(critic.tokenize(texts))
     apart = torch.cat([critic.encode_state_action(critic.tokenize([text])) for text in texts])
     assert_close(together, apart, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
+def test_adapters_are_trained_in_fp32_whatever_the_dtype_of_the_backbone(
+    checkpoints: dict[str, Path], dtype: str
+) -> None:
+    if dtype == "float16":
+        with pytest.raises(ValueError, match="dtype=float16"):
+            build(checkpoints["llama"], training=LORA, dtype=dtype)
+        return
+    critic = build(checkpoints["llama"], training=LORA, dtype=dtype).train()
+    texts = critic.tokenize(["21+16=37", "1+2=3"])
+    critic(texts, texts).sum().backward()
+    trained = {name: weight for name, weight in critic.named_parameters() if weight.requires_grad}
+    adapters = [weight for name, weight in trained.items() if "lora_" in name]
+    assert len(adapters) == 8
+    assert {weight.dtype for weight in trained.values()} == {torch.float32}
+    assert all(weight.grad is not None for weight in adapters)
+    assert {weight.dtype for name, weight in critic.named_parameters() if ".base_layer." in name} == {
+        getattr(torch, dtype)
+    }
+
+
+@pytest.mark.parametrize("training", [FullTraining(), replace(LORA, target_modules="all-linear")])
+def test_every_trained_weight_of_an_encoder_has_a_gradient(checkpoints: dict[str, Path], training: Any) -> None:
+    """DDP refuses others, such as those of BERT's pooler, which critics do not read."""
+    critic = build(checkpoints["bert"], training=training).train()
+    texts = critic.tokenize(["21+16=37", "1+2=3"])
+    critic(texts, texts).sum().backward()
+    assert [name for name, weight in critic.named_parameters() if weight.requires_grad and weight.grad is None] == []
 
 
 def test_encode_steps_returns_prefixes_and_goal_with_target(checkpoints: dict[str, Path]) -> None:

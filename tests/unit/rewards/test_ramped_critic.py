@@ -123,6 +123,15 @@ def test_critic_takes_optimizer_step_before_each_value(rollouts_of: Rollouts) ->
     assert_close(weights(reward), nn.utils.parameters_to_vector(critic.parameters()).detach(), rtol=1e-3, atol=1e-4)
 
 
+def test_frozen_part_of_the_critic_stays_in_eval_mode_in_its_steps(rollouts_of: Rollouts) -> None:
+    critic = build(number_dimension=8, hidden_dimension=16, dimension=16)
+    critic.goal_numbers.eval()
+    seen: list[tuple[bool, bool]] = []
+    critic.register_forward_pre_hook(lambda *_: seen.append((critic.training, critic.goal_numbers.training)))
+    ramped(critic=critic)(rollouts_of([SEARCH], PROBLEM))
+    assert seen == [(True, False), (False, False)], "a step, then the value"
+
+
 def test_draw_limits_triples_per_step_and_buffer_keeps_all(rollouts_of: Rollouts) -> None:
     sizes = []
     reward = ramped(draw=2, loss=lambda scores, *_: sizes.append(tuple(scores.shape)) or scores.sum() * 0)
