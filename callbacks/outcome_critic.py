@@ -49,6 +49,9 @@ class OutcomeCritic(OnlineTraining):
         ValueError: for a number below 1; at the start of a fit, for a reward whose critic cannot be trained here.
     """
 
+    reads_all_groups = True
+    """Among groups that were selected by their verdicts, chances of success are closer to one half."""
+
     def __init__(self, *, task: Task, lessons: OutcomeUpdates, buffer_batches: int) -> None:
         super().__init__(task=task, lessons=lessons, buffer=OutcomeBuffer(batches=buffer_batches))
 

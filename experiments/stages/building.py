@@ -193,10 +193,13 @@ def _advantage_flaws(config: DictConfig, reward: RewardParts) -> Iterator[str]:
 
 def _rollout_flaws(config: DictConfig, reward: RewardParts) -> Iterator[str]:
     rollouts = class_of(config.rollout)
-    if (fitted := reward.having("reads_all_groups")) and getattr(rollouts, "keeps_what_differs", False):
+    fitted = [reward.kinds[path] for path in reward.having("reads_all_groups")]
+    if "lessons" in config.online and getattr(online := class_of(config.online), "reads_all_groups", False):
+        fitted.append(online)
+    if fitted and getattr(rollouts, "keeps_what_differs", False):
         yield (
-            f"rollout: keeps the groups that differ, and {reward.kinds[fitted[0]].__name__} learns chances of success "
-            "from all of them: use rollout=engine"
+            f"rollout: keeps the groups that differ, and {fitted[0].__name__} learns chances of success from all of "
+            "them: use rollout=engine"
         )
     if (reading := reward.having("reads_prefix_values")) and not getattr(rollouts, "values_prefixes", False):
         yield f"reward: {reward.kinds[reading[0]].__name__} reads values drawn with the rollouts: use rollout=vineppo"

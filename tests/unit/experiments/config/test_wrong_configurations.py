@@ -178,6 +178,10 @@ PARTS = [
         "reward: source .*logits.*, got RandomPotentialReward",
     ),
     (f"{REAL} reward=critic_calibrated rollout=dynamic advantage=one_step", "rollout: .*Calibrated.*rollout=engine"),
+    (
+        "experiment=llama_critic reward=critic reward.weight=0 reward.checkpoint=fresh rollout=dynamic online=outcomes",
+        "rollout: .*OutcomeCritic.*rollout=engine",
+    ),
     (f"{REAL} reward=monte_carlo", "reward: MonteCarloReward .*rollout=vineppo"),
     (f"{RELEASED} critic=joint", r"reward\.critic: JointCritic .*critic=text"),
     (f"{RELEASED} critic=numeric_v2", r"reward\.critic: NumericV2 .*critic=text"),
