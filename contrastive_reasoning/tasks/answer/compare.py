@@ -121,7 +121,10 @@ def _one(gold: str, answer: str, formula: Formula, deeper: Callable[[str, str], 
         return formula(*union)
     wanted, given = _items(gold), _items(answer)
     if wanted and given:
-        wanted = _without_descending_interval(wanted)
+        if _descends(wanted):  # [8, 4] is a list, as an interval has its lower end first
+            wanted, given = (
+                one._replace(brackets="()" if one.brackets == "[]" else one.brackets) for one in (wanted, given)
+            )
         if _named_in_order(wanted, given):
             wanted, given = (Collection("()", found.items) for found in (wanted, given))
         elif _named_in_order(given, wanted._replace(brackets="")) and wanted.brackets == "()":
@@ -213,10 +216,9 @@ def _items(text: str) -> Collection | None:
     return items
 
 
-def _without_descending_interval(gold: Collection) -> Collection:
-    """Reads ``[8, 4]`` as a list in this order, since an interval has its lower end first."""
+def _descends(gold: Collection) -> bool:
     ends = [number.value for number in map(read_number, gold.items) if number]
-    return gold._replace(brackets="()") if gold.brackets == "[]" and len(ends) == 2 and ends[0] >= ends[1] else gold
+    return gold.brackets == "[]" and len(ends) == len(gold.items) == 2 and ends[0] >= ends[1]
 
 
 def _and_or(text: str) -> set[str]:

@@ -89,7 +89,7 @@ def test_target_leads_to_defining_module_and_its_imports(folder: Path, target: s
         ("import own_code.lazy as x", LAZY),
         ("from importlib import import_module\nx = import_module('own_code.late')", {"own_code.late"}),
         ("class A:\n    def f(self):\n        import own_code.constants", {"own_code.constants"}),
-        ("WORKER = 'contrastive_reasoning.tasks.base'", {"contrastive_reasoning.tasks.base"}),
+        ("WORKER = 'contrastive_reasoning.ranges'", {"contrastive_reasoning.ranges"}),
         ("import torch, numpy.linalg\nfrom lightning import Trainer", set()),
         ("from own_code.no_init.three import THREE\nf = THREE", {"own_code.no_init.three"}),
         (f"{CHECKED}    f = 1\nelse:\n    from own_code.types_only import f", {"own_code.types_only"}),
