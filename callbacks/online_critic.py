@@ -69,25 +69,25 @@ class OnlineTraining(L.Callback, ABC):
 
     Args:
         task: finds the steps in a completion, and verifies it.
-        lessons: trains the critic.
+        updates: trains the critic.
         buffer: what it is trained on.
 
     Raises:
         ValueError: at the start of a fit, for a reward whose critic cannot be trained here.
     """
 
-    hook_phases: ClassVar[Mapping[str, Phase]] = {"on_train_batch_start": "lessons", "on_train_batch_end": "lessons"}
+    hook_phases: ClassVar[Mapping[str, Phase]] = {"on_train_batch_start": "critic", "on_train_batch_end": "critic"}
     """Hook → the phase that its time belongs to."""
 
-    def __init__(self, *, task: Task, lessons: OnlineUpdates, buffer: Any) -> None:
+    def __init__(self, *, task: Task, updates: OnlineUpdates, buffer: Any) -> None:
         self.task = task
-        self.lessons = lessons
+        self.updates = updates
         self.buffer = buffer
 
     def setup(self, trainer: L.Trainer, pl_module: Any, stage: str) -> None:
         if stage == "fit":
             self.reward = critic_within(pl_module.reward)
-            self.lessons.start(self.trained())
+            self.updates.start(self.trained())
 
     @abstractmethod
     def trained(self) -> nn.Module:
@@ -98,21 +98,21 @@ class OnlineTraining(L.Callback, ABC):
         if not len(self.buffer):
             return
         with keeping_batch(dict, run=trainer.default_root_dir, step=step):
-            loss = self.lessons.train(self.buffer, device=device, rank=rank, ranks=ranks)
+            loss = self.updates.train(self.buffer, device=device, rank=rank, ranks=ranks)
         # the loss is None on every rank or on none
         report(trainer, step, {"loss": None if loss is None else total(loss) / trainer.world_size})
 
     def log_state(self, pl_module: Any, **values: float) -> None:
         """Logs ``values`` and what every batch logs."""
-        values |= {"buffer_states": float(len(self.buffer)), "skipped_steps": float(self.lessons.skipped.count)}
+        values |= {"buffer_states": float(len(self.buffer)), "skipped_steps": float(self.updates.skipped.count)}
         pl_module.log_dict({NAME + name: value for name, value in values.items()}, batch_size=1)
 
     def state_dict(self) -> dict[str, Any]:
-        return {"buffer": self.buffer.state_dict(), "lessons": self.lessons.state_dict()}
+        return {"buffer": self.buffer.state_dict(), "updates": self.updates.state_dict()}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         self.buffer.load_state_dict(state_dict["buffer"])
-        self.lessons.load_state_dict(state_dict["lessons"])
+        self.updates.load_state_dict(state_dict["updates"])
 
 
 class OnlineCritic(OnlineTraining):
@@ -124,7 +124,7 @@ class OnlineCritic(OnlineTraining):
 
     Args:
         task: finds the steps in a completion, and verifies it.
-        lessons: trains the copy.
+        updates: trains the copy.
         learn_every: rollout batches between two trainings of the copy.
         refresh_every: rollout batches between refreshes.
         buffer_states: the maximum number of states in the buffer.
@@ -135,13 +135,13 @@ class OnlineCritic(OnlineTraining):
     """
 
     def __init__(
-        self, *, task: Task, lessons: CriticUpdates, learn_every: int, refresh_every: int, buffer_states: int
+        self, *, task: Task, updates: CriticUpdates, learn_every: int, refresh_every: int, buffer_states: int
     ) -> None:
         sizes = {"learn_every": learn_every, "refresh_every": refresh_every, "buffer_states": buffer_states}
         for name, size in sizes.items():
             if size < 1:
                 raise ValueError(f"online.{name} must be at least 1, got {size}")
-        super().__init__(task=task, lessons=lessons, buffer=ReplayBuffer(capacity=buffer_states))
+        super().__init__(task=task, updates=updates, buffer=ReplayBuffer(capacity=buffer_states))
         self.learn_every = learn_every
         self.refresh_every = refresh_every
         self.refreshes = 0
@@ -170,10 +170,10 @@ class OnlineCritic(OnlineTraining):
         if step % self.learn_every == 0:
             device = batch.rollouts.mask.device
             self.learn(trainer, step, device, rank=trainer.global_rank, ranks=trainer.world_size)
-        self._due = self.lessons.taken > 0 and step % self.refresh_every == 0
+        self._due = self.updates.taken > 0 and step % self.refresh_every == 0
         if self._due and isinstance(pl_module.reward, CalibratedReward):
-            self.lessons.to(batch.rollouts.mask.device)
-            scoring, self.reward.critic = self.reward.critic, self.lessons.critic
+            self.updates.to(batch.rollouts.mask.device)
+            scoring, self.reward.critic = self.reward.critic, self.updates.critic
             try:
                 pl_module.reward.foresee(batch.rollouts)
             finally:
@@ -197,7 +197,7 @@ class OnlineCritic(OnlineTraining):
     def _refresh(self, pl_module: Any, rollouts: RolloutBatch) -> dict[str, float | None]:
         """Replaces the scoring critic by the copy; returns the AUROC of both for the verdicts on these rollouts."""
         before = verdict_auroc(self.reward, self.task, rollouts)
-        self.reward.critic.load_state_dict(self.lessons.critic.state_dict())
+        self.reward.critic.load_state_dict(self.updates.critic.state_dict())
         self.refreshes += 1
         for part in (pl_module.reward, *layers(pl_module.advantage)):
             if isinstance(part, CalibratedReward | TrustGate):
@@ -253,7 +253,7 @@ class OnlineUpdates(ABC):
 
     def __post_init__(self) -> None:
         if self.steps < 1:
-            raise ValueError(f"online.lessons.steps must be at least 1, got {self.steps}")
+            raise ValueError(f"online.updates.steps must be at least 1, got {self.steps}")
         self.taken = 0
         """Steps so far, including skipped ones: the number of a step seeds its draws."""
         self.skipped = SkippedSteps(self.max_skipped_steps, of="the critic that learns beside the policy")

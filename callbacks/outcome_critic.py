@@ -42,7 +42,7 @@ class OutcomeCritic(OnlineTraining):
 
     Args:
         task: finds the steps in a completion, and verifies it.
-        lessons: trains the critic.
+        updates: trains the critic.
         buffer_batches: how many rollout batches it is trained on.
 
     Raises:
@@ -52,8 +52,8 @@ class OutcomeCritic(OnlineTraining):
     reads_all_groups = True
     """Among groups that were selected by their verdicts, chances of success are closer to one half."""
 
-    def __init__(self, *, task: Task, lessons: OutcomeUpdates, buffer_batches: int) -> None:
-        super().__init__(task=task, lessons=lessons, buffer=OutcomeBuffer(batches=buffer_batches))
+    def __init__(self, *, task: Task, updates: OutcomeUpdates, buffer_batches: int) -> None:
+        super().__init__(task=task, updates=updates, buffer=OutcomeBuffer(batches=buffer_batches))
 
     def trained(self) -> nn.Module:
         return self.reward.critic
@@ -96,7 +96,7 @@ class OutcomeUpdates(OnlineUpdates):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.batch_size < 1:
-            raise ValueError(f"online.lessons.batch_size must be at least 1, got {self.batch_size}")
+            raise ValueError(f"online.updates.batch_size must be at least 1, got {self.batch_size}")
 
     def draw(self, buffer: OutcomeBuffer, *, seed: int, rank: int, ranks: int) -> dict[str, Outcomes]:
         return {"outcomes": buffer.draw(self.batch_size, np.random.default_rng(seed))}

@@ -4,7 +4,7 @@
     rollout     the hook of the callback that draws            named by the callback
     reward      rewards and advantages                         named by the module
     update      forward, backward and optimizer steps          named by the module
-    lessons     training of a critic beside the policy         named by the callback
+    critic      training of a critic beside the policy         named by the callback
     checkpoint  writing one                                    named by Lightning
 
 A module names a phase by ``with self.trainer.profiler.profile("reward")``, which costs nothing without a listener; a
@@ -20,7 +20,7 @@ from typing import Any, Literal
 import torch
 from lightning.pytorch.profilers import Profiler
 
-Phase = Literal["data", "rollout", "reward", "update", "lessons", "validation", "checkpoint", "evaluation"]
+Phase = Literal["data", "rollout", "reward", "update", "critic", "validation", "checkpoint", "evaluation"]
 WHOLE_BATCH = "run_training_batch"
 """Lightning's name for all that the module does with a batch."""
 NAMED = {

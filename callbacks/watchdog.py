@@ -20,7 +20,7 @@ class Watchdog(L.Callback):
     prints nothing.
 
     Args:
-        limits: phase → seconds; None or absent: no limit. ``data`` is the wait for a training batch, ``lessons`` the
+        limits: phase → seconds; None or absent: no limit. ``data`` is the wait for a training batch, ``critic`` the
             training of a critic beside the policy. If a module names no phases, as with automatic optimization, its
             whole batch is the update. ``evaluation`` has no trainer; its own stage watches it, from one completion to
             the next.

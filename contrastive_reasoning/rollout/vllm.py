@@ -52,7 +52,7 @@ class VLLMEngine:
     Args:
         url: address of the server, ``http://host:port``.
         weights_folder: where weights are written for a transfer; the server must see the same path. None: shared memory
-            (``/dev/shm``), if it has room for them and the server can read them there, else ``disk_folder``.
+            (``/dev/shm``), if it has space for them and the server can read them there, else ``disk_folder``.
         disk_folder: the folder in place of shared memory.
         sleep_level: put the server to sleep after each draw, so that trainer and server can share a device: 1 keeps its
             weights in main memory, 2 drops them; None leaves it awake.

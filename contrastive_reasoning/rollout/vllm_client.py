@@ -27,7 +27,7 @@ from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
 from contrastive_reasoning.rollout.requests import ServerError
 from contrastive_reasoning.rollout.sampling import Sampling
 from contrastive_reasoning.rollout.vllm_server.weight_sync import architecture, fingerprint, stored_tensors
-from contrastive_reasoning.rollout.weights_folder import missing_room, new_folder, shared_folder
+from contrastive_reasoning.rollout.weights_folder import missing_space, new_folder, shared_folder
 
 SHARD = "1GB"
 """Size of the files of a transfer, and of what a GPU's weights take in main memory while they are written."""
@@ -48,7 +48,7 @@ class ServedPolicy:
     Args:
         server: vLLM with this project's worker extension, see docs/vllm.md.
         folder: where weights are written during a transfer; the server reads the same path. None: shared memory, if it
-            has room for them and the server can read them there, else ``disk``.
+            has space for them and the server can read them there, else ``disk``.
         disk: the folder in place of shared memory.
     """
 
@@ -132,7 +132,7 @@ class ServedPolicy:
         """Yields an empty folder for a transfer, and removes it. The first reason for ``disk`` is printed."""
         folder = self.disk if self.folder is None else self.folder
         if self.folder is None:
-            reason = missing_room(sum(part.nbytes for part in chain(policy.parameters(), policy.buffers())))
+            reason = missing_space(sum(part.nbytes for part in chain(policy.parameters(), policy.buffers())))
             if reason is None:
                 with shared_folder() as shared:
                     if self._reads(shared):

@@ -29,12 +29,12 @@ ABANDONED = 24 * 3600
 """Seconds after which a folder in shared memory belongs to no transfer, but to a process that was killed."""
 
 
-def missing_room(size: int) -> str | None:
+def missing_space(size: int) -> str | None:
     """Returns why shared memory cannot hold ``size`` bytes, as a clause; None if it can."""
     if not os.access(SHARED_MEMORY, os.W_OK):
         return f"{SHARED_MEMORY} is not there or cannot be written"
-    room = max(0, min(shutil.disk_usage(SHARED_MEMORY).free, free_memory() - RESERVE))
-    return None if size <= room else f"{SHARED_MEMORY} has room for {room / GIB:.2g} of {size / GIB:.2g} GiB"
+    space = max(0, min(shutil.disk_usage(SHARED_MEMORY).free, free_memory() - RESERVE))
+    return None if size <= space else f"{SHARED_MEMORY} has space for {space / GIB:.2g} of {size / GIB:.2g} GiB"
 
 
 def free_memory() -> int:

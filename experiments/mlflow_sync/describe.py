@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -25,6 +24,7 @@ from experiments.run_folder.reader import (
     stage_folders,
     sweep_folder,
 )
+from experiments.system.checksums import fingerprint
 
 Kind = Literal["sweep", "experiment", "stage"]
 Status = Literal["FINISHED", "FAILED", "KILLED"]
@@ -191,7 +191,7 @@ def parameters(config: Any) -> dict[str, str]:
 def _shortened(value: str) -> str:
     if len(value) <= LONGEST_VALUE:
         return value
-    mark = f"… {hashlib.sha256(value.encode(errors='backslashreplace')).hexdigest()[:12]}"
+    mark = f"… {fingerprint({'value': value})}"
     return value[: LONGEST_VALUE - len(mark)] + mark
 
 

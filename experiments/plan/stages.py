@@ -102,8 +102,8 @@ def fullest_microbatch(rollouts: Rollouts, *, problems: int) -> Lengths:
         groups, rows = min(problems, -(-budget // group), budget // (prompt + size)), size
     else:
         groups, rows = 1, min(size, max(-(-(budget - prompt) // rollouts.completion_tokens), 1))
-    room = (budget - groups * prompt) // (groups * rows) if groups * rows > 1 else rollouts.completion_tokens
-    return even_lengths(groups, rows, prompt=prompt, completion=min(room, rollouts.completion_tokens))
+    longest = (budget - groups * prompt) // (groups * rows) if groups * rows > 1 else rollouts.completion_tokens
+    return even_lengths(groups, rows, prompt=prompt, completion=min(longest, rollouts.completion_tokens))
 
 
 class Rows(NamedTuple):

@@ -194,7 +194,7 @@ def _advantage_flaws(config: DictConfig, reward: RewardParts) -> Iterator[str]:
 def _rollout_flaws(config: DictConfig, reward: RewardParts) -> Iterator[str]:
     rollouts = class_of(config.rollout)
     fitted = [reward.kinds[path] for path in reward.having("reads_all_groups")]
-    if "lessons" in config.online and getattr(online := class_of(config.online), "reads_all_groups", False):
+    if "updates" in config.online and getattr(online := class_of(config.online), "reads_all_groups", False):
         fitted.append(online)
     if fitted and getattr(rollouts, "keeps_what_differs", False):
         yield (
@@ -220,7 +220,7 @@ def check_online(config: DictConfig) -> None:
         AssemblyError: if not; the sentence names what to choose instead.
     """
     online = build(config, "online")
-    if "lessons" not in config.online:
+    if "updates" not in config.online:
         return
     critics = [path for path, _ in critic_checkpoints(config.reward)]
     try:

@@ -57,7 +57,7 @@ def folders_of(server: Served) -> list[Path]:
 
 
 @pytest.mark.parametrize(
-    ("given", "room", "readable", "used"),
+    ("given", "space", "readable", "used"),
     [
         (None, True, True, "shm"),
         (None, True, False, "disk"),
@@ -73,12 +73,12 @@ def test_weights_go_through_shared_memory_if_both_sides_can_use_it(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     given: str | None,
-    room: bool,
+    space: bool,
     readable: bool,
     used: str,
 ) -> None:
     root = shared_memory.parent
-    if not room:
+    if not space:
         monkeypatch.setattr(weights_folder, "free_memory", lambda: weights_folder.RESERVE)
     if not readable:
         server.tamper["can_read"] = lambda answer: {"results": [{"readable": False} for _ in answer["results"]]}

@@ -30,7 +30,7 @@ WHOLE = [
     "stages=[critic,grpo]",
     "online.learn_every=1",
     "online.refresh_every=2",
-    "online.lessons.steps=2",
+    "online.updates.steps=2",
     "budget.grpo.steps=4",
     "budget.grpo.evaluate_every=2",
     "budget.grpo.microbatch_tokens=96",  # several micro-batches
@@ -54,7 +54,7 @@ OF_A_HEAD = [
 OF_OUTCOMES = [
     "experiment=llama_critic_outcomes",
     "stages=[grpo]",
-    "online.lessons.steps=2",
+    "online.updates.steps=2",
     "online.buffer_batches=2",
     *(line for line in WHOLE if line.startswith(("debug", "logger", "callbacks", "budget", "policy"))),
 ]

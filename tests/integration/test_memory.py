@@ -23,7 +23,7 @@ SELDOM = ["budget.grpo.evaluate_every=100", "budget.grpo.checkpoint_every=50", "
 FEWER = "budget.grpo.problems=8"
 """Fewer than the 64 or 128 of the laptop budgets, so that 300 steps take minutes. A leak per problem must be that much
 larger to be detected. A leak per step is detected as before: with 12 and 24 problems memory grew no faster."""
-ONLINE = ["stages=[critic,grpo]", "online=refresh", "online.lessons.steps=4", "budget.critic.steps=150", FEWER]
+ONLINE = ["stages=[critic,grpo]", "online=refresh", "online.updates.steps=4", "budget.critic.steps=150", FEWER]
 FEW_SHAPES = {"ONEDNN_PRIMITIVE_CACHE_CAPACITY": "16"}
 """The numbers of tokens in a batch and of states that a critic scores vary. A kernel is compiled for each number, and
 1,024 are kept. Filling this cache takes hundreds of steps and would hide a leak."""

@@ -124,7 +124,7 @@ NO_NAMESPACE = 77
 def test_tracker_with_full_disk_gets_all_metrics_afterwards(
     tmp_path: Path, expected: dict[tuple[str, int], float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The tracker has its own disk with room for the tables and little more."""
+    """The tracker has its own disk with space for the tables and little more."""
     (tmp_path / "disk").mkdir()
     done = subprocess.run(
         ["unshare", "-rm", "sh", "-c", SMALL_DISK.format(size=DISK), sys.executable, *SMALL, "logger.patience=1"],

@@ -109,10 +109,12 @@ def read_value(text: str) -> Value:
 
 
 def other_condition(wanted: Value, given: Value) -> bool:
-    """Whether the condition of an answer is another one: another domain, or other numbers in the same relations.
+    """Whether the condition of an answer is another one: another domain or range, or other numbers in equal relations.
 
     An inequality restricted to a domain that the gold answer does not name is another set.
     """
+    if wanted.range and given.range and _squeeze(wanted.range) != _squeeze(given.range):
+        return True
     if wanted.domain != given.domain and (wanted.domain or (given.domain != "R" and order_signs(given.text))):
         return bool(given.domain)
     (signs, numbers), (other_signs, other_numbers) = (

@@ -159,6 +159,7 @@ def unit_of(words: str, *, alone: bool = True, number: bool = True) -> str:
         elif lower in _POWERS_BEHIND and last in _UNITS:
             powers[last] *= _POWERS_BEHIND[lower]
         elif lower in _EMPTY and alone and word not in _SYMBOLS and (lower != "in" or powers or following in _AFTER_IN):
+            # a^2 is a variable, and so is the a of "a h"; that of "9 a day" is not
             if power != 1 or (len(word) < 3 and not (powers or (number and len(following) > 1))):
                 return ""
         else:

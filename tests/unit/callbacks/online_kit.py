@@ -77,18 +77,18 @@ def adamw(learning_rate: float, *, epsilon: float = 1e-8) -> AdamW:
 
 
 def online(**changes: Any) -> OnlineCritic:
-    lessons = {name: changes.pop(name) for name in ("steps", "seed", "loss", "max_skipped_steps") if name in changes}
+    updates = {name: changes.pop(name) for name in ("steps", "seed", "loss", "max_skipped_steps") if name in changes}
     settings: dict[str, Any] = {"learn_every": 1, "refresh_every": 2, "buffer_states": 60}
-    return OnlineCritic(task=TASK, lessons=CriticUpdates(**(LESSONS | lessons)), **(settings | changes))
+    return OnlineCritic(task=TASK, updates=CriticUpdates(**(UPDATES | updates)), **(settings | changes))
 
 
 def outcomes(buffer_batches: int = 2, **changes: Any) -> OutcomeCritic:
     limits: dict[str, Any] = {"steps": 2, "max_skipped_steps": 0, "seed": 5, "batch_size": 16}
-    lessons = limits | {"optimizer": adamw(1e-2), "temperature": 1.0}
-    return OutcomeCritic(task=TASK, lessons=OutcomeUpdates(**(lessons | changes)), buffer_batches=buffer_batches)
+    settings = limits | {"optimizer": adamw(1e-2), "temperature": 1.0}
+    return OutcomeCritic(task=TASK, updates=OutcomeUpdates(**(settings | changes)), buffer_batches=buffer_batches)
 
 
-LESSONS: dict[str, Any] = {
+UPDATES: dict[str, Any] = {
     "stream": STREAM,
     "first_replayed": 100,
     "pairing": EveryGoal(),

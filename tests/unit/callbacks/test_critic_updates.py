@@ -19,7 +19,7 @@ from contrastive_reasoning.rollout.sampling import derived_seed
 from contrastive_reasoning.tasks.countdown.states import Known
 from datamodules.hindsight_states import EveryGoal
 from tests.two_ranks import on_ranks
-from tests.unit.callbacks.online_kit import LESSONS, adamw, critic
+from tests.unit.callbacks.online_kit import UPDATES, adamw, critic
 
 LOSS = BinaryNCE(temperature=0.5)
 CPU = torch.device("cpu")
@@ -49,9 +49,9 @@ def met() -> ReplayBuffer:
     return states
 
 
-def lessons(**changes: Any) -> CriticUpdates:
+def updates(**changes: Any) -> CriticUpdates:
     own: dict[str, Any] = {"stream": Sums(), "first_replayed": 7, "loss": LOSS, "optimizer": adamw(3e-3)}
-    made = CriticUpdates(**LESSONS | own | {"steps": 1, "max_skipped_steps": 1, "seed": 0} | changes)
+    made = CriticUpdates(**UPDATES | own | {"steps": 1, "max_skipped_steps": 1, "seed": 0} | changes)
     made.start(critic())
     return made
 
@@ -66,7 +66,7 @@ def replay_pairs(seed: int, count: int = 8) -> CriticBatch:
 
 
 def test_critic_update_averages_stream_loss_and_replay_buffer_loss() -> None:
-    made, expected = lessons(steps=2, seed=4), critic()
+    made, expected = updates(steps=2, seed=4), critic()
     stepper = torch.optim.AdamW(expected.parameters(), lr=0.0, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.01)
     losses = []
     for step, rate in enumerate((1.5e-3, 3e-3)):
@@ -83,7 +83,7 @@ def test_critic_update_averages_stream_loss_and_replay_buffer_loss() -> None:
 
 
 def test_critic_updates_reduce_loss_on_stream_and_replay_buffer() -> None:
-    made = lessons(steps=150)
+    made = updates(steps=150)
     before = deepcopy(made.critic)
     made.train(met(), device=CPU, rank=0, ranks=1)
     for batch in (Sums().batch(3), replay_pairs(1, count=25)):
@@ -91,7 +91,7 @@ def test_critic_updates_reduce_loss_on_stream_and_replay_buffer() -> None:
 
 
 def test_each_rank_reads_its_own_stream_batches_from_first_replayed() -> None:
-    made = lessons(steps=3)
+    made = updates(steps=3)
     with seeded(3):
         made.train(met(), device=CPU, rank=1, ranks=2)
         made.train(met(), device=CPU, rank=1, ranks=2)
@@ -127,7 +127,7 @@ def same(first: list[torch.Tensor], second: list[torch.Tensor]) -> bool:
 @pytest.mark.parametrize("spoiled", [Spoiled(3, float("inf")), "gradient"])
 def test_non_finite_step_is_skipped_and_counted(spoiled: Any) -> None:
     """The second of three steps is spoiled. A step computes two losses, so its first one is call 3."""
-    made = lessons(loss=LOSS if spoiled == "gradient" else spoiled)
+    made = updates(loss=LOSS if spoiled == "gradient" else spoiled)
     if spoiled == "gradient":
         weight = next(made.critic.parameters())
         weight.register_hook(lambda gradient: gradient * (float("nan") if made.taken == 1 else 1.0))
@@ -139,20 +139,20 @@ def test_non_finite_step_is_skipped_and_counted(spoiled: Any) -> None:
     assert not same(after[2], after[1]), "and then it goes on, with other draws"
     assert [loss is None for loss in found] == [False, True, False]
     assert (made.taken, made.skipped.count) == (3, 1)
-    resumed = lessons()
+    resumed = updates()
     resumed.load_state_dict(made.state_dict())
     assert (resumed.taken, resumed.skipped.count) == (3, 1)
 
 
 def test_train_returns_loss_of_last_step_not_skipped() -> None:
-    shorter = lessons(steps=2).train(met(), device=CPU, rank=0, ranks=1)
-    assert lessons(steps=3, loss=Spoiled(5, float("nan"))).train(met(), device=CPU, rank=0, ranks=1) == shorter
+    shorter = updates(steps=2).train(met(), device=CPU, rank=0, ranks=1)
+    assert updates(steps=3, loss=Spoiled(5, float("nan"))).train(met(), device=CPU, rank=0, ranks=1) == shorter
 
 
 def spoiled_on_last_rank() -> dict[str, Any]:
     """Three steps; on the last rank only, a loss of the second step is infinite."""
     last = this_rank() == ranks() - 1
-    made, after = lessons(loss=Spoiled(3 if last else 0, float("inf"))), []
+    made, after = updates(loss=Spoiled(3 if last else 0, float("inf"))), []
     for _ in range(3):
         made.train(met(), device=CPU, rank=this_rank(), ranks=ranks())
         after.append(parts_of(made))

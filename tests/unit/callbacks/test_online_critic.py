@@ -50,8 +50,8 @@ def test_scoring_critic_changes_only_at_refresh(checkpoint: str, tmp_path: Path)
     same = [torch.equal(first, second) for first, second in pairwise(scoring.seen)]
     assert same == [True, False, True, False], "refreshed before the third and the fifth batch"
     assert torch.equal(scoring.seen[0], flat(critic())), "until then as it was pretrained"
-    assert not torch.equal(scoring.seen[-1], flat(loop.lessons.critic)), "one update ahead"
-    assert loop.lessons.taken == 10
+    assert not torch.equal(scoring.seen[-1], flat(loop.updates.critic)), "one update ahead"
+    assert loop.updates.taken == 10
     values = logged(tmp_path)
     assert values["refreshes"] == {1: 0, 2: 0, 3: 1, 4: 1, 5: 2}
     assert list(values["loss"]) == list(values["seconds"]) == [1, 2, 3, 4, 5]
@@ -91,7 +91,7 @@ def test_resumed_run_equals_uninterrupted_run_bitwise(uninterrupted: Any, tmp_pa
     assert torch.equal(flat(scoring), flat(whole_scoring))
     assert not torch.equal(flat(scoring), flat(critic())), "refreshed"
     assert_equal(loop.state_dict(), whole_loop.state_dict())
-    assert torch.equal(flat(loop.lessons.critic), flat(whole_loop.lessons.critic))
+    assert torch.equal(flat(loop.updates.critic), flat(whole_loop.updates.critic))
     ours, theirs = (values_by_step(run) for run in (tmp_path / "resumed", folder))
     assert ours == {key: value for key, value in theirs.items() if key[0] > stopped_after}
 
@@ -106,7 +106,7 @@ def test_too_many_non_finite_critic_steps_raise_and_save_batches(checkpoint: str
     with pytest.raises(FloatingPointError, match=f"1 steps of the critic.*step 1 .*{path}"):
         fit(learner(reward(checkpoint)), 2, loop, root=tmp_path)
     assert torch.load(path, weights_only=True).keys() == {"replayed", "met"}
-    assert torch.equal(flat(loop.lessons.critic), flat(critic())), "as it was pretrained"
+    assert torch.equal(flat(loop.updates.critic), flat(critic())), "as it was pretrained"
 
 
 def test_online_critic_affects_policy_only_through_reward(checkpoint: str) -> None:

@@ -147,7 +147,7 @@ def test_resumed_run_equals_uninterrupted_run_bitwise(run: Any, tmp_path: Path, 
     assert_close(loop.state_dict(), whole_loop.state_dict(), rtol=0, atol=0)
     ours, theirs = (cast(Any, one.reward) for one in (resumed, whole))
     assert_close(ours.state_dict(), theirs.state_dict(), rtol=0, atol=0)
-    assert torch.equal(flat(ours.source.critic), flat(loop.lessons.critic))
+    assert torch.equal(flat(ours.source.critic), flat(loop.updates.critic))
     found, expected = (values_by_step(each) for each in (tmp_path / "resumed", folder))
     assert found == {key: value for key, value in expected.items() if key[0] > stopped_after}
 
@@ -190,9 +190,9 @@ def filled(*parts: Outcomes) -> OutcomeBuffer:
 
 def updates(**changes: Any) -> OutcomeUpdates:
     limits: dict[str, Any] = {"steps": 1, "max_skipped_steps": 1, "seed": 0, "batch_size": 16}
-    lessons = OutcomeUpdates(**limits | {"optimizer": adamw(3e-3), "temperature": 0.5} | changes)
-    lessons.start(critic())
-    return lessons
+    made = OutcomeUpdates(**limits | {"optimizer": adamw(3e-3), "temperature": 0.5} | changes)
+    made.start(critic())
+    return made
 
 
 def test_network_learns_outcomes_that_depend_on_the_state() -> None:
@@ -207,21 +207,21 @@ def test_network_learns_outcomes_that_depend_on_the_state() -> None:
 
 def test_update_is_step_on_cross_entropy_weighted_by_visits() -> None:
     numbers = [12, 20, 35]
-    lessons, expected, drawn = updates(), critic(), toy(numbers)
+    made, expected, drawn = updates(), critic(), toy(numbers)
     total, loss = drawn.visits.sum(), torch.zeros(())
     for row in range(3):
         logit = expected.pairs(drawn.state_actions[row : row + 1], drawn.goals[row : row + 1])[0] / 0.5
         chance, share = logit.sigmoid(), drawn.share[row]
         loss = loss - drawn.visits[row] / total * (share * chance.log() + (1 - share) * (1 - chance).log())
-    assert_close(lessons.loss_of({"outcomes": drawn}, CPU), loss)
+    assert_close(made.loss_of({"outcomes": drawn}, CPU), loss)
 
 
 def test_draws_are_a_function_of_seed_and_step() -> None:
     buffer = filled(toy(range(10, 50)))
 
     def losses(**changes: Any) -> list[float | None]:
-        lessons = updates(**changes)
-        return [lessons.train(buffer, device=CPU, rank=0, ranks=1) for _ in range(3)]
+        made = updates(**changes)
+        return [made.train(buffer, device=CPU, rank=0, ranks=1) for _ in range(3)]
 
     assert losses() == losses()
     assert losses() != losses(seed=1)

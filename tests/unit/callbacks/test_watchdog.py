@@ -27,7 +27,7 @@ from tests.unit.callbacks.test_cost import PROBLEMS, Learner, generation
 
 HANG, LIMIT = 60.0, 1.0
 """Seconds. The work before the sleep ends within the limit, even on a busy machine. The sleep ends with the dump."""
-PHASES = ("data", "rollout", "reward", "update", "lessons", "validation", "checkpoint")
+PHASES = ("data", "rollout", "reward", "update", "critic", "validation", "checkpoint")
 ALL: dict[str, float | None] = dict.fromkeys(PHASES, 60.0)
 
 
@@ -79,7 +79,7 @@ class SleepyCritic(OnlineCritic):
         pass
 
     def on_train_batch_end(self, trainer: L.Trainer, pl_module: Any, *_: Any) -> None:
-        pl_module.nap("lessons")
+        pl_module.nap("critic")
 
     def state_dict(self) -> dict[str, Any]:
         return {}

@@ -58,7 +58,7 @@ def online_critic(name: str) -> Result:
         data = grpo_kit.prompts(4, 3, online_kit.TASK, 2)
         fit(name, module, data, online_kit.generation(), loop, limit_val_batches=0)
     return {
-        "learned": online_kit.flat(loop.lessons.critic),
+        "learned": online_kit.flat(loop.updates.critic),
         "scoring": online_kit.flat(reward.critic),
         "start": online_kit.flat(online_kit.critic()),
         "states": loop.buffer.state_dict(),

@@ -14,7 +14,7 @@ from contrastive_reasoning.rollout.weights_folder import (
     PREFIX,
     RESERVE,
     free_memory,
-    missing_room,
+    missing_space,
     shared_folder,
 )
 
@@ -25,19 +25,19 @@ def shared_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize(("memory", "disk", "room"), [(3, 3, True), (2, 3, False), (3, 2, False)])
+@pytest.mark.parametrize(("memory", "disk", "space"), [(3, 3, True), (2, 3, False), (3, 2, False)])
 def test_weights_must_fit_into_shared_memory_and_free_memory(
-    shared_memory: Path, monkeypatch: pytest.MonkeyPatch, memory: int, disk: int, room: bool
+    shared_memory: Path, monkeypatch: pytest.MonkeyPatch, memory: int, disk: int, space: bool
 ) -> None:
     monkeypatch.setattr(weights_folder, "free_memory", lambda: memory * GIB + RESERVE)
     monkeypatch.setattr(weights_folder.shutil, "disk_usage", lambda _: SimpleNamespace(free=disk * GIB))
-    assert (missing_room(3 * GIB) is None) is room
-    assert room or f"{shared_memory}" in (missing_room(3 * GIB) or "")
+    assert (missing_space(3 * GIB) is None) is space
+    assert space or f"{shared_memory}" in (missing_space(3 * GIB) or "")
 
 
-def test_there_is_no_room_without_shared_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_there_is_no_space_without_shared_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(weights_folder, "SHARED_MEMORY", tmp_path / "none")
-    assert missing_room(0) is not None
+    assert missing_space(0) is not None
 
 
 @pytest.mark.parametrize(("limit", "limited"), [("5000", True), ("max", False), (None, False)])

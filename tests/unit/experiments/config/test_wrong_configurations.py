@@ -189,7 +189,7 @@ PARTS = [
     (f"{ONLINE} {VERIFIER}", "online: .*one critic .* 0: use reward=critic"),
     (f"{ONLINE} {TEXT}", "online: .*TextCritic .*critic=joint or critic=numeric_v2, or"),
     (f"{ONLINE} critic=joint_ensemble", "online: .*EnsembleCritic .*critic=joint or"),
-    (f"{ONLINE} online.lessons.steps=0", r"online: online\.lessons\.steps .* got 0"),
+    (f"{ONLINE} online.updates.steps=0", r"online: online\.updates\.steps .* got 0"),
     (f"{ONLINE} online.refresh_every=0", r"online: online\.refresh_every .* got 0"),
     (f"{ONLINE} reward=critic_calibrated {GATED} {INNER}=one_step", f"{STALE}.*smaller window"),
     (f"{ONLINE} reward=critic_calibrated {SUBSAMPLED} {INNER}.advantage=one_step", f"{STALE}.*smaller window"),

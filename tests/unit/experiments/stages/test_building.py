@@ -16,7 +16,7 @@ from experiments.stages.building import check_credit_fits, check_online, check_p
 from tests.config_kit import composed
 from tests.unit.experiments.config.test_wrong_configurations import UNVERIFIED
 
-OWN_GOAL = "online.lessons.pairing._target_=datamodules.hindsight_states.OwnGoal"
+OWN_GOAL = "online.updates.pairing._target_=datamodules.hindsight_states.OwnGoal"
 
 
 def experiment(*overrides: str) -> DictConfig:

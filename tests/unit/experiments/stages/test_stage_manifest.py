@@ -66,7 +66,7 @@ def test_damaged_stage_is_not_reused_and_damage_is_printed(
 def test_damaged_stage_without_checkpoint_raises(plan: StagePlan) -> None:
     for path in (plan.folder / CHECKPOINTS).iterdir():
         path.unlink()
-    assert reusable(plan, changed_code=False), "they may be removed to save room"
+    assert reusable(plan, changed_code=False), "they may be removed to save space"
     flip(plan.folder / WEIGHTS)
     with pytest.raises(CheckpointError, match=f"damaged.*{plan.folder}"):
         reusable(plan, changed_code=False)
