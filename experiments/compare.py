@@ -28,8 +28,7 @@ from experiments.analysis.comparison import (
     preregistration,
 )
 from experiments.analysis.evaluation_sets import SAMPLED
-from experiments.analysis.figures import Curve, draw_curves, draw_gains, draw_heat_map
-from experiments.analysis.points import Point
+from experiments.analysis.figures import Curve, Point, draw_curves, draw_gains, draw_heat_map
 from experiments.analysis.runs import Refused, log_comparison, stages_below, stages_with
 from experiments.cli.commands import COMMANDS
 from experiments.config.folders import ConfigDirError, take_config_dir
@@ -51,24 +50,29 @@ def compare(tracker: Tracker, request: Request, *, output: Path, fixed: Preregis
         if wrong := name_flaw(name):
             raise Refused(f"{quote_name(name)} {wrong}: a comparison is written under its names")
     found = comparison_of(tracker, request, fixed)
-    stem = output / join_names(request.names) / found.table.metric.replace("/", "-")
-    table = found.table.as_table()
-    latex = found.table.as_table(run_ids=False).as_latex()
-    texts = {".csv": found.table.as_csv(), ".md": table.as_markdown(), ".tex": latex}
-    files = [stem.with_suffix(suffix) for suffix in texts]
-    for path, text in zip(files, texts.values(), strict=True):
+    metric, table = found.table.metric, found.table.as_table()
+    stem = output / join_names(request.names) / metric.replace("/", "-")
+    texts = {
+        stem.with_suffix(".csv"): found.table.as_csv(),
+        stem.with_suffix(".md"): table.as_markdown(),
+        stem.with_suffix(".tex"): found.table.as_table(run_ids=False).as_latex(),
+    }
+    for path, text in texts.items():
         write_text(path, text)
-    curve = request.curve or (request.metric if (request.metric or "").startswith("val/") else None) or CURVE
+    curve = request.curve or (metric if metric.startswith("val/") else CURVE)
     below, curves = stages_below(tracker, request.names), list[Curve]()
     for arm in found.table.arms:
         seeds = [dict(tracker.history(stage.run_id, curve)) for stage in stages_with(curve, arm, below)]
         curves += [Curve(label=arm.label, seeds=seeds)] if seeds else []
     steps = "training steps (GRPO: rollout batches)"
-    over_steps = draw_curves(curves, metric=curve, steps=steps) if curves else None
-    reached = [(arm.values, [*arm.metric(found.table.metric).values()]) for arm in found.table.arms]
+    reached = [(arm.values, [*arm.metric(metric).values()]) for arm in found.table.arms]
     points = [Point(values=values, seeds=seeds) for values, seeds in reached if seeds]
-    heat_map = draw_heat_map(points, metric=found.table.metric)
-    pictures = {".png": over_steps, "-gains.png": draw_gains(found.table), "-heat-map.png": heat_map}
+    pictures = {
+        ".png": draw_curves(curves, metric=curve, steps=steps) if curves else None,
+        "-gains.png": draw_gains(found.table),
+        "-heat-map.png": draw_heat_map(points, metric=metric),
+    }
+    files = [*texts]
     for ending, figure in pictures.items():
         if figure is not None:
             files.append(stem.with_name(stem.name + ending))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import textwrap
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
@@ -16,7 +17,6 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter, NullLocator, PercentFormatter
 
-from experiments.analysis.points import Point, finite_values, in_order, lines_of, number_in
 from experiments.analysis.set_table import SetTable
 from experiments.analysis.statistics import SeedEstimate, is_share, over_seeds
 from experiments.table import with_sign
@@ -67,10 +67,24 @@ class Curve:
         return [over_seeds([seed[step] for seed in self.seeds]) for step in self.steps]
 
 
+@dataclass(frozen=True, kw_only=True)
+class Point:
+    """Runs of a sweep or a comparison that differ only in the seed."""
+
+    values: Mapping[str, str]
+    """Swept key → value, without the seed."""
+    seeds: Sequence[float]
+    """The metric of each seed."""
+
+    @property
+    def estimate(self) -> SeedEstimate:
+        return over_seeds(self.seeds)
+
+
 def thin_out(histories: Sequence[Sequence[tuple[int, float]]], *, most: int) -> list[dict[int, float]]:
     """Reduces longer histories to about ``most`` points: means of the finite values in equal ranges of steps.
 
-    A range without finite values is ``math.nan``, always the same object, so that equal histories compare equal.
+    A range without finite values is NaN.
     """
     logged = [history for history in histories if history]
     longest = max(map(len, logged), default=0)
@@ -81,6 +95,7 @@ def thin_out(histories: Sequence[Sequence[tuple[int, float]]], *, most: int) -> 
         for step, value in history:
             finite = ranges.setdefault(step // width * width, [])
             finite += [value] if math.isfinite(value) else []
+        # math.nan is always the same object: lists that contain it can compare equal
         thinned.append({step: fmean(finite) if finite else math.nan for step, finite in ranges.items()})
     return thinned
 
@@ -212,6 +227,7 @@ def _draw_points_on(axes: Axes, points: Sequence[Point], *, key: str, metric: st
             heights = [0.03 + 0.04 * index] * len(crosses)  # in axes units; differ so that crosses do not overlap
             axes.plot(crosses, heights, "x", color=colour, markersize=6, transform=axes.get_xaxis_transform())
     ats = sorted({at for line in lines.values() for at in line})
+    # before the ticks: a change of scale replaces locators and formatters
     if ats[0] > 0 and ats[-1] / ats[0] >= 4:
         axes.set_xscale("log")
     axes.set_xticks(ats, [f"{at:g}" for at in ats])
@@ -266,6 +282,39 @@ def draw_heat_map(points: Sequence[Point], *, metric: str) -> Figure | None:
     return figure
 
 
+def finite_values(points: Sequence[Point]) -> list[float]:
+    """The finite values of all seeds."""
+    return [value for point in points for value in point.seeds if math.isfinite(value)]
+
+
+def number_in(text: str | None) -> float | None:
+    """The finite number in ``text``; None for anything else."""
+    try:
+        value = float(text or "")
+    except ValueError:
+        return None
+    return value if math.isfinite(value) else None
+
+
+def in_order(text: str) -> tuple[bool, float, str]:
+    """A sort key: numbers by value, then other texts."""
+    number = number_in(text)
+    return number is None, number or 0.0, text
+
+
+def lines_of(points: Sequence[Point], key: str) -> dict[str, dict[float, Sequence[float]]]:
+    """Label of the other values → value of ``key`` → the metric of each seed; in numerical order."""
+    lines: dict[tuple[tuple[str, str], ...], dict[float, Sequence[float]]] = defaultdict(dict)
+    for point in points:
+        others = tuple((name, value) for name, value in point.values.items() if name != key)
+        if (at := number_in(point.values.get(key))) is not None:
+            lines[others][at] = point.seeds
+    ordered = sorted(lines.items(), key=lambda item: [(number_in(value) or 0.0, value) for _, value in item[0]])
+    return {
+        ", ".join(f"{name}={value}" for name, value in others): dict(sorted(line.items())) for others, line in ordered
+    }
+
+
 def look(index: int) -> tuple[str, str]:
     """Colour and line style of the curve with this index; the first is black and solid."""
     return COLOURS[index % len(COLOURS)], DASHES[index // len(COLOURS) % len(DASHES)]
@@ -305,7 +354,6 @@ def _legend_columns(labels: Iterable[str]) -> int:
 
 
 def _write_caption(figure: Figure, text: str, *, width: int) -> None:
-    """Writes a caption below the picture, in lines of ``width`` characters."""
     figure.supxlabel(textwrap.fill(text, width), fontsize=8, color="0.35", x=0.02, ha="left")
 
 

@@ -11,18 +11,20 @@ The metrics come from the run folders, not from MLflow. Everything is written in
 
 from __future__ import annotations
 
+import math
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from experiments.analysis.figures import draw_heat_map, draw_points
-from experiments.analysis.points import SEED, Point, Values, finite_values, numeric_keys, points_of
+from experiments.analysis.figures import Point, draw_heat_map, draw_points, finite_values, number_in
 from experiments.analysis.set_table import three_decimals
 from experiments.system.files import write_text
 from experiments.table import Table, as_csv
 
+SEED = "seed"
 CSV, MARKDOWN, METRICS_CSV, HEAT_MAP = "summary.csv", "summary.md", "metrics.csv", "heat_map.png"
 TOKENS = "train/spent/tokens"
 """All generated tokens: the cost of a point, which depends on the group size and the number of steps."""
@@ -37,6 +39,8 @@ CHARTED = (
     TOKENS,
 )
 """Success, the effect of a temperature on the contrastive space, and cost; training metrics at the last step."""
+Values = Mapping[str, str]
+"""Swept key → value."""
 
 
 def summarise_points(
@@ -65,6 +69,25 @@ def summarise_points(
         figure.savefig(folder / name, dpi=100 if name == HEAT_MAP else 140)  # 100: the width of MLflow's page
     table.show(wide=160)
     return [f"Written: {folder / name}" for name in (*texts, *pictures)]
+
+
+def points_of(values: Mapping[int, Values], metrics: Mapping[int, Mapping[str, float]], metric: str) -> list[Point]:
+    """Groups jobs that differ only in the seed into points, the greatest mean first; non-finite means come last."""
+    seeds: dict[tuple[tuple[str, str], ...], dict[str, float]] = defaultdict(dict)
+    for number, found in metrics.items():
+        if metric in found:
+            others = {**values[number]}
+            seed = others.pop(SEED, str(number))
+            seeds[tuple(others.items())][seed] = found[metric]
+    points = [Point(values=dict(point), seeds=[*found.values()]) for point, found in seeds.items()]
+    return sorted(points, key=lambda one: -one.estimate.value if math.isfinite(one.estimate.value) else math.inf)
+
+
+def numeric_keys(points: Sequence[Values]) -> list[str]:
+    """The keys that are a number at every point and have at least three values; for two a table is enough."""
+    keys = dict.fromkeys(key for point in points for key in point)
+    columns = {key: [number_in(point.get(key)) for point in points] for key in keys}
+    return [key for key, found in columns.items() if None not in found and len(set(found)) >= 3]
 
 
 def _points_by_metric(

@@ -9,10 +9,9 @@ from pathlib import Path
 import pytest
 from matplotlib.figure import Figure
 
-from experiments.analysis.figures import draw_heat_map, draw_points
-from experiments.analysis.points import Point, lines_of, numeric_keys, points_of
+from experiments.analysis.figures import Point, draw_heat_map, draw_points, lines_of
 from experiments.analysis.statistics import over_seeds
-from experiments.analysis.sweep import summarise_points
+from experiments.analysis.sweep import numeric_keys, points_of, summarise_points
 
 SAMPLED, VALIDATION = "test/verifier/accuracy_sampled", "val/verifier/accuracy_sampled"
 COSINE = "train/clipo/positive_cosine"
