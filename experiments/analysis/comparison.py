@@ -145,8 +145,9 @@ def comparison_of(tracker: Tracker, request: Request, fixed: Preregistration = N
     else:
         arms = arms_by(runs, checked_axes(by, runs))
     baselines = baselines_of(arms, baseline)
-    order = [place for place, other in enumerate(baselines) if other is None]
-    order = [one for place in order for one in (place, *(at for at, other in enumerate(baselines) if other == place))]
+    first = [place if other is None else other for place, other in enumerate(baselines)]
+    # each baseline, then its arms; the sort keeps their order
+    order = sorted(range(len(arms)), key=lambda place: (first[place], baselines[place] is not None))
     shown = dict(zip(order, without_local_paths([arms[place] for place in order]), strict=True))
     against = {shown[place].label: shown[other] for place, other in enumerate(baselines) if other is not None}
     ordered = [*shown.values()]

@@ -92,8 +92,7 @@ def stages_with(metric: str, arm: ArmRuns, below: Mapping[str, Stages]) -> list[
     found = []
     for run in arm.runs.values():
         stages = below.get(run.run_id, {})
-        logged = (stages[name] for name in TRAINING_STAGES if name in stages and metric in stages[name].metrics)
-        found += [stage for stage in (next(logged, None),) if stage is not None]
+        found += [stages[name] for name in TRAINING_STAGES if name in stages and metric in stages[name].metrics][:1]
     return found
 
 
@@ -104,12 +103,13 @@ def log_comparison(tracker: Tracker, experiment: str, files: Sequence[Path]) -> 
     """
     key = f"compare/{files[0].parent.name}/{files[0].stem}"
     found = tracker.find_run(experiment, key)
-    if found is not None and found.lifecycle_stage == "deleted":
-        return  # deleted by the user
-    run_id = found.run_id if found else None
-    if run_id is None:
+    if found is None:
         tags = {"key": key, "kind": "comparison", "experiment": experiment}
         run_id = tracker.create_run(experiment, name=key, start=time.time(), tags=tags, parent=None)
+    elif found.lifecycle_stage == "deleted":
+        return  # by a person
+    else:
+        run_id = found.run_id
     for path in files:
         tracker.log_file(run_id, path, "")
     text = "\n".join(path.read_text(encoding="utf-8") for path in files if path.suffix == ".md")
@@ -124,16 +124,16 @@ def value_of(run: TrackedRun, axis: str) -> str:
 
 def settings_of(runs: Sequence[TrackedRun], axes: Collection[str]) -> pd.DataFrame:
     """A row for each run, a column for each axis."""
+    # value_of is never None: groupby would leave out the rows
     return pd.DataFrame([[value_of(run, axis) for axis in axes] for run in runs], columns=list(axes), dtype=str)
 
 
 def known_axes(runs: Sequence[TrackedRun]) -> list[str]:
     """All tags and parameters that may define arms."""
     tags = {tag for run in runs for tag in run.tags if not tag.startswith("mlflow.")}.difference(NO_AXES)
-    params = dict.fromkeys(name for run in runs for name in run.params if name != "git_sha")
+    params = [name for run in runs for name in run.params if name != "git_sha"]
     first = [axis for axis in FIRST_AXES if axis in tags]
-    others = [name for name in dict.fromkeys([*sorted(tags), *params]) if name not in first]
-    return [*first, *(name for name in others if not _is_own_seed(name, runs))]
+    return [name for name in dict.fromkeys([*first, *sorted(tags), *params]) if not _is_own_seed(name, runs)]
 
 
 def checked_axes(by: Sequence[str], runs: Sequence[TrackedRun]) -> list[str]:
@@ -165,7 +165,7 @@ def arms_by(runs: Sequence[TrackedRun], axes: Sequence[str]) -> list[ArmRuns]:
     for _, rows in settings_of(runs, axes).groupby(list(axes), sort=False):
         members = sorted((runs[place] for place in rows.index), key=lambda run: run.start)
         newest = {value_of(run, "seed"): run for run in members}
-        by_seed = dict(sorted(newest.items(), key=lambda item: (len(item[0]), item[0])))
+        by_seed = dict(sorted(newest.items(), key=lambda item: (len(item[0]), item[0])))  # as text "10" precedes "2"
         arms.append(ArmRuns(values=dict(zip(axes, rows.iloc[0], strict=True)), runs=by_seed, members=members))
     return arms
 
@@ -222,4 +222,4 @@ def _is_start_of_a_seed(name: str, runs: Sequence[TrackedRun]) -> bool:
 def _is_own_seed(name: str, runs: Sequence[TrackedRun]) -> bool:
     """Whether the parameter is a copy of the run's seed; ``task.seed`` sets the problems, independently of it."""
     is_seed = name.rpartition(".")[2] == "seed"
-    return is_seed and all(run.params.get(name, own) == own for run in runs for own in (value_of(run, "seed"),))
+    return is_seed and all(run.params.get(name) in (None, value_of(run, "seed")) for run in runs)

@@ -88,10 +88,8 @@ def is_share(metric: str) -> bool:
 
 def over_seeds(values: Sequence[float], *, level: float = 0.95) -> SeedEstimate:
     """The mean with Student's interval; not finite if any value is not, so that a diverged seed is not hidden."""
-    if not values:
-        raise ValueError("a mean over seeds needs at least one value")
     half = _half(_squared_error(values), len(values) - 1, level=level)
-    return SeedEstimate(value=_mean(values), half=half, n=len(values))
+    return SeedEstimate(value=mean(values), half=half, n=len(values))
 
 
 def paired_p(differences: Sequence[float]) -> float:
@@ -150,10 +148,10 @@ def difference(values: BySeed, baseline: BySeed) -> Difference:
     ours, theirs = list(values.values()), list(baseline.values())
     a, b = _squared_error(ours), _squared_error(theirs)
     freedom = math.nan
-    if a + b > 0:
+    if a + b > 0:  # False also for NaN
         freedom = (a + b) ** 2 / (a**2 / (len(ours) - 1) + b**2 / (len(theirs) - 1))
     half = 0.0 if a + b == 0 else _half(a + b, freedom)
-    return Difference(value=_mean(ours) - _mean(theirs), half=half, n=min(len(ours), len(theirs)), method="welch")
+    return Difference(value=mean(ours) - mean(theirs), half=half, n=min(len(ours), len(theirs)), method="welch")
 
 
 def difference_over_shared_seeds(values: BySeed, baseline: BySeed) -> Difference:
@@ -191,15 +189,12 @@ def seeds_to_compare(
     return shared_seeds(values, baseline) if start_per_seed or single else (values, baseline)
 
 
-def _mean(values: Sequence[float]) -> float:
-    return mean(values) if all(map(math.isfinite, values)) else sum(values)
-
-
 def _squared_error(values: Sequence[float]) -> float:
     """s²/n, the variance of the mean; NaN for one value, or if any value is not finite."""
-    known = len(values) > 1 and all(map(math.isfinite, values))
+    known = len(values) > 1 and all(map(math.isfinite, values))  # else variance raises, or is infinite
     return variance(values) / len(values) if known else math.nan
 
 
 def _half(squared_error: float, freedom: float, *, level: float = 0.95) -> float:
+    # freedom is NaN without an interval, and NaN > 0 is False
     return float(stdtrit(freedom, (1 + level) / 2)) * math.sqrt(squared_error) if freedom > 0 else math.nan

@@ -132,10 +132,9 @@ def read_results(tracker: Tracker, study: Study, runs: Iterable[TrackedRun]) -> 
     stages, baseline = stages_below(tracker, [study.name]), study.primary.baseline
     arms = []
     for name in dict.fromkeys([baseline, *(arm for row in study.order for arm in row)]):
-        found = {seed: newest[name, seed] for seed in sorted((s for arm, s in newest if arm == name), key=int)}
-        below = {seed: stages[run.run_id] for seed, run in found.items()}
-        measured = {seed: with_measured(run, below[seed]) for seed, run in found.items()}
-        results = {seed: _read(tracker, study, run, below[seed]) for seed, run in measured.items()}
+        seeds = sorted((seed for arm, seed in newest if arm == name), key=int)
+        found = {seed: newest[name, seed] for seed in seeds}
+        results = {seed: _read(tracker, study, run, stages[run.run_id]) for seed, run in found.items()}
         arms += [ArmResult(name=name, seeds=results)] if results else []
     if not arms or arms[0].name != baseline:
         raise StudyError(f"{study.name}: no seed of the baseline {baseline} has finished yet")
@@ -187,7 +186,7 @@ def _read(tracker: Tracker, study: Study, run: TrackedRun, stages: Stages) -> Se
     by_step = {**costs, **{name: history(metric) for name, metric in shown.items()}}
     validated_at = sorted({step for name in shown for step in by_step[name]})
     return SeedResult(
-        run=run,
+        run=with_measured(run, stages),
         threads=_recorded_values(trained, "threads"),
         processors=_recorded_values(trained, "processor"),
         commits=_recorded_values(stages.values(), "git_sha") or [value_of(run, "git_sha")],

@@ -93,7 +93,7 @@ def _row(arm: ArmResult, baseline: ArmResult, metric: str, *, start_per_seed: bo
     left, right = replace(arm, seeds=ours), replace(baseline, seeds=theirs)
     compared, sampled = bool(ours) and not own, arm.is_sampled
     pass_at = {k: mean(by_seed.values()) for k, by_seed in arm.shared_metrics(PASS_AT).items()}
-    of_both = pass_at.keys() & right.shared_metrics(PASS_AT) if compared and sampled and right.is_sampled else set()
+    of_both = right.shared_metrics(PASS_AT) if compared and sampled and right.is_sampled else {}
     same = list(ours) == list(theirs)
     return ArmRow(
         arm=arm,

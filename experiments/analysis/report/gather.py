@@ -50,7 +50,7 @@ class Gathered:
 
 def gather(tracker: Tracker, comparison: Comparison) -> Gathered:
     """Reads the stages and origins of the runs that a comparison counts."""
-    counted = {run.run_id for arm in comparison.table.arms for run in arm.runs.values()}
+    counted = [run.run_id for arm in comparison.table.arms for run in arm.runs.values()]
     below = stages_below(tracker, comparison.request.names)
     recorded = [run_id for run_id in counted if ORIGIN in tracker.artifacts.files(run_id)]
     return Gathered(
@@ -76,10 +76,8 @@ def commands(found: Gathered, arm: ArmRuns) -> list[str]:
 
 def commits(arm: ArmRuns) -> list[str]:
     """A shell comment with the commits of an arm's runs; empty if none is known."""
-    known = sorted({str(run.tags["git_sha"]) for run in arm.runs.values() if run.tags.get("git_sha")})
-    listed = [
-        sha.removesuffix("-dirty") + " with changes that were not committed" * sha.endswith("-dirty") for sha in known
-    ]
+    known = sorted({run.tags.get("git_sha", "") for run in arm.runs.values()} - {""})
+    listed = [sha.replace("-dirty", " with changes that were not committed") for sha in known]
     return [f"# at {', '.join(listed)}"] if known else []
 
 
@@ -107,7 +105,6 @@ def overrides_of(found: Gathered, run: TrackedRun) -> Sequence[str]:
 
 
 def command(overrides: Sequence[str]) -> str:
-    """The shell command that reproduces a single run."""
     return shlex.join([*RUN, *_without(SWEEP, overrides)])
 
 

@@ -54,13 +54,11 @@ def result_of(tracker: Tracker, study: Study) -> dict[str, Any]:
     return {"study": study, "verdict": sentences, "notes": notes_on_primary(tracker, study)}
 
 
-def page(found: Gathered, *, curve: str | None = None, studies: Sequence[Mapping[str, Any]] = ()) -> str:
+def page(found: Gathered, *, curve: str | None, studies: Sequence[Mapping[str, Any]]) -> str:
     """The whole document.
 
-    Args:
-        found: the runs.
-        curve: the metric of the large picture; None: success in validation.
-        studies: results of the studies that the runs belong to, see :func:`result_of`.
+    ``curve`` is the metric of the large picture, None for success in validation. ``studies`` are the results of the
+    studies that the runs belong to, see :func:`result_of`.
     """
     environment = Environment(
         loader=PackageLoader("experiments.analysis.report"),
