@@ -95,13 +95,9 @@ def chosen_seeds(study: Study, chosen: argparse.Namespace) -> range:
 
 
 def run_study(study: Study, *, only: Sequence[str], seeds: range, launcher: str | None = None) -> int:
-    """Runs the unfinished jobs of a study; returns the exit code.
+    """Runs the unfinished jobs of the arms in ``only`` (empty: all) with these seeds; returns the exit code.
 
-    Args:
-        study: the study.
-        only: arms to run; empty: all.
-        seeds: the seeds to run, as far as an arm has them.
-        launcher: Hydra launcher of the jobs; None: this machine.
+    ``launcher``: the Hydra launcher of the jobs; None: this machine.
 
     Raises:
         StudyError: if another process runs this study.
@@ -132,11 +128,12 @@ def run_study(study: Study, *, only: Sequence[str], seeds: range, launcher: str 
             )
         record_launch(tracker := connect(), study)
         runs.mkdir(parents=True, exist_ok=True)
-        _send(runs)
+        _send(runs)  # first, since MLflow decides which jobs are left
         starts = {seed: job for seed, job in start_jobs(study).items() if seed in {job.seed for job in jobs}}
         missing = [job for job in dict.fromkeys(starts.values()) if not is_finished(last_stage(job).folder)]
         no_start = _run_jobs(missing, folder, study.parallel, launcher)
         startable = [job for job in jobs if job.seed not in starts or starts[job.seed].label not in no_start]
+        # not before the warm starts: a job's fingerprint contains the hash of its policy, and its plan is cached
         left = still_to_do(tracker, study, startable)
         finished_jobs = len(startable) - len(left)
         tell(f"{finished_jobs} of {len(jobs)} jobs are finished; {len(left)} to run, {study.parallel} at a time")

@@ -1,11 +1,8 @@
 """Runs a sweep: a Hydra multirun with progress, summary and exit code, for every launcher.
 
-    main ──► watch(run) ────► Hydra ──► on_multirun_start: finished jobs, the live table, Ctrl-C
-                │                └────► launcher ──► supervise, once for each job
-                └─ the summary, MLflow, and the exit code
-
-Hydra turns exceptions of its callbacks into warnings. Here they are turned back into exceptions: without the table of
-jobs a sweep would report success even if jobs failed.
+main ──► watch(run) ────► Hydra ──► on_multirun_start: finished jobs, the live table, Ctrl-C
+            │                └────► launcher ──► supervise, once for each job
+            └─ the summary, MLflow, and the exit code
 """
 
 from __future__ import annotations
@@ -57,6 +54,7 @@ _watched: list[LiveJobs] = []
 
 def watch(run: Callable[[], Any]) -> None:
     """Calls ``run``. After a sweep it prints the summary and exits: 1 if a job failed, 130 if it was stopped."""
+    # Hydra turns exceptions of callbacks into warnings; a sweep without SweepWatch would report success if jobs failed
     warnings.filterwarnings("error", message=r"Callback SweepWatch\.")
     code = None
     try:
@@ -96,7 +94,7 @@ class SweepWatch(Callback):
         # no live table for a cluster, where jobs take days and their files may be on another machine
         console = Console() if runs_here(launcher) else Console(force_terminal=False)
         _watched.append(LiveJobs(group=sweep, expected=jobs, console=console))
-        trainers = [one.trainer for one in configs] or [config.trainer]
+        trainers = [one.trainer for one in configs] or [config.trainer]  # Optuna's jobs are not known yet
         begin(_watched[-1], trainers=trainers, at_once=at_once(launcher, len(jobs)))
         for job in jobs:
             if job.state == "done already":
@@ -173,7 +171,7 @@ def expected_jobs(config: DictConfig) -> list[Job]:
     given = [f"{key}={value}" for key, value in (sweeper.params or {}).items()]
     loader = GlobalHydra.instance().config_loader()  # needed to expand glob(…)
     parsed = OverridesParser.create(config_loader=loader).parse_overrides([*given, *config.hydra.overrides.task])
-    (jobs,) = BasicSweeper.split_arguments(parsed, None)
+    (jobs,) = BasicSweeper.split_arguments(parsed, None)  # without a maximal batch size there is one batch
     return [Job(number=number, overrides=tuple(overrides)) for number, overrides in enumerate(jobs)]
 
 

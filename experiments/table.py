@@ -48,6 +48,7 @@ class Table:
 
     def show(self, *, wide: int = WIDE) -> None:
         """Prints the table, with a width of ``wide`` columns if the output is not a terminal."""
+        # Text, because rich reads [brackets] in a str as markup
         plain = {"box": box.SIMPLE_HEAD, "title_justify": "left", "caption_justify": "left"} if self.simple else {}
         table = RichTable(title=Text(self.title) or None, caption=Text(self.caption) or None, **plain)
         for place, heading in enumerate(self.head):
@@ -82,11 +83,12 @@ class Table:
 
 def escaped_latex(text: str) -> str:
     """Escapes a text for LaTeX."""
-    return "".join(LATEX.get(character, character) for character in text)
+    return text.translate(str.maketrans(LATEX))
 
 
 def as_csv(records: Sequence[Mapping[str, object]]) -> str:
     """Returns records with equal keys as CSV: numbers in full precision, None as an empty field."""
+    # not pandas: in a column with None it writes whole numbers as floats, and NaN as an empty field
     text = io.StringIO()
     writer = csv.DictWriter(text, [*records[0]], lineterminator="\n")
     writer.writeheader()

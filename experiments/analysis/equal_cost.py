@@ -44,6 +44,7 @@ class CostCurve:
         """The value at ``cost``; raises ValueError for a cost that the run did not reach."""
         if cost > self.costs[-1]:
             raise ValueError(f"the curve ends at {self.costs[-1]:g}, requested at {cost:g}")
+        # not np.interp, which rounds differently and takes the last of several values at one cost
         after = bisect_left(self.costs, cost)
         if after == 0 or self.costs[after] == cost:
             return self.values[after]

@@ -124,6 +124,7 @@ def _draw(arms: Sequence[ArmResult], study: Study, cost: Cost, folder: Path) -> 
     for arm in arms:
         seeds = list(arm.curves(cost).values())
         if seeds and (reach := shared_cost(seeds)) >= POINTS:
+            # whole numbers, as the keys of a Curve are steps; below POINTS some would coincide
             grid = [int(reach * point / POINTS) for point in range(POINTS + 1)]
             curves.append(Curve(label=arm.name, seeds=[{at: curve.at(at) for at in grid} for curve in seeds]))
     if not curves or curves[0].label != arms[0].name:

@@ -100,7 +100,6 @@ def _pass_at(row: ArmRow, k: str, *, brief: bool) -> str:
 
 
 def caption_of(study: Study, rows: Sequence[ArmRow]) -> str:
-    """The meaning of the columns."""
     counted = [name for name in ("tokens", "seconds") if any(getattr(row, name) for row in rows)]
     equal = (
         f"{study.curve} at equal {' and '.join(counted)} (Δ over seeds), 100% being what both the arm and "

@@ -60,7 +60,6 @@ def last_stage(job: ArmJob) -> StagePlan:
 
 
 def mark_of(job: ArmJob) -> Mark:
-    """Returns the mark by which a report recognises a run of the job."""
     return Mark(job.arm, str(job.seed), last_stage(job).settings)
 
 
@@ -82,6 +81,7 @@ def today(tracker: Tracker, study: Study) -> Today:
     left = {seed: _left_policies(plan) for seed, plan in starts.items()}
     marks = set[Mark]()
     for job in jobs:
+        # at the end, since of two overrides of one key the last counts
         begun = [replace(job, overrides=(*job.overrides, f"{BEGUN_FROM}={one}")) for one in left.get(job.seed, [])]
         marks |= {mark_of(one) for one in begun or [job]}
     return Today(marks, {seed: str(starts[seed].folder / POLICY) for seed, found in left.items() if not found})
@@ -106,16 +106,14 @@ def counted_runs(tracker: Tracker, study: Study, which: Today) -> Counted:
     runs = [run for run in finished if run.run_id in counting]
     others = [run for run in finished if run.run_id not in counting]
     if others and not runs:
-        raise StudyError(
-            f"{study.name}: {len(others)} runs have finished, "
-            + (
-                f"and it is unknown whether they have today's configuration: {lacking_starts(which.missing)}; copy it "
-                "here"
-                if which.missing
-                else "none of today's configuration: a key, the data or their initial policy has changed since; "
-                f"{study.command} runs them again"
-            )
+        why = (
+            "none of today's configuration: a key, the data or their initial policy has changed since; "
+            f"{study.command} runs them again"
         )
+        if which.missing:
+            lacking = lacking_starts(which.missing)
+            why = f"and it is unknown whether they have today's configuration: {lacking}; copy it here"
+        raise StudyError(f"{study.name}: {len(others)} runs have finished, {why}")
     return Counted(runs, others, which.missing)
 
 

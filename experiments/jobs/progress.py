@@ -150,7 +150,7 @@ def tally(jobs: Sequence[Job]) -> str:
 
 
 def as_table(jobs: Sequence[Job], runs: Mapping[int, RunProgress], keys: Sequence[str], *, title: str) -> Table:
-    """The table of all jobs. Running and failed jobs come first."""
+    """Running and failed jobs come first."""
     table = Table(title=f"{title}: {tally(jobs)}", box=box.SIMPLE_HEAD, title_justify="left")
     for name in ("#", "job", "state", "metric", "minutes"):
         table.add_column(name, justify="right" if name in ("#", "minutes") else "left", overflow="fold")
@@ -163,7 +163,6 @@ def as_table(jobs: Sequence[Job], runs: Mapping[int, RunProgress], keys: Sequenc
 
 
 def as_line(job: Job, run: RunProgress | None, keys: Sequence[str], *, log: Path) -> str:
-    """The line that is printed when a job's state has changed."""
     values = label(job, keys)
     metric = f" · {run.metric}" if run and run.metric else ""
     outcome = {

@@ -83,13 +83,11 @@ def run_jobs(
     :func:`begin`.
     """
     handlers = {each: signal.getsignal(each) for each in SIGNALS}
-    begin(
-        live, trainers=trainers, at_once=at_once if launcher in (None, "joblib") else 1
-    )  # others may leave this machine
-    ended: list[Job] = []
+    runs_here = launcher in (None, "joblib")  # others run one job at a time, or on other machines
+    begin(live, trainers=trainers, at_once=at_once if runs_here else 1)
     try:
         if launcher is None:
-            with ThreadPoolExecutor(at_once) as pool:
+            with ThreadPoolExecutor(at_once) as pool:  # list() raises what a job has raised
                 list(pool.map(lambda job: run_job(job, live.group), jobs))
         else:
             _launch(jobs, live.group, launcher, at_once)
@@ -103,6 +101,7 @@ def run_jobs(
 
 def _launch(jobs: Sequence[Job], group: Path, launcher: str, at_once: int) -> None:
     """Runs the jobs by one of Hydra's launchers, like the jobs of a multirun."""
+    # the subdir has to be the name of the job: supervise reads the job from that folder
     overrides = [f"hydra/launcher={launcher}", f"hydra.sweep.dir={group}", "hydra.sweep.subdir=${arm}-${seed}"]
     overrides += [f"hydra.launcher.n_jobs={at_once}"] if launcher == "joblib" else []
     for job in jobs:
@@ -111,8 +110,9 @@ def _launch(jobs: Sequence[Job], group: Path, launcher: str, at_once: int) -> No
         loader = GlobalHydra.instance().config_loader()
         config = loader.load_configuration("config", overrides, run_mode=RunMode.MULTIRUN)
         context = HydraContext(config_loader=loader, callbacks=Callbacks(config))
-        plugins = Plugins.instance()
-        started = plugins.instantiate_launcher(hydra_context=context, task_function=_supervise_this, config=config)
+        started = Plugins.instance().instantiate_launcher(
+            hydra_context=context, task_function=_supervise_this, config=config
+        )
         started.launch([list(job.overrides) for job in jobs], initial_job_idx=0)
 
 
@@ -140,14 +140,16 @@ def begin(live: LiveJobs, *, trainers: Sequence[Any], at_once: int) -> None:
 
 
 def end_of(group: Path, jobs: Sequence[Job]) -> End:
-    """How a group of jobs ended."""
     if (group / STOP).exists():
         return "stopped"
     return "failed" if any(job.state == "failed" for job in jobs) else "done"
 
 
 def _take_signals(stop: Path) -> None:
-    """Installs signal handlers: the first signal requests a stop of all jobs, a second one kills them."""
+    """Installs signal handlers: the first signal requests a stop of all jobs, a second one kills them.
+
+    They write a file, because the jobs are supervised by other threads, or by processes of a launcher.
+    """
 
     def kill(number: int, frame: FrameType | None) -> None:
         stop.write_text(KILL, encoding="utf-8")

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from omegaconf import DictConfig, OmegaConf
 
-from experiments.config.composition import compose_lines as composed_lines
+from experiments.config.composition import compose_lines
 from experiments.config.override_checks import override_errors
 from experiments.jobs.study_plan import BEGUN_FROM, CURVES, EACH, METRICS, RIGHT_PLAN, SETTING, START, Study, StudyError
 from experiments.schema import composing
@@ -24,7 +24,7 @@ class ArmJob:
 
     arm: str
     seed: int
-    overrides: tuple[str, ...]
+    overrides: tuple[str, ...]  # not a list: the cache of plans needs a hashable job
 
     @property
     def label(self) -> str:
@@ -66,15 +66,13 @@ def _job(study: Study, arm: str, seed: int, overrides: Sequence[str]) -> ArmJob:
 def compose_job(job: ArmJob) -> DictConfig:
     """Composes the configuration of a job, for reading only."""
     with composing():
-        return composed_lines(*job.overrides)
+        return compose_lines(*job.overrides)
 
 
 def check(study: Study, only: Sequence[str] = ()) -> None:
-    """Checks the overrides of each arm and of the start once.
+    """Checks the overrides of each arm in ``only`` (empty: all) and of the start once.
 
-    Args:
-        study: the study.
-        only: the arms that will run; empty: all. The critic of another arm may be missing.
+    Only these, since the critic of another arm may be missing.
 
     Raises:
         StudyError: for the first arm whose overrides are invalid or whose results could not be compared.

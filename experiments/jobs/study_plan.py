@@ -146,7 +146,6 @@ class Study(StudyFile):
 
     @property
     def command(self) -> str:
-        """The command that runs it."""
         return command_line("study", self.called)
 
     @property
@@ -156,7 +155,6 @@ class Study(StudyFile):
         return auc if self.primary.metric == AUC else self.primary.metric
 
     def seeds(self, arm: str) -> range:
-        """Returns the seeds of an arm."""
         return range(self.first_seed, self.first_seed + self.arms[arm].seeds)
 
     @property
@@ -241,7 +239,7 @@ def read_study(name: str, content: Any) -> Study:
 
 
 def _build(name: str, typed: DictConfig, *, called: str, text: str | None) -> Study:
-    try:  # not resolved: an override may contain ``${…}``
+    try:  # not to_object, which would resolve the ``${…}`` of an override
         parts: Any = OmegaConf.to_container(typed, throw_on_missing=True)
     except OmegaConfBaseException as error:
         raise StudyError(_sentence(name, error)) from error
@@ -334,13 +332,14 @@ def record_launch(tracker: Tracker, study: Study) -> None:
         return
     key = f"{study.name}/{KIND}"
     found = tracker.find_run(study.name, key)
-    if found is not None and found.lifecycle_stage == "deleted":
-        return  # deleted by a person
-    run_id = found.run_id if found else None
-    if run_id is None:
+    if found is None:
         tags = {"key": key, "kind": KIND, "experiment": study.name}
         run_id = tracker.create_run(study.name, name=f"study {study.name}", start=time.time(), tags=tags, parent=None)
         tracker.describe(run_id, params=_params(study.primary), tags={})
+    elif found.lifecycle_stage == "deleted":
+        return  # by a person
+    else:
+        run_id = found.run_id
     with TemporaryDirectory() as folder:
         file = Path(folder) / f"{study.name}{FILE}"
         file.write_text(study.text, encoding="utf-8")
@@ -350,7 +349,7 @@ def record_launch(tracker: Tracker, study: Study) -> None:
 
 
 def notes_on_primary(tracker: Tracker, study: Study) -> list[str]:
-    """Returns a sentence if the primary comparison has changed since the first launch, else an empty list."""
+    """A sentence if the primary comparison has changed since the first launch."""
     first = next(iter(tracker.runs([study.name], kind=KIND)), None)
     if first is None or all(first.params.get(key) == value for key, value in _params(study.primary).items()):
         return []

@@ -69,10 +69,7 @@ STAGES = ("critic", "grpo", "warm_start")
 
 
 def charts(found: Gathered, curve: str | None) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Returns the large charts, of success, and the small ones, of training health.
-
-    Each has its metric, the stages that logged it and its picture. ``curve`` replaces success.
-    """
+    """Returns the large charts, of success or ``curve``, and the small ones, of training health."""
     large = list(_charts(found, [curve] if curve else VALIDATION, size=(11.0, 4.2)))
     return large, list(_charts(found, [*HEALTH, *CRITIC], size=(4.6, 2.9)))
 
@@ -90,7 +87,7 @@ def gains(found: Gathered) -> Markup | None:
 
 
 def _charts(found: Gathered, metrics: Sequence[str], *, size: tuple[float, float]) -> Iterator[dict[str, Any]]:
-    """Yields a chart for each metric that is not constant and not equal to an earlier one."""
+    """Yields metric, stages and picture for each metric that is not constant and not equal to an earlier one."""
     before: list[list[Sequence[Mapping[int, float]]]] = []
     for metric in metrics:
         stages = dict(_stages(found, metric))
@@ -130,7 +127,7 @@ def _draw(curves: Mapping[int, Curve], metric: str, size: tuple[float, float]) -
 def _as_svg(draw: Callable[[], Figure | None], *, label: str) -> Markup | None:
     """The SVG element of a picture, without the file header; ``label`` is its text for screen readers."""
     file = io.StringIO()
-    with matplotlib.rc_context(TEXT_STAYS_TEXT):
+    with matplotlib.rc_context(TEXT_STAYS_TEXT):  # also around draw(): a text takes its font when it is created
         if (figure := draw()) is None:
             return None
         figure.savefig(file, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
