@@ -58,6 +58,8 @@ endif
 
 # Quotes a value for the shell.
 quoted = '$(subst ','\'',$(1))'
+# The name that was given: some targets do without the default.
+named = $(if $(filter file,$(origin name)),,$(name))
 
 .DEFAULT_GOAL := help
 .PHONY: $(TARGETS)
@@ -111,13 +113,13 @@ list:  ## list experiments with their questions, studies and sweeps
 	@$(PYTHON) -m experiments.cli.catalogue
 
 model: $(STAMP)  ## fetch a pretrained model into outputs/models:  name=smollm2-135m-q4, or name=OWNER/NAME of the hub
-	@$(BIN)/python -m experiments.model $(if $(filter file,$(origin name)),,$(name)) $(over)
+	@$(BIN)/python -m experiments.model $(named) $(over)
 
 new: $(STAMP)  ## write a task, reward, objective or critic of your own, with its test:  kind=reward name=short_lines
-	@$(BIN)/python -m experiments.new $(kind) $(if $(filter file,$(origin name)),,$(name)) $(over)
+	@$(BIN)/python -m experiments.new $(kind) $(named) $(over)
 
 dashboard: $(STAMP)  ## open MLflow on the local results, for this machine alone:  name='llama_baseline llama_critic', else the newest
-	@$(BIN)/python -m experiments.dashboard $(if $(filter file,$(origin name)),,$(name)) $(over)
+	@$(BIN)/python -m experiments.dashboard $(named) $(over)
 
 compare: $(STAMP)  ## show table and curves of finished runs:  name=llama_critic over='…'
 	@$(BIN)/python -m experiments.compare $(name) $(over)
@@ -151,7 +153,7 @@ bench: $(STAMP)  ## measure a GRPO step side by side with its peers, as ratios o
 	@$(BIN)/python -m benchmarks $(over)
 
 gpu-check: $(STAMP)  ## check what works on this machine's GPU, into docs/gpu.md:  name=smollm2-135m-q4, else the hub's model
-	@$(BIN)/python -m benchmarks.gpu_check $(if $(filter file,$(origin name)),,$(name)) $(over)
+	@$(BIN)/python -m benchmarks.gpu_check $(named) $(over)
 
 docs: $(STAMP)  ## build the documentation into site/
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet

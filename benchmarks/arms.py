@@ -104,14 +104,8 @@ Figures = dict[str, dict[str, list[float]]]
 def race(arms: Sequence[Arm], requests: Sequence[str], *, warm: Collection[str], repeats: int, show: Show) -> Figures:
     """Returns the figures of ``repeats`` answers to every request, after one warm-up answer that is not counted.
 
-    The result omits a peer that ends before the last repeat.
-
-    Args:
-        arms: the arms; the first is ours.
-        requests: what each is asked, in this order.
-        warm: requests that every arm has answered before; they need no warm-up.
-        repeats: number of counted answers.
-        show: called before every request.
+    Requests in ``warm`` need no warm-up, because every arm has answered them before. The first arm is ours. The result
+    omits a peer that ends before the last repeat.
 
     Raises:
         ArmFailed: if the first arm has ended.

@@ -117,9 +117,9 @@ def _passes(module: Any, rollouts: RolloutBatch, each_its_own: bool) -> None:
     for p in range(len(rollouts.problems)):
         rows = slice(p * size, (p + 1) * size)
         ids, mask = rollouts.prompt_ids[p : p + 1], rollouts.prompt_mask[p : p + 1]
-        owner = None if each_its_own else torch.zeros(size, dtype=torch.long, device=ids.device)
+        owner = torch.zeros(size, dtype=torch.long, device=ids.device)
         if each_its_own:
-            ids, mask = ids.expand(size, -1), mask.expand(size, -1)
+            ids, mask, owner = ids.expand(size, -1), mask.expand(size, -1), None
         completions = (rollouts.completion_ids[rows], rollouts.mask[rows])
         module.policy.log_probs(ids, mask, *completions, temperature=rollouts.temperature, owner=owner).sum().backward()
     module.policy.zero_grad()

@@ -49,10 +49,7 @@ def traffic_of(policy: Any) -> Traffic:
 def decode_bytes(traffic: Traffic, prompts: Sequence[int], lengths: Sequence[int]) -> int:
     """Returns the bytes that decoding reads after the prefill, which gives each row's first token.
 
-    Args:
-        traffic: the traffic of the policy.
-        prompts: tokens of each prompt.
-        lengths: tokens of each completion, in the order of the prompts, equally many per prompt.
+    ``prompts`` and ``lengths`` are tokens of each prompt and completion; each prompt has equally many, in its order.
     """
     group = len(lengths) // len(prompts)
     total = 0

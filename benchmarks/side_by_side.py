@@ -79,7 +79,6 @@ class SideBySide:
                     measure_pair(measure, arms[0], self.workload, self.repeats, self.found)
 
     def _compare(self, peers: Sequence[Peer], figures: Figures) -> None:
-        """Adds the results of all peers."""
         title, results = self.workload.title, self.found.results
         for peer in peers:
             if peer.name not in figures:

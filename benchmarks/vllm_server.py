@@ -55,14 +55,8 @@ def served(
 ) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
     """Yields the address and the process of a server, which is stopped at the end of the context.
 
-    Args:
-        program: the command that ``serve`` is appended to.
-        policy: folder of the model.
-        device: cpu or cuda.
-        log: file for the output of the server.
-        seconds: time limit for its start.
-        options: further options of ``vllm serve``.
-        port: port of the server; None: a free one.
+    ``serve`` and the options are appended to the command ``program``. ``device`` is cpu or cuda, ``seconds`` limits the
+    start, and ``port`` None is a free one.
 
     Raises:
         NotUp: if it ends before it answers, or does not answer in time.

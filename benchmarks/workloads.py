@@ -193,11 +193,7 @@ def set_end_share(model: TinyModel, specials: Sequence[int], share: float, *, co
 
         P(end) = e^{h₀ c} / (e^{h₀ c} + Σ_v e^{h₀ a + …})   ⇒   c = a + log(n p / (1 − p)) / h₀    for n ordinary tokens
 
-    Args:
-        model: the policy; its embedding is changed.
-        specials: ids of the special tokens, the end token last.
-        share: probability of the end token; 0: it is never sampled.
-        component: a.
+    ``specials`` are token ids, ``component`` is a, and with share 0 the end token is never sampled.
     """
     embedding: Any = model.get_input_embeddings().weight
     embedding[:, 0] = component

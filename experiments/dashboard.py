@@ -62,12 +62,9 @@ def share_view(tracker: Tracker, names: Collection[str]) -> bool:
 
 
 def side_by_side(experiments: Mapping[str, str], at: str, *, view: str | None) -> tuple[str, str]:
-    """Returns the addresses of MLflow's charts and table over the runs of these experiments.
+    """Returns the addresses of MLflow's charts and table over the runs of these experiments, name → id.
 
-    Args:
-        experiments: name → id.
-        at: address of the pages.
-        view: key of the view that :func:`share_view` stored; None: MLflow's own.
+    ``at`` is the address of the pages, ``view`` the key of the view that :func:`share_view` stored; None: MLflow's own.
     """
     ids = [*experiments.values()]
     beside = quote(json.dumps(ids, separators=(",", ":")), safe="")
@@ -84,11 +81,11 @@ def results(tracker: Tracker, experiments: Mapping[str, str], at: str) -> Iterat
             yield f"The newest {kind} of {name}: {at}/#/experiments/{experiments[name]}/runs/{run.run_id}"
 
 
-def main(typed: Sequence[str]) -> None:
+def main(arguments: Sequence[str]) -> None:
     """Prints the addresses, then replaces this process by MLflow, unless the runs are on a tracking server."""
     address = tracking_address()
-    names = list(takewhile(lambda word: not word.startswith("-"), typed))
-    flags = typed[len(names) :]
+    names = list(takewhile(lambda argument: not argument.startswith("-"), arguments))
+    flags = arguments[len(names) :]
     try:
         tracker = connect()
         beside = choose_experiments(names, tracker.experiment_ids())
@@ -99,12 +96,13 @@ def main(typed: Sequence[str]) -> None:
         sys.exit(str(error))
     if beside:
         charts, table = side_by_side(beside, at, view=view)
-        print(f"The runs of {', '.join(beside)} side by side, charts:\n{charts}\nand a table:\n{table}", flush=True)
+        print(f"The runs of {', '.join(beside)} side by side, charts:\n{charts}\nand a table:\n{table}")
     for line in there:
-        print(line, flush=True)
+        print(line)
     if at == tracker.address.rstrip("/"):
         print(f"The runs are on a server that has its own pages: {at}")
         return
+    sys.stdout.flush()  # execv discards what is buffered
     os.execv(sys.executable, [sys.executable, "-m", "mlflow", *command(flags, address)])
 
 

@@ -35,7 +35,7 @@ NO_GPU = "make gpu-check needs a CUDA device, and this machine has none; device=
 
 
 def main(arguments: Sequence[str]) -> int:
-    parser = KeyValueParser("benchmarks.gpu_check", __doc__)
+    parser = KeyValueParser("python -m benchmarks.gpu_check", __doc__)
     named = "as make model names it, or a folder; default: the hub's, else the index's"
     parser.add_argument("model", nargs="?", help=named)
     parser.add_argument("--device", choices=TRAINERS, default="cuda", help="where the parts compute")

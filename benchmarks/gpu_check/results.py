@@ -30,8 +30,6 @@ ON_CPU = "The parts ran on the CPU. Their figures say nothing about a GPU."
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """The outcome of one part."""
-
     seconds: float = 0.0
     figures: tuple[tuple[str, str], ...] = ()
     """(what was measured, its value)."""

@@ -31,7 +31,7 @@ class Conversation:
 
     def __init__(self) -> None:
         self._out = os.fdopen(os.dup(1), "w", encoding="utf-8")
-        os.dup2(2, 1)
+        os.dup2(2, 1)  # not sys.stdout alone: native code writes to the descriptor
 
     def ready(self, **versions: str) -> None:
         self._write(ready=versions)

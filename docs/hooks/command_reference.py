@@ -55,6 +55,5 @@ def page(makefile: str) -> str:
 
 
 def on_files(files: Files, config: Any) -> Files:
-    """Adds the page."""
     files.append(File.generated(config, PAGE, content=page(MAKEFILE.read_text(encoding="utf-8"))))
     return files

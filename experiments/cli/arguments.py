@@ -33,7 +33,7 @@ def positive(kind: Callable[[str], float], *, most: float = math.inf) -> Callabl
             value = kind(text)
         except ValueError:
             value = math.nan
-        if not 0 < value <= most:
+        if not 0 < value <= most:  # in this form nan is invalid too
             what = "a whole number" if kind is int else "a number"
             limit = "" if most == math.inf else f" and at most {most:g}"
             raise argparse.ArgumentTypeError(f"must be {what} above 0{limit}, got {text}")
@@ -51,13 +51,13 @@ class KeyValueParser(argparse.ArgumentParser):
     """A parser whose options all take a value and cannot be abbreviated. Invalid arguments exit with code 2.
 
     Args:
-        module: the module, run as ``python -m``.
-        doc: its docstring; the first line is the description.
+        prog: the command, as in the usage.
+        doc: the first line is the description.
         more: arguments in the help text that the parser does not read, such as overrides of the configuration.
     """
 
-    def __init__(self, module: str, doc: str | None, *, more: str = "") -> None:
-        super().__init__(prog=f"python -m {module}", description=(doc or "").split("\n")[0], allow_abbrev=False)
+    def __init__(self, prog: str, doc: str | None, *, more: str = "") -> None:
+        super().__init__(prog=prog, description=(doc or "").split("\n")[0], allow_abbrev=False)
         self.more = more
 
     @property
@@ -99,13 +99,8 @@ def split_own_keys(
 ) -> tuple[dict[str, str], list[str]]:
     """Splits arguments into the values of a command's own keys and the overrides of the configuration.
 
-    Args:
-        arguments: own keys and overrides, as given.
-        own: the command's own keys.
-        keys: keys of the configuration, which are never taken for mistyped own keys.
-
-    Raises:
-        ValueError: for a key that is most likely a mistyped own key.
+    Raises ValueError for a key that is most likely a mistyped own key. Those in ``keys``, which are keys of the
+    configuration, never are.
     """
     given: dict[str, str] = {}
     left: list[str] = []

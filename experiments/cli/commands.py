@@ -105,8 +105,8 @@ class Command(KeyValueParser):
         more: str = "",
         convert: Callable[[Sequence[str]], list[str]] = list,
     ) -> None:
-        super().__init__(module, f"{summary[0].upper()}{summary[1:]}.", more=more)
-        self.prog, self.epilog = f"{PROGRAM} {name}", f"{note}Example: {PROGRAM} {name} {example}".rstrip()
+        super().__init__(f"{PROGRAM} {name}", f"{summary[0].upper()}{summary[1:]}.", more=more)
+        self.epilog = f"{note}Example: {PROGRAM} {name} {example}".rstrip()
         self.name, self.summary, self.module, self.example, self.convert = name, summary, module, example, convert
 
 

@@ -35,7 +35,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     # -m searches the working folder first, which may have another project's callbacks/ or experiments/
     os.environ["PYTHONSAFEPATH"] = "1"
-    sys.stdout.flush()
     os.execv(sys.executable, [sys.executable, "-m", command.module, *command.convert(given)])
 
 

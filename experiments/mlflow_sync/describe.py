@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -56,8 +56,8 @@ class RunDescription:
     name: str  # for display; not unique
     parent: str | None  # the key of the parent run
     folder: Path
-    params: Mapping[str, str] = field(default_factory=dict)
-    tags: Mapping[str, str] = field(default_factory=dict)
+    params: Mapping[str, str]
+    tags: Mapping[str, str]
     model_megabytes: float | None = None
     """Largest policy (MB) that is sent; None if this run reused the stage or has not finished it."""
     status: Status | None  # None if the run is still going or was killed
@@ -154,12 +154,13 @@ def _tags(folder: Path, config: Mapping[str, Any], experiment_name: str) -> dict
     entry = read_json(folder / SWEEP_FILE)
     sweep = {"sweep": str(entry["sweep"])} if entry else {}
     study = {"study": experiment_name, "arm": str(config["arm"])} if config.get("arm") else {}
-    method = {"method": choices.get("experiment", experiment_name)}  # the override name= may rename the experiment
+    method = {"method": choices.get("experiment", experiment_name)}
+    # in this order: experiment_name replaces the option of the group experiment, and name= may rename an experiment
     return {**choices, **roots, **method, "experiment": experiment_name, **study, **sweep}
 
 
 def _name(folder: Path, tags: Mapping[str, str]) -> str:
-    """Returns the run's display name: ``llama_critic · reward.weight=0.25 · seed 0``; in a study, the arm and seed."""
+    """Returns the display name for :func:`run_name`; in a study, the arm and seed."""
     name = tags.get("arm")
     if name is None:
         overrides = read_json(folder / ORIGIN).get("overrides", [])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from contextlib import nullcontext
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -67,19 +66,20 @@ def open_client(address: str, *, seconds: int) -> MlflowClient:
         os.environ.setdefault(name, value)
     if TIMEOUT not in os.environ or os.environ.get(OURS) == os.environ[TIMEOUT]:
         os.environ[TIMEOUT] = os.environ[OURS] = str(seconds)
-    # imported late: the import takes seconds, and a sync process must react to a stop request before that
+    # imported late: the import takes seconds, and a sync process must react to a stop request before that;
+    # and after SETTINGS, as MLflow sets up its logging at import
     import mlflow
 
     shown = without_login(address)
     try:
-        database = database_file(address)
-        if database is not None:
-            database.parent.mkdir(parents=True, exist_ok=True)
-        # two processes that create the tables of a SQLite file at the same time both fail
-        with nullcontext() if database is None else lock(database.with_suffix(".lock")):
-            if database is not None:
-                _make_tables(address, database.resolve())  # resolved, so that a symbolic link is not replaced
+        if (database := database_file(address)) is None:
             client = _open(address)
+        else:
+            database.parent.mkdir(parents=True, exist_ok=True)
+            # two processes that create the tables of a SQLite file at the same time both fail
+            with lock(database.with_suffix(".lock")):
+                _make_tables(address, database.resolve())  # resolved, so that a symbolic link is not replaced
+                client = _open(address)
     except Exception as error:  # from MLflow, the database, its driver, or the file system
         raise TrackerError(f"MLflow's store at {shown} cannot be opened ({_reason(error)})") from error
     return cast("MlflowClient", _Client(client, kind=mlflow.MlflowException, address=shown))
@@ -150,7 +150,7 @@ def _make_tables(address: str, database: Path) -> None:
 
     if database.exists() and database.stat().st_size:
         return
-    database.parent.mkdir(parents=True, exist_ok=True)
+    database.parent.mkdir(parents=True, exist_ok=True)  # of the target of a symbolic link
     unfinished = database.with_name(database.name + UNFINISHED)
     for left in (unfinished, unfinished.with_name(unfinished.name + JOURNAL)):  # from a process that was killed
         left.unlink(missing_ok=True)

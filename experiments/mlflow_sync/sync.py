@@ -46,10 +46,9 @@ from experiments.system.terminal import first_line
 MEMORY_FILE, LOCK_FILE = "mirror.json", ".mirror.lock"
 PASS_SECONDS, LAST_PASSES, PAUSE_SECONDS = 5.0, 3, 1.0
 CHUNK = 1000  # metrics sent between two writes of mirror.json
-RUN_FILES = ("config.yaml", "choices.json", ORIGIN, STAGES, SUMMARY, FAILURE, ENVIRONMENT, INSTALLED)
 FILES: dict[Kind, tuple[str, ...]] = {
     "sweep": (SWEEP_FILE,),
-    "experiment": RUN_FILES,
+    "experiment": ("config.yaml", "choices.json", ORIGIN, STAGES, SUMMARY, FAILURE, ENVIRONMENT, INSTALLED),
     "stage": ("config.yaml", MANIFEST, RESULT, "summary.md", "figures/**/*.png", "pages/**/*.html"),
 }
 SWEEP_NOTE = "summary.md"  # in the sweep folder; shown at the top of the sweep's page in MLflow
@@ -104,29 +103,30 @@ class FolderSync:
 
     def _ensure(self, run: RunDescription) -> Sent | None:
         """Creates the run in MLflow if needed and returns its record; None if a person deleted it there."""
-        if run.key not in self._ensured:
-            experiment = run.tags["experiment"]
-            with lock(self.folder.parent / LOCK_FILE):  # so that the jobs of a sweep create their parent once
-                found = self.tracker.find_run(experiment, run.key)
-                if found is None:
-                    above = self._sent.get(run.parent or "")  # also None if a person deleted it
-                    run_id = self.tracker.create_run(
-                        experiment,
-                        name=run.name,
-                        start=_start_time(run.folder),
-                        tags={**run.tags, "key": run.key, "kind": run.kind},
-                        parent=above and above.run_id,
-                    )
-                elif found.lifecycle_stage == "deleted":
-                    return None
-                else:
-                    run_id = found.run_id
-            if run.key not in self._sent or self._sent[run.key].run_id != run_id:
-                self._sent[run.key] = Sent(run_id=run_id)
-            # read from MLflow, not from mirror.json: the sync processes of all jobs send the status of a sweep
-            self._sent[run.key].status = "RUNNING" if found is None else found.status
-            self._ensured.add(run.key)
-        return self._sent[run.key]
+        if run.key in self._ensured:
+            return self._sent[run.key]
+        with lock(self.folder.parent / LOCK_FILE):  # so that the jobs of a sweep create their parent once
+            found = self.tracker.find_run(run.tags["experiment"], run.key)
+            if found is None:
+                above = self._sent.get(run.parent or "")  # also None if a person deleted it
+                run_id = self.tracker.create_run(
+                    run.tags["experiment"],
+                    name=run.name,
+                    start=_start_time(run.folder),
+                    tags={**run.tags, "key": run.key, "kind": run.kind},
+                    parent=above and above.run_id,
+                )
+            elif found.lifecycle_stage == "deleted":
+                return None
+            else:
+                run_id = found.run_id
+        sent = self._sent.get(run.key)
+        if sent is None or sent.run_id != run_id:
+            sent = self._sent[run.key] = Sent(run_id=run_id)
+        # read from MLflow, not from mirror.json: the sync processes of all jobs send the status of a sweep
+        sent.status = "RUNNING" if found is None else found.status
+        self._ensured.add(run.key)
+        return sent
 
     def _send_files(self, run: RunDescription, sent: Sent) -> None:
         places = [(run.folder, pattern) for pattern in FILES[run.kind]]
@@ -151,6 +151,7 @@ class FolderSync:
         """Sends each table as one, with the rows of all steps, so that MLflow's page can filter by step."""
         for folder in sorted({path.parent for path in run.folder.glob("tables/**/*.json")}):
             files = sorted(folder.glob("*.json"), key=lambda path: int(path.stem))
+            # any() of a list: each call marks its file as sent
             if any([_has_changed(path, run.folder, sent) for path in files]):
                 tables = ((int(path.stem), json.loads(path.read_text(encoding="utf-8"))) for path in files)
                 rows = [{"step": step, **row} for step, table in tables for row in table]

@@ -6,7 +6,7 @@ import json
 import math
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,7 +26,8 @@ from experiments.system.secrets import without_login
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
-    from mlflow.entities import Run, RunInfo
+    from mlflow.entities import RunInfo
+    from mlflow.store.entities import PagedList
 
 MOST_METRICS, MOST_PARAMS, MOST_RUNS = 1000, 100, 1000  # per request: MLflow's limits
 LONGEST_TAG = 5000
@@ -67,7 +68,7 @@ class Tracker:
         """Returns the run tagged with ``key``, including one that a person deleted; None if there is none."""
         from mlflow.entities import ViewType
 
-        mark = '"' if '"' not in key else "'"
+        mark = '"' if '"' not in key else "'"  # MLflow's filters have no escape for a quote
         at = [self._experiment_id(experiment)]
         found = self._client.search_runs(at, f"tags.key = {mark}{key}{mark}", ViewType.ALL, max_results=1)
         return found[0].info if found else None
@@ -91,13 +92,11 @@ class Tracker:
         return run.info.run_id
 
     def describe(self, run_id: str, *, params: Mapping[str, str], tags: Mapping[str, str]) -> None:
-        """Sends tags, which may change, and parameters that the run does not have yet.
-
-        MLflow does not allow parameters to change: those of a stage are of the code that began it.
-        """
+        """Sends tags, which may change, and parameters that the run does not have yet."""
         from mlflow.entities import Param, RunTag
 
         self._client.log_batch(run_id, tags=[RunTag(mlflow_name(k), v[:LONGEST_TAG]) for k, v in tags.items()])
+        # MLflow rejects another value of a parameter that it has: a stage keeps those of the code that began it
         known = self._client.get_run(run_id).data.params if params else {}
         listed = [Param(name, value) for name, value in params.items() if name not in known]
         for first in range(0, len(listed), MOST_PARAMS):
@@ -155,25 +154,20 @@ class Tracker:
 
     def experiment_ids(self) -> dict[str, str]:
         """Returns name → id, newest first, of the same experiments as :meth:`experiments`."""
-        found: dict[str, str] = {}
-        token: str | None = ""
-        while token is not None:
-            page = self._client.search_experiments(page_token=token or None)
-            found |= {one.name: one.experiment_id for one in page if one.name != "Default"}
-            token = page.token or None
-        return found
+        found = _all_pages(lambda token: self._client.search_experiments(page_token=token))
+        return {one.name: one.experiment_id for one in found if one.name != "Default"}
 
     def runs(self, experiments: Sequence[str], *, kind: str) -> list[TrackedRun]:
         """Returns all runs of one kind in the named experiments, oldest first."""
         names = {id_: name for name, id_ in self.experiment_ids().items() if name in experiments}
-        found: list[Run] = []
-        token: str | None = ""
-        while names and token is not None:
-            page = self._client.search_runs(
-                list(names), f"tags.kind = '{kind}'", 1, MOST_RUNS, ["attributes.start_time"], token or None
+        if not names:
+            return []
+        chosen, order = f"tags.kind = '{kind}'", ["attributes.start_time"]
+        found = _all_pages(
+            lambda token: self._client.search_runs(
+                [*names], chosen, max_results=MOST_RUNS, order_by=order, page_token=token
             )
-            found += page
-            token = page.token or None
+        )
         return [
             TrackedRun(
                 run_id=run.info.run_id,
@@ -236,6 +230,16 @@ class Artifacts:
                 yield from self._list(run_id, entry.path)
             else:
                 yield entry.path
+
+
+def _all_pages(search: Callable[[str | None], PagedList[Any]]) -> Iterator[Any]:
+    """Yields the results of a search on all of its pages. ``search`` returns the page of a token, None: the first."""
+    token = None
+    while True:
+        page = search(token)
+        yield from page
+        if not (token := page.token):
+            return
 
 
 def connect() -> Tracker:

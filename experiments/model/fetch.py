@@ -180,5 +180,5 @@ def _finish(partial: Path, folder: Path, origin: Mapping[str, Any], *, packages:
     if folder.exists():
         shutil.rmtree(folder)
     put_in_place(partial, folder)
-    for left in folder.parent.glob(f".{folder.name}.*.partial"):
+    for left in folder.parent.glob(f".{folder.name}.*.partial"):  # also the TemporaryDirectory of from_index
         shutil.rmtree(left)

@@ -69,12 +69,10 @@ def new_files(kind: str, name: str, folder: Path) -> dict[Path, str]:
 def refusal(kind: str | None, name: str | None, folder: Path) -> str | None:
     """Returns the first error of the arguments as one sentence; None if there is none."""
     kinds = f"the kinds are {', '.join(KINDS)}"
+    if not kind:
+        return f"choose a kind; {kinds}"
     if kind not in KINDS:
-        return (
-            f"kind={kind}: no such kind; {did_you_mean(kind, KINDS, names=KINDS)}"
-            if kind
-            else f"choose a kind; {kinds}"
-        )
+        return f"kind={kind}: no such kind; {did_you_mean(kind, KINDS, names=KINDS)}"
     if name is None or not NAME.fullmatch(name) or iskeyword(name):
         return f"name={name or ''}: a name is one word of a-z, 0-9 and _, for a Python module of a {kind}; {kinds}"
     if not folder.parts or not all(part.isidentifier() and not iskeyword(part) for part in folder.parts):

@@ -8,10 +8,8 @@ from __future__ import annotations
 import sys
 from argparse import Namespace
 from collections.abc import Sequence
-from typing import Any
 
 from hydra import compose
-from omegaconf import OmegaConf
 
 from experiments.cli.arguments import split_own_keys
 from experiments.cli.commands import COMMANDS
@@ -51,8 +49,7 @@ def main(arguments: Sequence[str]) -> int:
             config = expand_home(compose("config", overrides, return_hydra_config=True))
         from experiments.plan.page import show  # slow imports come after the checks
 
-        node: Any = OmegaConf.to_container(config.trainer, resolve=True)
-        show(config, config.hydra.runtime.choices.trainer, node, options)
+        show(config, options)
     except ValueError as error:
         print(error, file=sys.stderr)
         return USAGE_ERROR

@@ -239,7 +239,7 @@ def states(learner: Learner, sharding: Sharding) -> States:
     if stage:
         # DeepSpeed has two buckets of equal size: one fills while the other is sent
         exchange = 2 * min(sharding.bucket_elements, trained) * each
-        copied = not (spread and each == FLOAT)
+        copied = not (spread and each == FLOAT)  # stage 3 needs no second copy of fp32 weights
         optimizer = trained * FLOAT * (2 + copied) // devices
     if stage == 2 and learner.full:
         gradients = most_in_a_share([(size, size * each) for size in learner.shape.parameter_sizes()], devices)

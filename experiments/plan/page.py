@@ -12,9 +12,10 @@ The operations are those of ``policies.pass_cost``, so ``mfu`` is ``train/throug
 from __future__ import annotations
 
 from argparse import Namespace
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
+from omegaconf import OmegaConf
 from rich.console import Console
 from rich.table import Table
 
@@ -40,25 +41,27 @@ PARTS = (
 """The rows of the table, in this order."""
 
 
-def show(config: Any, trainer: str, node: Mapping[str, Any], options: Namespace) -> None:
-    """Prints the plan of a composed configuration. Outside a terminal, lines are not wrapped.
+def show(config: Any, options: Namespace) -> None:
+    """Prints the plan of a configuration that was composed with Hydra's own. Outside a terminal, lines are not wrapped.
 
-    ``trainer`` is the choice of this group and ``node`` its resolved content. Raises ValueError for a model of unknown
-    shape.
+    Raises ValueError for a model of unknown shape.
     """
     console = Console()
     if not console.is_terminal:
         console.width = WIDE
-    for line in list(_page(config, trainer, node, options)):
+    for line in list(_page(config, options)):  # a list: an error comes before the first line
         console.print(line, highlight=False, soft_wrap=not isinstance(line, Table))
 
 
-def _page(config: Any, trainer: str, node: Mapping[str, Any], options: Namespace) -> Iterator[str | Table]:
-    sharding, on_cpu = sharding_of(trainer, node, gpus=options.gpus), node.get("accelerator") == "cpu"
+def _page(config: Any, options: Namespace) -> Iterator[str | Table]:
+    trainer: Any = OmegaConf.to_container(config.trainer, resolve=True)
+    sharding = sharding_of(config.hydra.runtime.choices.trainer, trainer, gpus=options.gpus)
+    on_cpu = trainer.get("accelerator") == "cpu"
     lengths = {"prompt_tokens": options.prompt_tokens, "completion_tokens": options.completion_tokens}
     plan = experiment_of(config, on_cpu=on_cpu, **lengths)
     models, source = _models(plan)
-    yield f"{config.name}: {models}; trainer={trainer}, devices: {sharding.devices} ({'CPU' if on_cpu else 'GPU'})"
+    device = "CPU" if on_cpu else "GPU"
+    yield f"{config.name}: {models}; trainer={sharding.trainer}, devices: {sharding.devices} ({device})"
     if source is not None:
         yield f"shape: {source}"
     moments = plan.fullest(sharding)

@@ -184,7 +184,7 @@ class Experiment:
     def critic(self) -> int:
         """Bytes of a text critic beside the policy. Other critics take a few MiB and count as 0."""
         encoder = self.config.critic.get("encoder")
-        if encoder is None or not any(True for _ in critic_checkpoints(self.config.reward)):
+        if encoder is None or not [*critic_checkpoints(self.config.reward)]:
             return 0
         shape = find_shape(encoder.pretrained).shape
         backbone = shape.parameters - (0 if shape.tie_word_embeddings else shape.vocabulary_matrix)

@@ -116,8 +116,10 @@ def write_folder(run: Path, part: str, root: Path) -> Path:
 def trained(run: Path, part: str) -> Path:
     """Returns the folder of the stage of a run that trains this part last. Raises ValueError unless it is finished."""
     folders = {stage: folder for stage, folder, _ in stage_folders(run)}
-    planned = {*folders, *({"grpo"} & {*read_config(run).get("stages", ())})}  # the only stage that is never left out
-    stage = next((stage for stage in PARTS[part] if stage in planned), None)
+    stages = [*folders]
+    if "grpo" in read_config(run).get("stages", ()):  # it may not have begun; other planned stages may be left out
+        stages.append("grpo")
+    stage = next((stage for stage in PARTS[part] if stage in stages), None)
     if stage is None:
         raise ValueError(
             f"model={run}: this run has trained no {part}; choose another run, or over='part=…' of {', '.join(PARTS)}"
@@ -163,7 +165,7 @@ def push(folder: Path, repo: str, *, part: str, private: str | None) -> str:
             api.upload_folder(repo_id=repo, folder_path=folder, commit_message="Upload by contrastive-reasoning")
     except (HTTPError, OSError, ValueError) as error:
         raise NotPublished(f"the hub cannot be reached or refused it ({first_line(error)})") from error
-    if others:
+    if others:  # here, because the clause above catches ValueError
         raise ValueError(
             f"repo={repo}: it has the {others.pop()} of a run; choose a repository of its own for this {part}"
         )

@@ -173,11 +173,10 @@ def same_runs(run: Path) -> list[Path]:
     commit = str(read_config(run).get("git_sha") or "-dirty")
     if commit.endswith("-dirty"):
         return [run]
-    found: dict[Any, Path] = {}
-    for other in sorted(path.parent for path in run.parent.glob(f"*/{STAGES}")):
-        if _identity(other) == _identity(run):
-            found[read_config(other)["seed"]] = other
-    return [*({**found, read_config(run)["seed"]: run}.values())]
+    runs, own = sorted(path.parent for path in run.parent.glob(f"*/{STAGES}")), _identity(run)
+    found = {read_config(other)["seed"]: other for other in runs if _identity(other) == own}
+    found[read_config(run)["seed"]] = run  # even if a later run has this seed
+    return [*found.values()]
 
 
 def _identity(run: Path) -> tuple[Any, ...]:

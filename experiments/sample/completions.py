@@ -91,6 +91,7 @@ def readings(given: GivenProblem, rollouts: RolloutBatch, critic: CriticReward |
     valued = [dict[int, float]() for _ in steps]
     if critic is not None:
         legal = [[step for step in row if step.legal] for row in steps]
+        # by identity: step_values returns the steps themselves
         valued = [{id(step): value for step, value in row} for row in critic.step_values(rollouts, legal)]
     return [
         Reading(
@@ -124,10 +125,10 @@ def trained_critic(folder: Path, config: DictConfig) -> CriticReward:
     described = read_description(place).get("config")
     if foreign := next(foreign_parts(described), None):
         raise ValueError(f"critic={folder}: {DESCRIPTION} names {foreign}, which is not part of a critic")
-    loss = read_config(place.parent).get("loss", config.loss)
+    loss, task = read_config(place.parent).get("loss", config.loss), build(config, "task")
     return CriticReward(
-        outcome=VerifierReward(task=build(config, "task")),
-        task=build(config, "task"),
+        outcome=VerifierReward(task=task),
+        task=task,
         critic=build(OmegaConf.create({"critic": described}), "critic"),
         checkpoint=str(place),
         weight=0.0,

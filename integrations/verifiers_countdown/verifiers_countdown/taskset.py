@@ -46,12 +46,8 @@ class CountdownReply(vf.Task[CountdownData]):
 def reachable_share(numbers: Sequence[int], target: int, reply: str) -> float:
     """The number of legal steps after which the target is reachable, over all steps written, and at least n − 1.
 
-    A solution that stops early therefore does not get the whole share. Without a solution the share is 0.
-
-    Args:
-        numbers: the n ≥ 2 numbers of the problem.
-        target: the number to reach.
-        reply: text that a model wrote.
+    A solution that stops early therefore does not get the whole share. Without a solution the share is 0. A problem has
+    n ≥ 2 numbers.
     """
     start, end = solution_span(reply) or (0, 0)
     moves = CountdownProblem(numbers, target, style="direct", prompt="")
