@@ -129,13 +129,11 @@ def last_box(text: str) -> str | None:
     boxes = list(_BOX.finditer(text))
     if not boxes:
         return None
-    first = boxes[-1].start()
-    begin, end = _span(text, boxes[-1].end())
-    inner_end = end
-    earlier = [(box.start(), *_span(text, box.end())) for box in reversed(boxes[-1 - MAX_BOXES : -1])]
-    for start, *outer in earlier:
-        if outer[1] > inner_end >= 0:
-            first, (begin, end) = start, outer
+    last, *earlier = [(box.start(), *_span(text, box.end())) for box in reversed(boxes[-1 - MAX_BOXES :])]
+    first, begin, end = last
+    for box in earlier:
+        if box[2] > last[2] >= 0:  # around the last box
+            first, begin, end = box
     if end < 0:
         return None
     found = [text[begin:end]]
@@ -178,7 +176,7 @@ def _span(text: str, start: int) -> tuple[int, int]:
         stop = _BARE_END.search(window, begin)
         return start + begin, start + (stop.start() if stop else len(window))
     end = closing_brace(window)
-    if end < 0 and len(window) == MAX_ANSWER + 3:
+    if end < 0 and len(window) == MAX_ANSWER + 3:  # cut off by the window: too long, rather than not closed
         end = len(window)
     return start + begin + 1, start + end if end >= 0 else -1
 

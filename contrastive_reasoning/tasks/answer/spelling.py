@@ -39,13 +39,11 @@ _SIGNS = str.maketrans(
         **{chr(0x2460 + place): f", {place + 1}" for place in range(20)},
     }
 )  # fmt: skip
-_RAISED = dict(zip("⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻⁽⁾ⁿ", "0123456789+-()n", strict=True))
-_LOWERED = dict(zip("₀₁₂₃₄₅₆₇₈₉₊₋₍₎", "0123456789+-()", strict=True))
-_SCRIPTS = (
-    ("^", re.compile(f"[{''.join(_RAISED)}]+"), str.maketrans(_RAISED)),
-    ("_", re.compile(f"[{''.join(_LOWERED)}]+"), str.maketrans(_LOWERED)),
-)
-_SMALL_FRACTION = re.compile(f"([{''.join(_RAISED)}]+)⁄([{''.join(_LOWERED)}]+)")
+_RAISED = "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻⁽⁾ⁿ"
+_LOWERED = "₀₁₂₃₄₅₆₇₈₉₊₋₍₎"
+_ON_THE_LINE = str.maketrans(_RAISED + _LOWERED, "0123456789+-()n" + "0123456789+-()")
+_SCRIPTS = {"^": re.compile(f"[{_RAISED}]+"), "_": re.compile(f"[{_LOWERED}]+")}
+_SMALL_FRACTION = re.compile(f"([{_RAISED}]+)⁄([{_LOWERED}]+)")
 _VULGAR = re.compile(r"(?P<whole>[0-9]?)(?P<fraction>[¼-¾⅐-⅞])")
 _ROOT_SIGN = re.compile(r"(?P<kind>[√∛]) ?(?P<of>\([^()]*\)|\{[^{}]*\}|[0-9]+(?:\.[0-9]+)?|[A-Za-z])?")
 _NO_LETTER = r"(?![A-Za-z])"
@@ -78,8 +76,8 @@ _SYNONYMS = {
     r"\{ ?\}(?= ?\^)": "",
     r"(?<=[0-9]) ?\^ ?(?:o|\{ ?o ?\})(?![A-Za-z])": "°",
     r"\.(?= ?[)\]]$)": "",
-    rf"\\leq(?:slant)?{_NO_LETTER}|<=|\\leqq{_NO_LETTER}": r"\\le ",
-    rf"\\geq(?:slant)?{_NO_LETTER}|>=|\\geqq{_NO_LETTER}": r"\\ge ",
+    rf"\\leq(?:slant|q)?{_NO_LETTER}|<=": r"\\le ",
+    rf"\\geq(?:slant|q)?{_NO_LETTER}|>=": r"\\ge ",
     rf"\\neq{_NO_LETTER}|!=": r"\\ne ",
     rf"\\lt{_NO_LETTER}": "<",
     rf"\\gt{_NO_LETTER}": ">",
@@ -160,9 +158,10 @@ def _in_ascii(text: str) -> str:
     """Converts Unicode characters to LaTeX or ASCII: ``2√3``, ``x⁴``, ``⅓``, ``α``, full-width digits."""
     if text.isascii():
         return text
-    text = _SMALL_FRACTION.sub(lambda found: rf"\frac{{{_digits(found[1])}}}{{{_digits(found[2])}}}", text)
-    for command, scripts, digits in _SCRIPTS:
-        text = scripts.sub(lambda found: f"{command}{{{found[0].translate(digits)}}}", text)  # noqa: B023
+    # small fractions first: their raised and lowered digits are no exponent and no index
+    text = _SMALL_FRACTION.sub(lambda found: rf"\frac{{{found[1]}}}{{{found[2]}}}".translate(_ON_THE_LINE), text)
+    for command, scripts in _SCRIPTS.items():
+        text = scripts.sub(lambda found: f"{command}{{{found[0].translate(_ON_THE_LINE)}}}", text)  # noqa: B023
     text = _VULGAR.sub(lambda found: f"{found['whole']}{_vulgar(found['fraction'])}", text)
     text = _ROOT_SIGN.sub(_root, text).translate(_SIGNS)
     return "".join(sign for sign in unicodedata.normalize("NFKC", text) if unicodedata.category(sign) != "Cf")
@@ -176,10 +175,6 @@ def _money(found: re.Match[str]) -> str:
 def _vulgar(sign: str) -> str:
     top, _, bottom = unicodedata.normalize("NFKC", sign).partition("⁄")
     return rf"\frac{{{top}}}{{{bottom or '1'}}}"
-
-
-def _digits(scripts: str) -> str:
-    return scripts.translate(str.maketrans(_RAISED | _LOWERED))
 
 
 def _root(found: re.Match[str]) -> str:

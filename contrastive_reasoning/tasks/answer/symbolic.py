@@ -16,7 +16,7 @@ from functools import lru_cache
 from math import log10
 from typing import Any, TypeVar
 
-from contrastive_reasoning.tasks.answer.number import is_decimal, read_number
+from contrastive_reasoning.tasks.answer.number import decimals_of, is_decimal, read_number
 
 T = TypeVar("T")
 PLACES = 6
@@ -51,7 +51,6 @@ LOST = 20
 """Digits that an evaluation may lose: two values are equal if all other digits agree."""
 FACTORS = ("frac", "dfrac", "tfrac", "sqrt", "binom", "dbinom", "tbinom")
 """Commands that form a number from the groups after them."""
-TIMES = r" \cdot "
 _NEXT_FACTOR = re.compile(r"(?:\\left *)?\(|\\(?P<command>" + "|".join(FACTORS) + r")(?![a-zA-Z])|(?P<digit>[0-9])")
 _DIGITS_BEFORE = re.compile(r"(?P<before>.?)(?<![0-9.])[0-9]+(?:\.[0-9]+)?$", re.S)
 _LAST_COMMAND = re.compile(r"\\([a-zA-Z]+) *$")
@@ -138,7 +137,7 @@ def with_signs(text: str) -> str:
     """
     places = [found.start() for found in _NEXT_FACTOR.finditer(text) if _is_product(text[: found.start()], found)]
     pieces = (text[first:last] for first, last in zip([0, *places], [*places, len(text)], strict=True))
-    return TIMES.join(pieces)
+    return r" \cdot ".join(pieces)
 
 
 def within(steps: int, compute: Callable[[], T]) -> T:
@@ -202,8 +201,7 @@ def _tolerance(gold: str, answer: str, wanted: Any) -> Any:
         while number.value != 0 and abs(number.value) * 10 ** (places - PLACES + 1) < 1 and places < MAX_PLACES:
             places += 1
         return Rational(1, 10**places)
-    written = re.search(r"\.([0-9]+)", answer)
-    if read_number(answer) is None or written is None or len(written[1]) < PLACES or wanted.doit().is_Rational:
+    if read_number(answer) is None or len(decimals_of(answer)) < PLACES or wanted.doit().is_Rational:
         return Rational(0)
     return Rational(1, 10**PLACES) * min(1, abs(wanted.evalf()))
 
@@ -219,9 +217,7 @@ def _same_expression(gold: Any, answer: Any, tolerance: Any) -> bool:
         return False
     if gold == answer:
         return True
-    if gold.free_symbols != answer.free_symbols and not {
-        str(name) for name in gold.free_symbols ^ answer.free_symbols
-    } <= {"i"}:
+    if not {str(name) for name in gold.free_symbols ^ answer.free_symbols} <= {"i"}:
         return False
     names = sorted(gold.free_symbols | answer.free_symbols, key=str)
     if not names and (exact := _rationals(gold, answer)) is not None:
