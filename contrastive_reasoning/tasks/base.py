@@ -53,6 +53,7 @@ class ChatPrompt(str):
         prompt.messages = tuple(Message(*message) for message in messages)
         return prompt
 
+    # without it, a pickle or a copy would call ``__new__`` with the joined text
     def __getnewargs__(self) -> tuple[tuple[Message, ...]]:  # pyright: ignore[reportIncompatibleMethodOverride]
         return (self.messages,)
 

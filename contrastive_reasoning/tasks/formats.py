@@ -166,6 +166,7 @@ class FirstFitting:
         if not self.formats:
             raise ValueError("formats must name at least one format")
 
+    # the generated one raises for a dict, and the caches of ``problem_set`` hash a task with its format
     def __hash__(self) -> int:
         return hash(tuple(self.formats.items()))
 

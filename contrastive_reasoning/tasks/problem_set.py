@@ -144,6 +144,7 @@ class AnswerTask(ProblemSet):
     def __post_init__(self) -> None:
         one_of(get_args(Judge), judge=self.judge)
         one_of(get_args(Accept), accept=self.accept)
+        # a list, as in a configuration, has no hash, and the caches below need that of the task
         object.__setattr__(self, "thought_ends", tuple(self.thought_ends))
         super().__post_init__()
 

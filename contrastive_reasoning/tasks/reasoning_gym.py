@@ -112,12 +112,13 @@ class GymRows:
             if found == self.size:
                 return
             item = items[index]
-            if item["question"] not in seen:
-                seen.add(item["question"])
-                found += 1
-                texts = {"question": item["question"], "answer": item["answer"]}
-                scorer = {"dataset": self.dataset, "settings": self.settings, "item": item}
-                yield PlacedRow(f"item {index}", texts | scorer)
+            question = item["question"]
+            if question in seen:
+                continue
+            seen.add(question)
+            found += 1
+            scorer = {"dataset": self.dataset, "settings": self.settings, "item": item}
+            yield PlacedRow(f"item {index}", {"question": question, "answer": item["answer"], **scorer})
         if found < self.size:
             raise ValueError(
                 f"{self.source}: {found} different questions in {most} items, without those of other splits, and "

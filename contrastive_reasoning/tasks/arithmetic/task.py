@@ -55,12 +55,12 @@ class ArithmeticProblem(Problem):
     ) -> None:
         """
         Args:
-            story: a story with a plan; otherwise a ValueError is raised.
             limit: the largest allowed amount.
             instructed: whether the prompt includes the instruction.
-            source: where the problem comes from.
-            change: the kind of change, for a perturbed problem.
-            base: the key of the original story, for a perturbed problem.
+            change, base: the kind of change and the key of the original story, for a perturbed problem.
+
+        Raises:
+            ValueError: if the story has no plan within ``limit``.
         """
         plan = plan_of(story, true_meanings(story), limit=limit)
         if plan is None:
@@ -77,7 +77,7 @@ class ArithmeticProblem(Problem):
     def key(self) -> str:
         return self.story.key
 
-    def __hash__(self) -> int:
+    def __hash__(self) -> int:  # the generated one raises, because ``fields`` is a dict
         return hash(self.id)
 
 
@@ -107,12 +107,13 @@ class ArithmeticTask:
     scores = staticmethod(scores)
 
     def __post_init__(self) -> None:
+        # a list, as in a configuration, has no hash, and the cache of ``_problems`` needs that of the task
         for name in ("steps", "clauses", "number_range", "new_numbers"):
             object.__setattr__(self, name, tuple(getattr(self, name)))
         one_of(get_args(TestSet), test=self.test)
         at_least(0, train_problems=self.train_problems, validation_problems=self.validation_problems)
         at_least(0, test_problems=self.test_problems)
-        _ = self.space
+        _ = self.space  # raises now for a range that is not allowed, rather than on the first draw
 
     @property
     def name(self) -> str:

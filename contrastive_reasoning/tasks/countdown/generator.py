@@ -10,11 +10,8 @@ from itertools import count
 from contrastive_reasoning.ranges import at_least
 from contrastive_reasoning.tasks.base import Split, distinct, split_of
 from contrastive_reasoning.tasks.countdown.oracle import reachable
-from contrastive_reasoning.tasks.countdown.problem import problem_key
+from contrastive_reasoning.tasks.countdown.problem import Pair, problem_key
 from contrastive_reasoning.tasks.countdown.search import search_lines
-
-Pair = tuple[tuple[int, ...], int]
-"""Numbers in the order shown, and the target."""
 
 _ATTEMPTS = 100_000
 """Maximum number of attempts for one draw; after them the space counts as exhausted."""
@@ -76,6 +73,7 @@ def draw(space: ProblemSpace, *, seed: int, split: Split, index: int, exclude: C
     Raises:
         ValueError: if a hundred thousand attempts find no problem.
     """
+    # a string seed is hashed with SHA-512, so the draw is the same in every process, for any PYTHONHASHSEED
     rng = random.Random(f"countdown/{seed}/{split}/{index}")
     for _ in range(_ATTEMPTS):
         numbers, target = space.sample(rng)

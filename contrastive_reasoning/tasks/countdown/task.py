@@ -76,6 +76,7 @@ class CountdownTask:
     parse_steps = staticmethod(parse_steps)
 
     def __post_init__(self) -> None:
+        # a list, as in a configuration, has no hash, and the caches below need that of the task
         for name in ("longproc_files", "counts", "number_range", "target_range"):
             object.__setattr__(self, name, tuple(getattr(self, name)))
         one_of(get_args(Style), style=self.style)
@@ -94,7 +95,7 @@ class CountdownTask:
                 )
         if (self.train == "file") != (self.train_file is not None):
             raise ValueError(f"train=file and train_file go together, got {self.train} and {self.train_file}")
-        _ = self.space
+        _ = self.space  # raises now for a range that is not allowed, rather than on the first draw
         if self.prompt_file is not None:
             read_template(self.prompt_file, longproc=False)
 

@@ -140,11 +140,7 @@ def shuffled_trace(numbers: Sequence[int], target: int, *, style: str, rng: rand
 def path_text(numbers: Sequence[int], target: int, moves: Sequence[Move], *, style: str) -> str:
     """The trace of a search that made exactly these moves without backtracking, up to the last of them.
 
-    Args:
-        numbers: the initial numbers of the problem.
-        target: the target of the problem.
-        moves: one or more moves, each from the state after the previous one.
-        style: a style that writes the search.
+    There are one or more ``moves``, each from the state after the previous one.
 
     Raises:
         ValueError: if the style does not write the search.
