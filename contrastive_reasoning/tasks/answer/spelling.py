@@ -109,7 +109,7 @@ _AROUND = re.compile(r"\\(?:boxed|fbox)\s*(?=\{)|(?=\{)")
 _MARKED = re.compile(r"\s*(\*\*|__|`)(?P<inside>.+)\1\s*", re.DOTALL)
 _MINUS = re.compile(r"^minus +(?=[0-9])", re.IGNORECASE)
 _BEFORE = re.compile(
-    r"(?:(?:the (?:final )?answer is|about|approximately|around|roughly|exactly|only|just)\b(?: +(?=[^ ])|:)"
+    r"^(?:(?:the (?:final )?answer is|about|approximately|around|roughly|exactly|only|just)\b(?: +(?=[^ ])|:)"
     rf"|\\(?:approx|sim|therefore|implies|[Rr]ightarrow|Longrightarrow|longrightarrow|iff|to){_NO_LETTER}|[=:])\s*",
     re.IGNORECASE,
 )
@@ -118,7 +118,7 @@ _FUNCTION = re.compile(r"(?<![A-Za-z\\])(?:arc)?(?:sin|cos|tan|cot|sec|csc|log|l
 _THOUSANDS_OF = re.compile(
     r"^([-+]? ?[0-9]{1,3}(?:,[0-9]{3})+)(?![0-9.])(?= ?(?:\\(?:pi|sqrt|cdot|times)|[A-Za-z])[^,;]*$)"
 )
-_ELEMENT = re.compile(r"[A-Za-z](?:_[0-9A-Za-z])? ?\\in(?![A-Za-z]) ?")
+_ELEMENT = re.compile(r"^[A-Za-z](?:_[0-9A-Za-z])? ?\\in(?![A-Za-z]) ?")
 _NEUTRAL = re.compile(r"^1 ?(?:\\cdot|\\times)(?![A-Za-z]) ?| ?\+ ?0$")
 _BETWEEN_DIGITS = re.compile(r"(?<![0-9]) | (?![0-9])")
 _CONDITION = re.compile(r"[<>|:=]|\\(?:mid|vert|le|ge|ne|in)(?![A-Za-z])")
@@ -195,7 +195,7 @@ def bare(text: str) -> str:
     text = _THOUSANDS_OF.sub(lambda number: number[1].replace(",", ""), text)
     text = _NEUTRAL.sub("", text) or text
     for _ in range(MAX_WRAPS):
-        text = text[_width(_ELEMENT, text) :]
+        text = _ELEMENT.sub("", text)
         inside, brackets = peel(text)
         if not brackets or len(split(inside)) > 1 or not inside:
             break
@@ -249,7 +249,7 @@ def _trim(text: str) -> str:
     for _ in range(MAX_WRAPS):
         before = text
         text = text.strip().rstrip(".,;:\\ ").strip()
-        text = _MINUS.sub("-", text[_width(_BEFORE, text) :])
+        text = _MINUS.sub("-", _BEFORE.sub("", text))
         wrap = _AROUND.match(text)
         if wrap and closing_brace(text[wrap.end() :]) == len(text) - wrap.end() - 1:
             text = text[wrap.end() + 1 : -1]
@@ -280,8 +280,3 @@ def _add_braces(text: str) -> str:
             head, tail = head + tail[:end], tail[end:]
         text = head + tail
     return text
-
-
-def _width(pattern: re.Pattern[str], text: str) -> int:
-    match = pattern.match(text)
-    return match.end() if match else 0

@@ -65,11 +65,6 @@ class OutOfSteps(BaseException):
     """Raised if the budget is exceeded. It is not an ``Exception``, so that library code does not catch it."""
 
 
-def load() -> None:
-    """Imports the libraries now rather than on the first question."""
-    _library()
-
-
 def same_formula(gold: str, answer: str) -> bool | None:
     """Whether two formulas in plain spelling are equal; None if the answer cannot be read.
 
@@ -96,7 +91,7 @@ def same_formula(gold: str, answer: str) -> bool | None:
     wanted, given = (_solutions(one) if isinstance(one, Boolean) else one for one in (wanted, given))
     if wanted is None or given is None:
         return False
-    return _library().verify(wanted, given, float_rounding=PLACES, allow_set_relation_comp=True, timeout_seconds=None)
+    return load().verify(wanted, given, float_rounding=PLACES, allow_set_relation_comp=True, timeout_seconds=None)
 
 
 def in_one_case(*texts: str) -> tuple[str, ...]:
@@ -115,7 +110,7 @@ def in_one_case(*texts: str) -> tuple[str, ...]:
 @lru_cache(maxsize=2048)
 def parse_formula(text: str) -> Any | None:
     """The sympy object of a formula, or None if it cannot be read."""
-    library = _library()
+    library = load()
     config = library.LatexExtractionConfig(
         boxed_match_priority=0, try_extract_without_anchor=False, normalization_config=_as_it_is()
     )
@@ -159,7 +154,8 @@ def within(steps: int, compute: Callable[[], T]) -> T:
 
 
 @lru_cache(maxsize=1)
-def _library() -> Any:
+def load() -> Any:
+    """Imports math-verify and returns it. A worker calls it early, so that its first question takes no longer."""
     import math_verify
 
     # suppresses its warning that the time-outs are off
