@@ -33,7 +33,7 @@ from contrastive_reasoning.tasks.arithmetic.story import (
     true_meanings,
     words_of,
 )
-from contrastive_reasoning.tasks.base import Split
+from contrastive_reasoning.tasks.base import Split, are_ranges, make_tuples
 
 _ATTEMPTS = 100_000
 """Maximum number of attempts for one draw."""
@@ -69,14 +69,9 @@ class StorySpace:
     """Probability that the question is about both persons, given that there are two."""
 
     def __post_init__(self) -> None:
-        for name in ("steps", "clauses", "number_range", "new_numbers"):
-            object.__setattr__(self, name, tuple(getattr(self, name)))
-        for name, least in (("steps", 1), ("clauses", 1), ("number_range", 2)):
-            bounds = getattr(self, name)
-            if len(bounds) != 2 or not least <= bounds[0] <= bounds[1]:
-                raise ValueError(
-                    f"{name} must be [lowest, highest] with {least} ≤ lowest ≤ highest, got {list(bounds)}"
-                )
+        make_tuples(self, "steps", "clauses", "number_range", "new_numbers")
+        are_ranges(1, steps=self.steps, clauses=self.clauses)
+        are_ranges(2, number_range=self.number_range)
         if not set(self.new_numbers) < set(range(self.number_range[0], self.number_range[1] + 1)):
             raise ValueError(
                 f"new_numbers must lie in {list(self.number_range)} and leave some, got {self.new_numbers}"

@@ -12,7 +12,7 @@ from contrastive_reasoning.ranges import at_least, one_of
 from contrastive_reasoning.tasks.arithmetic.equations import parse_steps, scores, verify
 from contrastive_reasoning.tasks.arithmetic.generator import StorySpace, draw_distinct, draw_perturbed
 from contrastive_reasoning.tasks.arithmetic.story import PlanStep, Story, plan_of, true_meanings
-from contrastive_reasoning.tasks.base import Problem, Split
+from contrastive_reasoning.tasks.base import Problem, Split, make_tuples
 
 TestSet = Literal["in_distribution", "perturb_simple", "perturb_hard"]
 INSTRUCTION = r"Write one equation per line, such as finds 2+3=5, and end with \boxed{answer}."
@@ -107,9 +107,7 @@ class ArithmeticTask:
     scores = staticmethod(scores)
 
     def __post_init__(self) -> None:
-        # a list, as in a configuration, has no hash, and the cache of ``_problems`` needs that of the task
-        for name in ("steps", "clauses", "number_range", "new_numbers"):
-            object.__setattr__(self, name, tuple(getattr(self, name)))
+        make_tuples(self, "steps", "clauses", "number_range", "new_numbers")
         one_of(get_args(TestSet), test=self.test)
         at_least(0, train_problems=self.train_problems, validation_problems=self.validation_problems)
         at_least(0, test_problems=self.test_problems)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import count
 
 from contrastive_reasoning.ranges import at_least
-from contrastive_reasoning.tasks.base import Split, distinct, split_of
+from contrastive_reasoning.tasks.base import Split, are_ranges, distinct, make_tuples, split_of
 from contrastive_reasoning.tasks.countdown.oracle import reachable
 from contrastive_reasoning.tasks.countdown.problem import Pair, problem_key
 from contrastive_reasoning.tasks.countdown.search import search_lines
@@ -32,14 +32,10 @@ class ProblemSpace:
     its 2k set 34 to 69."""
 
     def __post_init__(self) -> None:
-        for name in ("counts", "number_range", "target_range"):
-            object.__setattr__(self, name, tuple(getattr(self, name)))
+        make_tuples(self, "counts", "number_range", "target_range")
         if not self.counts or not all(2 <= count <= 6 for count in self.counts):
             raise ValueError(f"counts must be one or more of 2 to 6, got {list(self.counts)}")
-        for name in ("number_range", "target_range"):
-            bounds = getattr(self, name)
-            if len(bounds) != 2 or not 0 <= bounds[0] <= bounds[1]:
-                raise ValueError(f"{name} must be [lowest, highest] with 0 ≤ lowest ≤ highest, got {list(bounds)}")
+        are_ranges(0, number_range=self.number_range, target_range=self.target_range)
         if self.max_search_lines is not None:
             at_least(1, max_search_lines=self.max_search_lines)
 

@@ -77,10 +77,8 @@ class CountdownProblem(Problem):
         """
         Args:
             numbers: one or more integers ≥ 0, in the order shown.
-            target: the number to reach.
             style: the requested form of the completion, one of ``STYLES``.
-            prompt: the prompt; None for the project's own wording in that style.
-            source: where the problem comes from.
+            prompt: None for the project's own wording in that style.
 
         Raises:
             ValueError: if there are no numbers, one is not an integer ≥ 0, the target is not an integer, or, without a
