@@ -53,6 +53,7 @@ class ChatPrompt(str):
         prompt.messages = tuple(Message(*message) for message in messages)
         return prompt
 
+    # without it, a pickle or a copy would call ``__new__`` with the joined text
     def __getnewargs__(self) -> tuple[tuple[Message, ...]]:  # pyright: ignore[reportIncompatibleMethodOverride]
         return (self.messages,)
 
@@ -154,6 +155,19 @@ class VerifiesTogether(Protocol):
     def verify_all(self, problems: Sequence[Problem], completions: Sequence[str]) -> list[Verdict]:
         """The verdict on each completion, paired with the problem at the same index; equals :meth:`Task.verify`."""
         ...
+
+
+def make_tuples(instance: object, *names: str) -> None:
+    """Converts fields of a frozen dataclass to tuples: a list has no hash, and the caches of problems need one."""
+    for name in names:
+        object.__setattr__(instance, name, tuple(getattr(instance, name)))
+
+
+def are_ranges(least: int, **values: Sequence[int]) -> None:
+    """Raises a ValueError for a value that is not [lowest, highest] with ``least`` ≤ lowest."""
+    for name, bounds in values.items():
+        if len(bounds) != 2 or not least <= bounds[0] <= bounds[1]:
+            raise ValueError(f"{name} must be [lowest, highest] with {least} ≤ lowest ≤ highest, got {list(bounds)}")
 
 
 def split_of(key: str) -> Split:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from contrastive_reasoning.tasks.answer.extract import extract
-from contrastive_reasoning.tasks.base import ChatPrompt, Message, Problem
+from contrastive_reasoning.tasks.base import ChatPrompt, Message, Problem, make_tuples
 from contrastive_reasoning.tasks.rows import BadRow, Format, MissingColumn, Row, as_text, text_at, value_at
 
 ROLES = ("system", "user", "assistant")
@@ -103,7 +103,7 @@ class Conversation:
     """Columns that become fields of the problem, if the row has them."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "keep", tuple(self.keep))
+        make_tuples(self, "keep")
 
     def __call__(self, row: Row, *, id: str) -> Problem:
         answer = _gold_at(row, self.answer)
@@ -166,6 +166,7 @@ class FirstFitting:
         if not self.formats:
             raise ValueError("formats must name at least one format")
 
+    # the generated one raises for a dict, and the caches of ``problem_set`` hash a task with its format
     def __hash__(self) -> int:
         return hash(tuple(self.formats.items()))
 

@@ -26,7 +26,7 @@ from contrastive_reasoning.tasks.answer import (
     verify_choice,
 )
 from contrastive_reasoning.tasks.answer.extract import THOUGHT_ENDS, without_thoughts
-from contrastive_reasoning.tasks.base import CORRECT_IN, Problem, Split, Step, Task, Verdict, unparsed
+from contrastive_reasoning.tasks.base import CORRECT_IN, Problem, Split, Step, Task, Verdict, make_tuples, unparsed
 from contrastive_reasoning.tasks.formats import without_instruction
 from contrastive_reasoning.tasks.rows import Format, OnBad, ReadSet, Rows, read_set
 
@@ -132,6 +132,7 @@ class AnswerTask(ProblemSet):
 
     judge: Judge
     """``answer``: the answer must equal the gold answer; ``choice``: it must be the gold letter."""
+    # compare=False leaves it out of the hash as well: the caches of problems do not depend on it
     verifier: VerifyMany | None = field(compare=False)
     """Verifies many completions at once in its own processes. None: verify in this process."""
     thought_ends: Sequence[str] = THOUGHT_ENDS
@@ -144,7 +145,7 @@ class AnswerTask(ProblemSet):
     def __post_init__(self) -> None:
         one_of(get_args(Judge), judge=self.judge)
         one_of(get_args(Accept), accept=self.accept)
-        object.__setattr__(self, "thought_ends", tuple(self.thought_ends))
+        make_tuples(self, "thought_ends")
         super().__post_init__()
 
     def faulty_golds(self, golds: Sequence[str]) -> list[tuple[int, str]]:
@@ -362,9 +363,7 @@ def stand_in_task(
     Args:
         source: ``hub``: the real set by its name on the hub; ``generated``: its stand-in.
         path: a local file or folder with the real set; if given, the real set is used for every ``source``.
-        real, generated: the two tasks to choose from.
-        train_problems: number of training problems; None, also for the other splits: the chosen task's own number.
-        validation_problems, test_problems: numbers of problems of the other splits.
+        train_problems, validation_problems, test_problems: None: the chosen task's own number.
         accept: the ``accept`` of the real set; only validated here. In the generated stories only a box counts.
     """
     one_of(get_args(Source), source=source)

@@ -85,7 +85,7 @@ class GymRows:
     """
 
     dataset: str
-    settings: Mapping[str, Any] | None = field(hash=False)
+    settings: Mapping[str, Any] | None = field(hash=False)  # a dict has no hash
     split: Split
     size: int
     without: tuple[GymRows, ...]
@@ -112,12 +112,13 @@ class GymRows:
             if found == self.size:
                 return
             item = items[index]
-            if item["question"] not in seen:
-                seen.add(item["question"])
-                found += 1
-                texts = {"question": item["question"], "answer": item["answer"]}
-                scorer = {"dataset": self.dataset, "settings": self.settings, "item": item}
-                yield PlacedRow(f"item {index}", texts | scorer)
+            question = item["question"]
+            if question in seen:
+                continue
+            seen.add(question)
+            found += 1
+            scorer = {"dataset": self.dataset, "settings": self.settings, "item": item}
+            yield PlacedRow(f"item {index}", {"question": question, "answer": item["answer"], **scorer})
         if found < self.size:
             raise ValueError(
                 f"{self.source}: {found} different questions in {most} items, without those of other splits, and "
@@ -208,14 +209,12 @@ def gym_task(
     """A task of one dataset; only a score of 1 is correct. Problems are generated when they are first read.
 
     Args:
-        name: the task's name.
-        dataset: a dataset of the library.
-        settings: its settings, such as those of its difficulty; None, and those left out: the library's values.
+        settings: those of the dataset, such as its difficulty; None, and those left out: the library's values.
         prompt: the prompt, with ``{question}``.
-        tag: the answer is the content of the last ``<tag>``; None: the whole completion.
+        tag: as in :func:`verify`.
         train_problems, validation_problems, test_problems: numbers of different questions. None is in two splits.
         verifier: builds the verifier from its ``function``.
-        thought_ends: tags that end a completion's thoughts; the answer follows them.
+        thought_ends: as in :func:`verify`.
 
     Raises:
         ModuleNotFoundError: if the library is not installed.

@@ -35,10 +35,9 @@ _WIDE = re.compile(r", |;| (?:or|and) ")
 _THOUSANDS = re.compile(r"(?<![0-9,.])[1-9][0-9]{0,2}(?:,[0-9]{3})+(?![0-9])")
 _TIGHT = re.compile(r"(?<=[0-9]),(?=[0-9])")
 _SIGN_OF_TWO = re.compile(r"\\(?:pm|mp)(?![A-Za-z])")
-Compare = Callable[[str, str], Verdict | None]
-
 _WITHOUT_ORDER = ("", r"\{\}")
-_PAIRS = ("()", "")
+Compare = Callable[[str, str], Verdict | None]
+"""Compares a gold text with another one, both in plain spelling; returns None if it cannot decide."""
 
 
 class Collection(NamedTuple):
@@ -165,7 +164,7 @@ def _whole_thousands(text: str) -> str:
     """
     if not _WIDE.search(text):
         return text
-    depth, outside = 0, []
+    depth, outside = 0, []  # ``outside`` has the length of the text, so positions found in it hold for the text
     for token in _TOKENS.finditer(text):
         depth -= bool(token["close"])
         outside.append(token.group() if depth == 0 and not token["open"] else " " * len(token.group()))
@@ -173,7 +172,7 @@ def _whole_thousands(text: str) -> str:
     found = list(_THOUSANDS.finditer("".join(outside)))
     if sum(number[0].count(",") for number in found) != len(_TIGHT.findall("".join(outside))):
         return text
-    for number in reversed(found):
+    for number in reversed(found):  # from the end, so that earlier positions stay valid
         text = text[: number.start()] + number[0].replace(",", "") + text[number.end() :]
     return text
 
@@ -183,7 +182,7 @@ def _comparable(gold: Collection, answer: Collection) -> bool:
         return True
     if gold.is_matrix or answer.is_matrix:
         return False
-    return len(gold.items) > 2 or {gold.brackets, answer.brackets} == set(_PAIRS)
+    return len(gold.items) > 2 or {gold.brackets, answer.brackets} == {"()", ""}
 
 
 def _in_any_order(gold: Sequence[str], answer: Sequence[str], compare: Compare) -> Verdict | None:

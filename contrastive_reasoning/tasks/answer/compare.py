@@ -7,18 +7,18 @@ twice: quickly in the caller's process, and in full where time and memory are li
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from functools import partial
 
 from contrastive_reasoning.tasks.answer.collection import (
     Collection,
+    Compare,
     any_of,
     compare_lists,
     every,
     read_collection,
     split,
 )
-from contrastive_reasoning.tasks.answer.number import is_decimal, read_based, read_number, rounds_to, same_based
+from contrastive_reasoning.tasks.answer.number import is_decimal, read_based, read_number, rounds_to
 from contrastive_reasoning.tasks.answer.relation import (
     Value,
     as_interval,
@@ -52,8 +52,6 @@ MAX_DEPTH = 6
 """Maximum nesting depth of equations and lists."""
 MAX_SIDES = 8
 """Maximum number of sides of an equation, ``x = … = 7``."""
-Formula = Callable[[str, str], Verdict | None]
-"""Compares a gold formula with another one, both in plain spelling; returns None if it cannot decide."""
 
 _SET = re.compile(r"\\(?:cup|infty|setminus|le)(?![A-Za-z])|[(\[].*,.*[)\]]|<")
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}|[0-9]{1,2}/[0-9]{1,2}/[0-9]{4}")
@@ -65,12 +63,10 @@ _WORKED_OUT = re.compile(r"\\(?:cup|cap|setminus|mathbb)(?![A-Za-z])|matrix")
 """Operations on sets and matrices, which have to be evaluated."""
 
 
-def compare(gold: str, answer: str, formula: Formula, depth: int = 0, *, as_text: bool = True) -> Verdict | None:
+def compare(gold: str, answer: str, formula: Compare, depth: int = 0, *, as_text: bool = True) -> Verdict | None:
     """The verdict on an answer, with both texts in plain spelling; None if ``formula`` cannot decide.
 
     Args:
-        gold: the gold answer.
-        answer: the answer to verify.
         formula: compares texts that are neither number, words, list nor equation.
         depth: the number of equations and lists around these two texts.
         as_text: whether an identical text is always correct, even if it cannot be read.
@@ -88,14 +84,15 @@ def compare(gold: str, answer: str, formula: Formula, depth: int = 0, *, as_text
     wanted, given = read_value(gold), read_value(answer)
     if (wanted.text, given.text) != (gold, answer):
         return _beside(wanted, given) or deeper(wanted.text, in_parameter_of(wanted, given))
-    if len(golds := claims(gold)) > 1 or golds != [gold] or claims(answer) != [answer]:
-        if _far_apart(claims(answer)):
+    golds, claimed = claims(gold), claims(answer)
+    if golds != [gold] or claimed != [answer]:
+        if _far_apart(claimed):
             return wrong("no approximation")
-        return any_of(deeper(one, claims(answer)[0]) for one in golds)
+        return any_of(deeper(one, claimed[0]) for one in golds)
     return _one(reorder(gold), reorder(answer), formula, deeper)
 
 
-def _one(gold: str, answer: str, formula: Formula, deeper: Callable[[str, str], Verdict | None]) -> Verdict | None:
+def _one(gold: str, answer: str, formula: Compare, deeper: Compare) -> Verdict | None:
     """The verdict on an answer without label, modulus, condition or approximate value."""
     if _DATE.fullmatch(gold) or _DATE.fullmatch(answer):
         dates = [list(map(int, re.findall("[0-9]+", text))) for text in (gold, answer) if _DATE.fullmatch(text)]
@@ -114,7 +111,8 @@ def _one(gold: str, answer: str, formula: Formula, deeper: Callable[[str, str], 
         return every(deeper(*pair) for pair in counted)
     if split_unit(gold)[1] or split_unit(answer)[1]:
         return _without_units(gold, answer, deeper)
-    if _and_or(gold) and _and_or(answer) and _and_or(gold) != _and_or(answer):
+    words, other_words = _and_or(gold), _and_or(answer)
+    if words and other_words and words != other_words:
         return wrong("and instead of or, or the other way round")
     union = _as_sets(gold, answer)
     if union is not None:
@@ -170,7 +168,7 @@ def _ratio(text: str) -> list[str]:
     return [text] if no_ratio else parts
 
 
-def _same_ratio(gold: list[str], answer: list[str], deeper: Callable[[str, str], Verdict | None]) -> Verdict | None:
+def _same_ratio(gold: list[str], answer: list[str], deeper: Compare) -> Verdict | None:
     """The verdict on two ratios with equally many parts; None for two formulas, which are compared as a quotient."""
     wanted, given = ([number.value for number in map(read_number, parts) if number] for parts in (gold, answer))
     if len(wanted) == len(given) == len(gold):
@@ -226,17 +224,13 @@ def _and_or(text: str) -> set[str]:
 
 def _counted_values(gold: str, answer: str) -> list[tuple[str, str]]:
     """Pairs the values of ``2 boys and 3 girls`` with those of the same words, in any order; empty for other texts."""
-    wanted, given = ([split_unit(item) for item in _plain_items(text)] for text in (gold, answer))
+    lists = (read_collection(text) or Collection("", ()) for text in (gold, answer))
+    wanted, given = ([] if one.brackets else [split_unit(item) for item in one.items] for one in lists)
     units = [sorted(unit for _, unit in items) for items in (wanted, given)]
     if len(set(units[0])) != len(wanted) or units[0] != units[1] or len(wanted) < 2 or "" in units[0]:
         return []
     values = {unit: value for value, unit in given}
     return [(value, values[unit]) for value, unit in wanted]
-
-
-def _plain_items(text: str) -> tuple[str, ...]:
-    items = read_collection(text)
-    return items.items if items and not items.brackets else ()
 
 
 def _named_in_order(gold: Collection, answer: Collection) -> bool:
@@ -256,10 +250,12 @@ def _numbers(gold: str, answer: str) -> Verdict | None:
 
 
 def _in_a_base(gold: str, answer: str) -> Verdict | None:
+    """The verdict on two numbers in a base; the answer may omit the base that the gold answer names."""
     number, given = read_based(gold), read_based(answer)
     if number is None or given is None or not (number.base or given.base or _is_hexadecimal(gold, answer)):
         return None
-    return OK if same_based(number, given) else wrong("another number")
+    same = number.digits == given.digits and given.base in ("", number.base or "10")
+    return OK if same else wrong("another number")
 
 
 def _is_hexadecimal(*texts: str) -> bool:
@@ -278,9 +274,7 @@ def _words(gold: str, answer: str) -> Verdict | None:
     return wrong("words instead of a number") if given is not None and read_number(gold) else None
 
 
-def _equations(
-    gold: str, answer: str, formula: Formula, deeper: Callable[[str, str], Verdict | None]
-) -> Verdict | None:
+def _equations(gold: str, answer: str, formula: Compare, deeper: Compare) -> Verdict | None:
     """The verdict if the gold answer or the answer is an equation.
 
     A name before the answer is ignored. A name before the gold answer is ignored if the answer has none or the same.
@@ -306,7 +300,7 @@ def _equations(
     return wrong("an equation left open") if claimed is None else every(deeper(wanted, side) for side in claimed)
 
 
-def _without_units(gold: str, answer: str, deeper: Callable[[str, str], Verdict | None]) -> Verdict | None:
+def _without_units(gold: str, answer: str, deeper: Compare) -> Verdict | None:
     (wanted, unit), (value, other) = split_unit(gold), split_unit(answer)
     if other_unit(unit, other) or (not unit and _RATIO.search(wanted)) or (not other and _RATIO.search(value)):
         return wrong("another unit")
@@ -321,7 +315,7 @@ def _in_radians(degrees: str) -> str:
     return degrees if read_number(degrees) is None else rf"\frac{{{degrees} \cdot \pi}}{{180}}"
 
 
-def _one_value(gold: str, given: Collection, deeper: Callable[[str, str], Verdict | None]) -> Verdict | None:
+def _one_value(gold: str, given: Collection, deeper: Compare) -> Verdict | None:
     """The verdict on several answers if one is expected: correct if all of them equal it, ``1/2 or 0.5``."""
     verdict = every(deeper(gold, item) for item in given.items)
     return verdict if verdict is None or verdict.correct else wrong(_count(given, None))

@@ -74,6 +74,7 @@ _ONE_ANSWER = re.compile(rf"\s*(?:[,;]|[,;]?\s*\b(?:and|or)\b)\s*(?P<name>{_NAME
 """The text allowed between two boxes of one answer, after the signs that open and close formulas are removed."""
 _NAME_BEFORE = re.compile(rf"(?<![A-Za-z0-9_+*/^=-])(?P<name>{_NAMED})\s*$")
 _VALUE = re.compile(rf"\s*{_NAMED}?[^=]*[^=\s][^=]*")
+"""A box that holds a value, possibly with a name, ``x = 2``; neither an empty one nor another equation."""
 _NEXT_SENTENCE = re.compile(r"\.\s+[A-Z]|,?\s(?:because|since|which)\b")
 """The end of a stated answer: the next sentence, or the reason."""
 
@@ -129,19 +130,21 @@ def last_box(text: str) -> str | None:
     boxes = list(_BOX.finditer(text))
     if not boxes:
         return None
-    first = boxes[-1].start()
-    begin, end = _span(text, boxes[-1].end())
-    inner_end = end
-    earlier = [(box.start(), *_span(text, box.end())) for box in reversed(boxes[-1 - MAX_BOXES : -1])]
-    for start, *outer in earlier:
-        if outer[1] > inner_end >= 0:
-            first, (begin, end) = start, outer
+    last, *earlier = [(box.start(), *_span(text, box.end())) for box in reversed(boxes[-1 - MAX_BOXES :])]
+    first, begin, end = last
+    for box in earlier:
+        if box[2] > last[2] >= 0:  # around the last box
+            first, begin, end = box
     if end < 0:
         return None
     found = [text[begin:end]]
     names = [""]
     for start, begin, end in earlier:
-        if 0 <= end < first and all(map(_value, (text[begin:end], found[0]))) and (gap := _gap(text[end:first])):
+        if (
+            0 <= end < first
+            and all(map(_VALUE.fullmatch, (text[begin:end], found[0])))
+            and (gap := _gap(text[end:first]))
+        ):
             names[0] = gap["name"] or ""
             names.insert(0, _name_before(text[:start]))
             first = start
@@ -149,11 +152,6 @@ def last_box(text: str) -> str | None:
     if len(set(names)) == len(names) and all(names):  # x = 1, y = 2: the order matters, so the names are kept
         found = [name + value for name, value in zip(names, found, strict=True)]
     return found[0] if len(set(found)) == 1 else ", ".join(found)
-
-
-def _value(inside: str) -> bool:
-    """Whether a box holds a value, possibly with a name, ``x = 2``, and is not empty or another equation."""
-    return bool(_VALUE.fullmatch(inside))
 
 
 def _gap(gap: str) -> re.Match[str] | None:
@@ -178,7 +176,7 @@ def _span(text: str, start: int) -> tuple[int, int]:
         stop = _BARE_END.search(window, begin)
         return start + begin, start + (stop.start() if stop else len(window))
     end = closing_brace(window)
-    if end < 0 and len(window) == MAX_ANSWER + 3:
+    if end < 0 and len(window) == MAX_ANSWER + 3:  # cut off by the window: too long, rather than not closed
         end = len(window)
     return start + begin + 1, start + end if end >= 0 else -1
 

@@ -22,11 +22,12 @@ _LOST = {
 }
 """Maps an escape of Python and JSON to the LaTeX commands that begin with its letter."""
 _DAMAGES = [
+    # ``escape`` is the character itself: "\b" is a backspace here, not the word boundary of a pattern
     (re.compile(rf"{escape}(?={'|'.join(name[1:] for name in names)}(?![a-z]))"), rf"\\{names[0][0]}")
     for escape, names in _LOST.items()
 ]
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
-_HEADLESS = re.compile(r"(?<![A-Za-z\\])(?P<rest>rac(?= ?\{)|ext(?= ?\{)|qrt(?= ?\{)|imes(?= ?[0-9\\]))")
+_HEADLESS = re.compile(r"(?<![A-Za-z\\])(?:(?:rac|ext|qrt)(?= ?\{)|imes(?= ?[0-9\\]))")
 _HEADS = {"rac": r"\f", "ext": r"\t", "qrt": r"\s", "imes": r"\t"}
 _DOUBLED = re.compile(r"\\\\(?=[A-Za-z]{2,})")
 MISSING = frozenset(("nan", "null", "n/a", "<na>", "none", "tbd", "tba", "todo"))
@@ -50,7 +51,7 @@ def repair(text: str) -> str:
     """
     for damage, whole in _DAMAGES:
         text = damage.sub(whole, text)
-    text = _HEADLESS.sub(lambda found: _HEADS[found["rest"]] + found["rest"], text)
+    text = _HEADLESS.sub(lambda found: _HEADS[found[0]] + found[0], text)
     if r"\begin" not in text:  # in an environment two backslashes end a row
         text = _DOUBLED.sub(lambda _: "\\", text)
     text = _CONTROL.sub(" ", text).strip().rstrip("^_ ")

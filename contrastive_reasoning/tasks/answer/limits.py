@@ -99,6 +99,7 @@ def _large(text: str) -> str | None:
     if any(_TOWER.search(_POWER_OF_LETTER.sub("", power) if base == "e" else power) for base, power in exponents):
         return "power in an exponent"
     sizes = [(base, _largest(exponent)) for base, exponent in exponents]
+    # an empty base, as of "^2", counts as a group and as a symbol: "" is in every string, and is no digit
     of_groups = prod(size for base, size in sizes if base in ")]}|")
     if of_groups * max((size for base, size in sizes if base not in ")]}|"), default=1) > MAX_POWERS:
         return f"exponents of more than {MAX_POWERS} in all"

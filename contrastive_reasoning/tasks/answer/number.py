@@ -95,31 +95,32 @@ def is_decimal(text: str) -> bool:
     return bool(re.search(r"[0-9]\.[0-9]|(?<![0-9])\.[0-9]", text))
 
 
+def decimals_of(text: str) -> str:
+    """The digits after the first decimal point of a text; empty if there are none."""
+    found = re.search(r"\.([0-9]+)", text)
+    return found[1] if found else ""
+
+
 def rounds_to(gold: str, value: Fraction) -> bool:
     """Whether a decimal gold answer, ``180.67``, is the rounding of a value with a repeating decimal, such as 542/3.
 
     The gold answer must have three or more significant digits and two or more decimals: many values round to ``0.5``.
     """
-    number, rest = read_number(gold), value.denominator
+    number, decimals, rest = read_number(gold), decimals_of(gold), value.denominator
     for prime in (2, 5):
         while rest % prime == 0:
             rest //= prime
-    decimals = re.search(r"\.([0-9]+)", gold)
-    if number is None or decimals is None or rest == 1 or len(re.sub(r"^0+", "", re.sub("[^0-9]", "", gold))) < 3:
+    significant = re.sub("[^0-9]", "", gold).lstrip("0")
+    if number is None or rest == 1 or len(decimals) < 2 or len(significant) < 3:
         return False
-    places = len(decimals[1]) + 2 * ("%" in gold)
-    return len(decimals[1]) >= 2 and abs(number.value - value) * 2 * 10**places <= 1
-
-
-def same_based(gold: Based, answer: Based) -> bool:
-    """Whether digits and bases are the same; the answer may omit the base that the gold answer names."""
-    return gold.digits == answer.digits and answer.base in ("", gold.base or "10")
+    places = len(decimals) + 2 * ("%" in gold)
+    return abs(number.value - value) * 2 * 10**places <= 1
 
 
 def _read(text: str) -> Fraction | None:
     decimal = _NUMBER.fullmatch(text) or _TEN.fullmatch(text)
     if decimal:
-        groups = decimal.groupdict()
+        groups = decimal.groupdict()  # a lone power, 10^5, has neither ``decimal`` nor ``exponent``
         power = int((groups["power"] or groups.get("exponent") or "0").strip("{ }"))
         value = _apply_sign(decimal, _decimal(groups.get("decimal", "1")))
         return value * Fraction(10) ** power if abs(power) <= MAX_POWER else None

@@ -96,14 +96,15 @@ def read_value(text: str) -> Value:
         text = text[label.end() :]
     quantified = _FOR_ALL.match(text)
     text, condition = _without_condition(_FOR_ALL.sub("", text))
-    modulus = _MODULUS.match(text)
-    if modulus and not _is_operation(text, modulus):
-        text = modulus["value"]
+    found = _MODULUS.match(text)
+    modulus = (found["inner"] or found["outer"]).strip(" {}") if found else ""
+    if found and not _is_operation(text, found["value"], modulus):
+        text = found["value"]
     return Value(
         text,
         label["label"].strip().lower() if label else "",
         reorder(quantified["range"].strip()) if quantified and _ORDER.search(quantified["range"]) else "",
-        (modulus["inner"] or modulus["outer"]).strip(" {}") if modulus else "",
+        modulus,
         condition,
     )
 
@@ -123,15 +124,12 @@ def other_condition(wanted: Value, given: Value) -> bool:
     return signs == other_signs and numbers != other_numbers and bool(wanted.condition and given.condition)
 
 
-def _is_operation(text: str, modulus: re.Match[str]) -> bool:
+def _is_operation(text: str, value: str, modulus: str) -> bool:
     r"""Whether the modulus is an operation to be evaluated: ``7 \bmod 4`` is 3, and ``7 mod 5`` is not 7."""
-    value, of = (
-        read_number(sides(modulus["value"])[-1]),
-        read_number((modulus["inner"] or modulus["outer"]).strip(" {}")),
-    )
-    if value is None or of is None:
+    number, of = read_number(sides(value)[-1]), read_number(modulus)
+    if number is None or of is None:
         return r"\bmod" in text and len(sides(text)) == 1
-    return abs(value.value) >= of.value
+    return abs(number.value) >= of.value
 
 
 def condition_of_set(text: str) -> str:

@@ -39,13 +39,11 @@ _SIGNS = str.maketrans(
         **{chr(0x2460 + place): f", {place + 1}" for place in range(20)},
     }
 )  # fmt: skip
-_RAISED = dict(zip("⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻⁽⁾ⁿ", "0123456789+-()n", strict=True))
-_LOWERED = dict(zip("₀₁₂₃₄₅₆₇₈₉₊₋₍₎", "0123456789+-()", strict=True))
-_SCRIPTS = (
-    ("^", re.compile(f"[{''.join(_RAISED)}]+"), str.maketrans(_RAISED)),
-    ("_", re.compile(f"[{''.join(_LOWERED)}]+"), str.maketrans(_LOWERED)),
-)
-_SMALL_FRACTION = re.compile(f"([{''.join(_RAISED)}]+)⁄([{''.join(_LOWERED)}]+)")
+_RAISED = "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻⁽⁾ⁿ"
+_LOWERED = "₀₁₂₃₄₅₆₇₈₉₊₋₍₎"
+_ON_THE_LINE = str.maketrans(_RAISED + _LOWERED, "0123456789+-()n" + "0123456789+-()")
+_SCRIPTS = {"^": re.compile(f"[{_RAISED}]+"), "_": re.compile(f"[{_LOWERED}]+")}
+_SMALL_FRACTION = re.compile(f"([{_RAISED}]+)⁄([{_LOWERED}]+)")
 _VULGAR = re.compile(r"(?P<whole>[0-9]?)(?P<fraction>[¼-¾⅐-⅞])")
 _ROOT_SIGN = re.compile(r"(?P<kind>[√∛]) ?(?P<of>\([^()]*\)|\{[^{}]*\}|[0-9]+(?:\.[0-9]+)?|[A-Za-z])?")
 _NO_LETTER = r"(?![A-Za-z])"
@@ -78,8 +76,8 @@ _SYNONYMS = {
     r"\{ ?\}(?= ?\^)": "",
     r"(?<=[0-9]) ?\^ ?(?:o|\{ ?o ?\})(?![A-Za-z])": "°",
     r"\.(?= ?[)\]]$)": "",
-    rf"\\leq(?:slant)?{_NO_LETTER}|<=|\\leqq{_NO_LETTER}": r"\\le ",
-    rf"\\geq(?:slant)?{_NO_LETTER}|>=|\\geqq{_NO_LETTER}": r"\\ge ",
+    rf"\\leq(?:slant|q)?{_NO_LETTER}|<=": r"\\le ",
+    rf"\\geq(?:slant|q)?{_NO_LETTER}|>=": r"\\ge ",
     rf"\\neq{_NO_LETTER}|!=": r"\\ne ",
     rf"\\lt{_NO_LETTER}": "<",
     rf"\\gt{_NO_LETTER}": ">",
@@ -111,7 +109,7 @@ _AROUND = re.compile(r"\\(?:boxed|fbox)\s*(?=\{)|(?=\{)")
 _MARKED = re.compile(r"\s*(\*\*|__|`)(?P<inside>.+)\1\s*", re.DOTALL)
 _MINUS = re.compile(r"^minus +(?=[0-9])", re.IGNORECASE)
 _BEFORE = re.compile(
-    r"(?:(?:the (?:final )?answer is|about|approximately|around|roughly|exactly|only|just)\b(?: +(?=[^ ])|:)"
+    r"^(?:(?:the (?:final )?answer is|about|approximately|around|roughly|exactly|only|just)\b(?: +(?=[^ ])|:)"
     rf"|\\(?:approx|sim|therefore|implies|[Rr]ightarrow|Longrightarrow|longrightarrow|iff|to){_NO_LETTER}|[=:])\s*",
     re.IGNORECASE,
 )
@@ -120,7 +118,7 @@ _FUNCTION = re.compile(r"(?<![A-Za-z\\])(?:arc)?(?:sin|cos|tan|cot|sec|csc|log|l
 _THOUSANDS_OF = re.compile(
     r"^([-+]? ?[0-9]{1,3}(?:,[0-9]{3})+)(?![0-9.])(?= ?(?:\\(?:pi|sqrt|cdot|times)|[A-Za-z])[^,;]*$)"
 )
-_ELEMENT = re.compile(r"[A-Za-z](?:_[0-9A-Za-z])? ?\\in(?![A-Za-z]) ?")
+_ELEMENT = re.compile(r"^[A-Za-z](?:_[0-9A-Za-z])? ?\\in(?![A-Za-z]) ?")
 _NEUTRAL = re.compile(r"^1 ?(?:\\cdot|\\times)(?![A-Za-z]) ?| ?\+ ?0$")
 _BETWEEN_DIGITS = re.compile(r"(?<![0-9]) | (?![0-9])")
 _CONDITION = re.compile(r"[<>|:=]|\\(?:mid|vert|le|ge|ne|in)(?![A-Za-z])")
@@ -160,9 +158,10 @@ def _in_ascii(text: str) -> str:
     """Converts Unicode characters to LaTeX or ASCII: ``2√3``, ``x⁴``, ``⅓``, ``α``, full-width digits."""
     if text.isascii():
         return text
-    text = _SMALL_FRACTION.sub(lambda found: rf"\frac{{{_digits(found[1])}}}{{{_digits(found[2])}}}", text)
-    for command, scripts, digits in _SCRIPTS:
-        text = scripts.sub(lambda found: f"{command}{{{found[0].translate(digits)}}}", text)  # noqa: B023
+    # small fractions first: their raised and lowered digits are no exponent and no index
+    text = _SMALL_FRACTION.sub(lambda found: rf"\frac{{{found[1]}}}{{{found[2]}}}".translate(_ON_THE_LINE), text)
+    for command, scripts in _SCRIPTS.items():
+        text = scripts.sub(lambda found: f"{command}{{{found[0].translate(_ON_THE_LINE)}}}", text)  # noqa: B023
     text = _VULGAR.sub(lambda found: f"{found['whole']}{_vulgar(found['fraction'])}", text)
     text = _ROOT_SIGN.sub(_root, text).translate(_SIGNS)
     return "".join(sign for sign in unicodedata.normalize("NFKC", text) if unicodedata.category(sign) != "Cf")
@@ -176,10 +175,6 @@ def _money(found: re.Match[str]) -> str:
 def _vulgar(sign: str) -> str:
     top, _, bottom = unicodedata.normalize("NFKC", sign).partition("⁄")
     return rf"\frac{{{top}}}{{{bottom or '1'}}}"
-
-
-def _digits(scripts: str) -> str:
-    return scripts.translate(str.maketrans(_RAISED | _LOWERED))
 
 
 def _root(found: re.Match[str]) -> str:
@@ -200,7 +195,7 @@ def bare(text: str) -> str:
     text = _THOUSANDS_OF.sub(lambda number: number[1].replace(",", ""), text)
     text = _NEUTRAL.sub("", text) or text
     for _ in range(MAX_WRAPS):
-        text = text[_width(_ELEMENT, text) :]
+        text = _ELEMENT.sub("", text)
         inside, brackets = peel(text)
         if not brackets or len(split(inside)) > 1 or not inside:
             break
@@ -254,7 +249,7 @@ def _trim(text: str) -> str:
     for _ in range(MAX_WRAPS):
         before = text
         text = text.strip().rstrip(".,;:\\ ").strip()
-        text = _MINUS.sub("-", text[_width(_BEFORE, text) :])
+        text = _MINUS.sub("-", _BEFORE.sub("", text))
         wrap = _AROUND.match(text)
         if wrap and closing_brace(text[wrap.end() :]) == len(text) - wrap.end() - 1:
             text = text[wrap.end() + 1 : -1]
@@ -285,8 +280,3 @@ def _add_braces(text: str) -> str:
             head, tail = head + tail[:end], tail[end:]
         text = head + tail
     return text
-
-
-def _width(pattern: re.Pattern[str], text: str) -> int:
-    match = pattern.match(text)
-    return match.end() if match else 0

@@ -16,7 +16,7 @@ from functools import lru_cache
 from math import log10
 from typing import Any, TypeVar
 
-from contrastive_reasoning.tasks.answer.number import is_decimal, read_number
+from contrastive_reasoning.tasks.answer.number import decimals_of, is_decimal, read_number
 
 T = TypeVar("T")
 PLACES = 6
@@ -51,7 +51,6 @@ LOST = 20
 """Digits that an evaluation may lose: two values are equal if all other digits agree."""
 FACTORS = ("frac", "dfrac", "tfrac", "sqrt", "binom", "dbinom", "tbinom")
 """Commands that form a number from the groups after them."""
-TIMES = r" \cdot "
 _NEXT_FACTOR = re.compile(r"(?:\\left *)?\(|\\(?P<command>" + "|".join(FACTORS) + r")(?![a-zA-Z])|(?P<digit>[0-9])")
 _DIGITS_BEFORE = re.compile(r"(?P<before>.?)(?<![0-9.])[0-9]+(?:\.[0-9]+)?$", re.S)
 _LAST_COMMAND = re.compile(r"\\([a-zA-Z]+) *$")
@@ -64,11 +63,6 @@ class GoldUnread(ValueError):
 
 class OutOfSteps(BaseException):
     """Raised if the budget is exceeded. It is not an ``Exception``, so that library code does not catch it."""
-
-
-def load() -> None:
-    """Imports the libraries now rather than on the first question."""
-    _library()
 
 
 def same_formula(gold: str, answer: str) -> bool | None:
@@ -97,7 +91,7 @@ def same_formula(gold: str, answer: str) -> bool | None:
     wanted, given = (_solutions(one) if isinstance(one, Boolean) else one for one in (wanted, given))
     if wanted is None or given is None:
         return False
-    return _library().verify(wanted, given, float_rounding=PLACES, allow_set_relation_comp=True, timeout_seconds=None)
+    return load().verify(wanted, given, float_rounding=PLACES, allow_set_relation_comp=True, timeout_seconds=None)
 
 
 def in_one_case(*texts: str) -> tuple[str, ...]:
@@ -116,7 +110,7 @@ def in_one_case(*texts: str) -> tuple[str, ...]:
 @lru_cache(maxsize=2048)
 def parse_formula(text: str) -> Any | None:
     """The sympy object of a formula, or None if it cannot be read."""
-    library = _library()
+    library = load()
     config = library.LatexExtractionConfig(
         boxed_match_priority=0, try_extract_without_anchor=False, normalization_config=_as_it_is()
     )
@@ -138,7 +132,7 @@ def with_signs(text: str) -> str:
     """
     places = [found.start() for found in _NEXT_FACTOR.finditer(text) if _is_product(text[: found.start()], found)]
     pieces = (text[first:last] for first, last in zip([0, *places], [*places, len(text)], strict=True))
-    return TIMES.join(pieces)
+    return r" \cdot ".join(pieces)
 
 
 def within(steps: int, compute: Callable[[], T]) -> T:
@@ -160,7 +154,8 @@ def within(steps: int, compute: Callable[[], T]) -> T:
 
 
 @lru_cache(maxsize=1)
-def _library() -> Any:
+def load() -> Any:
+    """Imports math-verify and returns it. A worker calls it early, so that its first question takes no longer."""
     import math_verify
 
     # suppresses its warning that the time-outs are off
@@ -202,8 +197,7 @@ def _tolerance(gold: str, answer: str, wanted: Any) -> Any:
         while number.value != 0 and abs(number.value) * 10 ** (places - PLACES + 1) < 1 and places < MAX_PLACES:
             places += 1
         return Rational(1, 10**places)
-    written = re.search(r"\.([0-9]+)", answer)
-    if read_number(answer) is None or written is None or len(written[1]) < PLACES or wanted.doit().is_Rational:
+    if read_number(answer) is None or len(decimals_of(answer)) < PLACES or wanted.doit().is_Rational:
         return Rational(0)
     return Rational(1, 10**PLACES) * min(1, abs(wanted.evalf()))
 
@@ -219,9 +213,7 @@ def _same_expression(gold: Any, answer: Any, tolerance: Any) -> bool:
         return False
     if gold == answer:
         return True
-    if gold.free_symbols != answer.free_symbols and not {
-        str(name) for name in gold.free_symbols ^ answer.free_symbols
-    } <= {"i"}:
+    if not {str(name) for name in gold.free_symbols ^ answer.free_symbols} <= {"i"}:
         return False
     names = sorted(gold.free_symbols | answer.free_symbols, key=str)
     if not names and (exact := _rationals(gold, answer)) is not None:

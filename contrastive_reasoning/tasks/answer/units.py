@@ -72,8 +72,10 @@ _NAMES = {
     "unit": "",
 }
 _RATES = {"mph": "mi/h", "kph": "km/h", "kmh": "km/h"}
-_SYMBOLS = {prefix + symbol: prefix + symbol for prefix in ("", *_PREFIXES) for symbol in _SCALABLE}
+_SYMBOLS = dict.fromkeys(prefix + symbol for prefix in ("", *_PREFIXES) for symbol in _SCALABLE)
+"""An ordered set."""
 _KNOWN = {
+    # reversed, so that the first of two symbols that differ only in case wins: mw is mW, and not MW
     **{symbol.lower(): symbol for symbol in reversed(_SYMBOLS) if len(symbol) > 1},
     **{name: symbol for symbol, names in _SCALABLE.items() for name in names.split()},
     **{

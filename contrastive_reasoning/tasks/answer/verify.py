@@ -92,10 +92,15 @@ def pose(gold: str, completion: str) -> Verdict | Question:
 
 def settle(question: Question, steps: int = STEPS) -> Verdict:
     """Returns the verdict on a question, computed within a budget of steps."""
+    timeout = Verdict(status="timeout", reason=f"comparison of more than {steps} steps")
+    return _verdict_within(steps, lambda: compare(*question, _symbolic), out_of_steps=timeout)
+
+
+def _verdict_within(steps: int, comparison: Callable[[], Verdict | None], *, out_of_steps: Verdict) -> Verdict:
     try:
-        return within(steps, lambda: compare(*question, _symbolic)) or unparsed("does not parse")
+        return within(steps, comparison) or unparsed("does not parse")
     except OutOfSteps:
-        return Verdict(status="timeout", reason=f"comparison of more than {steps} steps")
+        return out_of_steps
     except GoldUnread:
         return Verdict(status="error", reason=GOLD_UNREAD)
     except Exception as error:  # a computer algebra system may raise anything on model text
@@ -164,15 +169,8 @@ def _in_another_spelling(gold: str) -> Verdict:
     """The verdict on a gold answer, in plain spelling, compared with itself in another spelling."""
     if gold.lower() in MISSING:
         return Verdict(status="error", reason="no gold answer")
-    try:
-        verdict = within(STEPS, lambda: compare(gold, respell(gold), _symbolic, as_text=False))
-    except GoldUnread:
-        return Verdict(status="error", reason=GOLD_UNREAD)
-    except OutOfSteps:
-        return OK  # a slow comparison does not mean that the gold answer is at fault
-    except Exception as error:  # a computer algebra system may raise anything, as in ``settle``
-        return unparsed(f"comparison ends in {type(error).__name__}")
-    return verdict or unparsed("does not parse")
+    # a slow comparison does not mean that the gold answer is at fault
+    return _verdict_within(STEPS, lambda: compare(gold, respell(gold), _symbolic, as_text=False), out_of_steps=OK)
 
 
 def _quick_look(gold: str, answer: str) -> Verdict | None:

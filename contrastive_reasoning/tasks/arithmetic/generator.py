@@ -33,7 +33,7 @@ from contrastive_reasoning.tasks.arithmetic.story import (
     true_meanings,
     words_of,
 )
-from contrastive_reasoning.tasks.base import Split
+from contrastive_reasoning.tasks.base import Split, are_ranges, make_tuples
 
 _ATTEMPTS = 100_000
 """Maximum number of attempts for one draw."""
@@ -69,14 +69,9 @@ class StorySpace:
     """Probability that the question is about both persons, given that there are two."""
 
     def __post_init__(self) -> None:
-        for name in ("steps", "clauses", "number_range", "new_numbers"):
-            object.__setattr__(self, name, tuple(getattr(self, name)))
-        for name, least in (("steps", 1), ("clauses", 1), ("number_range", 2)):
-            bounds = getattr(self, name)
-            if len(bounds) != 2 or not least <= bounds[0] <= bounds[1]:
-                raise ValueError(
-                    f"{name} must be [lowest, highest] with {least} ≤ lowest ≤ highest, got {list(bounds)}"
-                )
+        make_tuples(self, "steps", "clauses", "number_range", "new_numbers")
+        are_ranges(1, steps=self.steps, clauses=self.clauses)
+        are_ranges(2, number_range=self.number_range)
         if not set(self.new_numbers) < set(range(self.number_range[0], self.number_range[1] + 1)):
             raise ValueError(
                 f"new_numbers must lie in {list(self.number_range)} and leave some, got {self.new_numbers}"
@@ -110,13 +105,9 @@ class StorySpace:
         every = self.numbers(new=new)
         small = [number for number in every if number <= max(_SMALL, every[0])]
         second = 0 if story.opening == "alone" else rng.choice(small if story.opening == "times" else every)
-        clauses = tuple(
-            [
-                replace(clause, number=rng.choice(small if WORDS[clause.word].form == "scale" else every))
-                for clause in story.clauses
-            ]
-        )
-        return replace(story, start=rng.choice(every), second=second, clauses=clauses)
+        numbers = [rng.choice(small if WORDS[clause.word].form == "scale" else every) for clause in story.clauses]
+        clauses = [replace(clause, number=number) for clause, number in zip(story.clauses, numbers, strict=True)]
+        return replace(story, start=rng.choice(every), second=second, clauses=tuple(clauses))
 
     def word(self, rng: random.Random, form: Form) -> str:
         """Draws a word of a form, taught or learnt."""
@@ -192,12 +183,7 @@ class Variant:
 def draw_perturbed(space: StorySpace, *, seed: int, kind: str) -> Iterator[Variant]:
     """Yields a variant of each test story in turn. Variants are in the test split and distinct.
 
-    A test story without a variant is skipped.
-
-    Args:
-        space: the distribution of the test stories.
-        seed: the seed of the test stories and of their variants.
-        kind: ``perturb_simple`` or ``perturb_hard``.
+    A test story without a variant is skipped. ``kind`` is ``perturb_simple`` or ``perturb_hard``.
     """
     seen: set[str] = set()
     for index, story in enumerate(draw_distinct(space, seed=seed, split="test")):
@@ -214,7 +200,7 @@ def _variant(space: StorySpace, story: Story, rng: random.Random, *, kind: str, 
             numbered = space.renumbered(story, rng, new=True)
             other = replace(numbered, names=_pair(rng, NEW_NAMES), thing=rng.choice(NEW_THINGS))
             change, accepts = "numbers and names", _is_simple
-        else:  # question, operation and step in turn
+        else:  # question, operation and step in turn, each for a third of the attempts
             change, make = _CHANGES[(first_turn + 3 * attempt // _VARIANTS) % len(_CHANGES)]
             other, accepts = make(space, story, rng), _is_hard
         if split_of(other) == "test" and accepts(space, story, other):

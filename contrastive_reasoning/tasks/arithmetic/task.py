@@ -12,7 +12,7 @@ from contrastive_reasoning.ranges import at_least, one_of
 from contrastive_reasoning.tasks.arithmetic.equations import parse_steps, scores, verify
 from contrastive_reasoning.tasks.arithmetic.generator import StorySpace, draw_distinct, draw_perturbed
 from contrastive_reasoning.tasks.arithmetic.story import PlanStep, Story, plan_of, true_meanings
-from contrastive_reasoning.tasks.base import Problem, Split
+from contrastive_reasoning.tasks.base import Problem, Split, make_tuples
 
 TestSet = Literal["in_distribution", "perturb_simple", "perturb_hard"]
 INSTRUCTION = r"Write one equation per line, such as finds 2+3=5, and end with \boxed{answer}."
@@ -55,12 +55,12 @@ class ArithmeticProblem(Problem):
     ) -> None:
         """
         Args:
-            story: a story with a plan; otherwise a ValueError is raised.
             limit: the largest allowed amount.
             instructed: whether the prompt includes the instruction.
-            source: where the problem comes from.
-            change: the kind of change, for a perturbed problem.
-            base: the key of the original story, for a perturbed problem.
+            change, base: the kind of change and the key of the original story, for a perturbed problem.
+
+        Raises:
+            ValueError: if the story has no plan within ``limit``.
         """
         plan = plan_of(story, true_meanings(story), limit=limit)
         if plan is None:
@@ -77,7 +77,7 @@ class ArithmeticProblem(Problem):
     def key(self) -> str:
         return self.story.key
 
-    def __hash__(self) -> int:
+    def __hash__(self) -> int:  # the generated one raises, because ``fields`` is a dict
         return hash(self.id)
 
 
@@ -107,12 +107,11 @@ class ArithmeticTask:
     scores = staticmethod(scores)
 
     def __post_init__(self) -> None:
-        for name in ("steps", "clauses", "number_range", "new_numbers"):
-            object.__setattr__(self, name, tuple(getattr(self, name)))
+        make_tuples(self, "steps", "clauses", "number_range", "new_numbers")
         one_of(get_args(TestSet), test=self.test)
         at_least(0, train_problems=self.train_problems, validation_problems=self.validation_problems)
         at_least(0, test_problems=self.test_problems)
-        _ = self.space
+        _ = self.space  # raises now for a range that is not allowed, rather than on the first draw
 
     @property
     def name(self) -> str:

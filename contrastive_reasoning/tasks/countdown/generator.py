@@ -8,13 +8,10 @@ from dataclasses import dataclass
 from itertools import count
 
 from contrastive_reasoning.ranges import at_least
-from contrastive_reasoning.tasks.base import Split, distinct, split_of
+from contrastive_reasoning.tasks.base import Split, are_ranges, distinct, make_tuples, split_of
 from contrastive_reasoning.tasks.countdown.oracle import reachable
-from contrastive_reasoning.tasks.countdown.problem import problem_key
+from contrastive_reasoning.tasks.countdown.problem import Pair, problem_key
 from contrastive_reasoning.tasks.countdown.search import search_lines
-
-Pair = tuple[tuple[int, ...], int]
-"""Numbers in the order shown, and the target."""
 
 _ATTEMPTS = 100_000
 """Maximum number of attempts for one draw; after them the space counts as exhausted."""
@@ -35,14 +32,10 @@ class ProblemSpace:
     its 2k set 34 to 69."""
 
     def __post_init__(self) -> None:
-        for name in ("counts", "number_range", "target_range"):
-            object.__setattr__(self, name, tuple(getattr(self, name)))
+        make_tuples(self, "counts", "number_range", "target_range")
         if not self.counts or not all(2 <= count <= 6 for count in self.counts):
             raise ValueError(f"counts must be one or more of 2 to 6, got {list(self.counts)}")
-        for name in ("number_range", "target_range"):
-            bounds = getattr(self, name)
-            if len(bounds) != 2 or not 0 <= bounds[0] <= bounds[1]:
-                raise ValueError(f"{name} must be [lowest, highest] with 0 ≤ lowest ≤ highest, got {list(bounds)}")
+        are_ranges(0, number_range=self.number_range, target_range=self.target_range)
         if self.max_search_lines is not None:
             at_least(1, max_search_lines=self.max_search_lines)
 
@@ -76,6 +69,7 @@ def draw(space: ProblemSpace, *, seed: int, split: Split, index: int, exclude: C
     Raises:
         ValueError: if a hundred thousand attempts find no problem.
     """
+    # a string seed is hashed with SHA-512, so the draw is the same in every process, for any PYTHONHASHSEED
     rng = random.Random(f"countdown/{seed}/{split}/{index}")
     for _ in range(_ATTEMPTS):
         numbers, target = space.sample(rng)

@@ -5,10 +5,9 @@ error or are left out.
 
 The scores equal LongProc's own numerically, but no model text is executed. They differ from our verdict: LongProc uses
 the *first* ``<Solution>`` and ``</Solution>``, and compares the written search with its own line by line. Its
-peculiarities are kept. A perfect search of n lines without a solution scores (n−1)/n, the first line alone scores
-−1/n, and results after ``=`` are not compared. Our scores differ in two cases only. They enforce rules that LongProc's
-do not (no negative numbers, no results of 2000 and more, no ``2_1``). Where its evaluation of model text crashes, all
-three are 0.
+peculiarities are kept: results after ``=``, for example, are not compared. Our scores differ in two cases only. They
+enforce rules that LongProc's do not (no negative numbers, no results of 2000 and more, no ``2_1``). Where its
+evaluation of model text crashes, all three are 0.
 """
 
 from __future__ import annotations
@@ -120,6 +119,7 @@ def _objection(item: Any) -> str:
     numbers, target = item["nums"], item["target"]
     if not isinstance(numbers, list) or not 2 <= len(numbers) <= WIDTH:
         return f"nums must be a list of 2 to {WIDTH} integers"
+    # not isinstance: true in JSON is an instance of int
     if any(type(number) is not int or not 0 <= number <= LARGEST for number in numbers):
         return f"nums must be integers from 0 to {LARGEST}"
     if type(target) is not int:
@@ -190,7 +190,7 @@ def _partial_accuracy(numbers: tuple[int, ...], target: int, completion: str) ->
     written_first, *lines = written.strip().split("\n\n", 1)[0].split("\n")
     if written_first != first:
         return 0.0
-    index = -1
+    index = -1  # as in LongProc: the first line alone scores −1/n, and n equal lines score (n−1)/n
     for index, (ours, theirs) in enumerate(zip(lines, expected, strict=False)):  # noqa: B007
         if _action(ours) != _action(theirs):
             break

@@ -18,11 +18,12 @@ from contrastive_reasoning.tasks.base import Problem
 from contrastive_reasoning.tasks.countdown.game import MAX_RESULT
 from contrastive_reasoning.tasks.countdown.trace import STYLES, WORDINGS, search_trace
 
-Example = tuple[tuple[int, ...], int]
+Pair = tuple[tuple[int, ...], int]
+"""Numbers in the order shown, and the target."""
 
-EXAMPLES: tuple[Example, Example] = (((8, 19, 25, 10), 20), ((3, 6, 29, 31), 18))
+EXAMPLES: tuple[Pair, Pair] = (((8, 19, 25, 10), 20), ((3, 6, 29, 31), 18))
 """The worked examples of our own prompt: one solved with the first pair, one after a pair was abandoned."""
-LONGPROC_EXAMPLES: tuple[Example, Example] = (((40, 19, 23, 7), 29), ((9, 16, 6, 18), 12))
+LONGPROC_EXAMPLES: tuple[Pair, Pair] = (((40, 19, 23, 7), 29), ((9, 16, 6, 18), 12))
 """The worked examples of LongProc's prompt."""
 PLACEHOLDERS = ("{nums}", "{target}", "{demonstration}")
 """All are in LongProc's template; the last, where the worked examples stand, may be missing in the user's."""
@@ -76,16 +77,15 @@ class CountdownProblem(Problem):
         """
         Args:
             numbers: one or more integers ≥ 0, in the order shown.
-            target: the number to reach.
             style: the requested form of the completion, one of ``STYLES``.
-            prompt: the prompt; None for the project's own wording in that style.
-            source: where the problem comes from.
+            prompt: None for the project's own wording in that style.
 
         Raises:
             ValueError: if there are no numbers, one is not an integer ≥ 0, the target is not an integer, or, without a
                 prompt, the style is unknown.
         """
         shown = tuple(numbers)
+        # not isinstance: True is an instance of int
         if not shown or any(type(number) is not int or number < 0 for number in shown):
             raise ValueError(f"numbers must be one or more integers ≥ 0, got {list(shown)}")
         if type(target) is not int:
@@ -101,7 +101,7 @@ class CountdownProblem(Problem):
     def key(self) -> str:
         return problem_key(self.numbers, self.target)
 
-    def __hash__(self) -> int:
+    def __hash__(self) -> int:  # the generated one raises, because ``fields`` is a dict
         return hash(self.id)
 
 
@@ -161,7 +161,7 @@ def fill_template(template: str, numbers: Sequence[int], target: int, *, style: 
 
 
 @lru_cache(maxsize=8)
-def worked_examples(examples: tuple[Example, ...], style: str) -> str:
+def worked_examples(examples: tuple[Pair, ...], style: str) -> str:
     """The examples with their searches, as in LongProc's prompt."""
     return "\n\n".join(
         [f"# Example\n{_statement(*example)}\n\n{search_trace(*example, style=style).text}" for example in examples]

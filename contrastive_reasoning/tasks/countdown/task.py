@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from contrastive_reasoning.ranges import at_least, one_of
-from contrastive_reasoning.tasks.base import Problem, Split, split_of
+from contrastive_reasoning.tasks.base import Problem, Split, make_tuples, split_of
 from contrastive_reasoning.tasks.countdown.generator import ProblemSpace, draw_distinct
 from contrastive_reasoning.tasks.countdown.longproc import (
     ReadProblem,
@@ -76,8 +76,7 @@ class CountdownTask:
     parse_steps = staticmethod(parse_steps)
 
     def __post_init__(self) -> None:
-        for name in ("longproc_files", "counts", "number_range", "target_range"):
-            object.__setattr__(self, name, tuple(getattr(self, name)))
+        make_tuples(self, "longproc_files", "counts", "number_range", "target_range")
         one_of(get_args(Style), style=self.style)
         one_of(get_args(TrainSource), train=self.train)
         one_of(get_args(Source), test=self.test)
@@ -94,7 +93,7 @@ class CountdownTask:
                 )
         if (self.train == "file") != (self.train_file is not None):
             raise ValueError(f"train=file and train_file go together, got {self.train} and {self.train_file}")
-        _ = self.space
+        _ = self.space  # raises now for a range that is not allowed, rather than on the first draw
         if self.prompt_file is not None:
             read_template(self.prompt_file, longproc=False)
 

@@ -112,7 +112,6 @@ def search_trace(numbers: Sequence[int], target: int, *, style: str = "longproc"
 
     Args:
         numbers: two or more numbers ≥ 0 in the order shown; LongProc's problems have four.
-        target: the number to reach.
         style: ``longproc`` (the text of LongProc's builder), ``annotated`` (every line ends with the state),
             ``released`` (the same, but indented), ``direct`` (the solution's moves joined by ``;``).
 
@@ -140,11 +139,7 @@ def shuffled_trace(numbers: Sequence[int], target: int, *, style: str, rng: rand
 def path_text(numbers: Sequence[int], target: int, moves: Sequence[Move], *, style: str) -> str:
     """The trace of a search that made exactly these moves without backtracking, up to the last of them.
 
-    Args:
-        numbers: the initial numbers of the problem.
-        target: the target of the problem.
-        moves: one or more moves, each from the state after the previous one.
-        style: a style that writes the search.
+    There are one or more ``moves``, each from the state after the previous one.
 
     Raises:
         ValueError: if the style does not write the search.
@@ -169,8 +164,7 @@ def step_texts(problem: Problem, completion: str, steps: Sequence[Step], *, styl
     rewritten as a search that made exactly these moves.
 
     Args:
-        problem: the problem; a ``direct`` one has ``numbers`` and ``target`` in its fields.
-        completion: the completion that contains the steps.
+        problem: a ``direct`` one has ``numbers`` and ``target`` in its fields.
         steps: the legal steps of the completion, starting with the first one.
         style: the style for rewriting bare moves; it must be one that writes the search.
 

@@ -49,7 +49,6 @@ def draw_future(moment: int, moments: int, *, discount: float, rng: random.Rando
         moment: i, with i < moments − 1.
         moments: n.
         discount: γ in (0, 1].
-        rng: the only source of randomness.
 
     Raises:
         ValueError: if the moment has no future, or the discount is not in (0, 1].
@@ -62,7 +61,7 @@ def draw_future(moment: int, moments: int, *, discount: float, rng: random.Rando
         return moment + 1 + rng.randrange(later)
     tail = -math.expm1(later * math.log(discount))  # 1 − γ^later, exact for γ near 1
     steps = math.floor(math.log1p(-rng.random() * tail) / math.log(discount))
-    return moment + 1 + min(steps, later - 1)
+    return moment + 1 + min(steps, later - 1)  # rounding could give the moment after the last one
 
 
 def text_triple(trace: str, *, style: str, discount: float, rng: random.Random) -> TextTriple:
@@ -70,14 +69,9 @@ def text_triple(trace: str, *, style: str, discount: float, rng: random.Random) 
 
     ``state + action`` is the trace up to the end of the action, so a critic can read the two as one text.
 
-    Args:
-        trace: a written search.
-        style: the style of the trace: ``longproc``, ``annotated`` or ``released``.
-        discount: γ for drawing the later line.
-        rng: the only source of randomness.
-
     Raises:
-        ValueError: if the style is another one, or the search has fewer than two lines.
+        ValueError: if the style is not ``longproc``, ``annotated`` or ``released``, or the search has fewer than two
+            lines.
     """
     header, *lines = trace.split(wording_of(style).end, 1)[0].splitlines(keepends=True)
     moment = _draw_moment(len(lines), rng)
@@ -110,12 +104,7 @@ def array_row(tree: SearchTree, rng: random.Random) -> list[int] | None:
 def target_row(tree: SearchTree, rng: random.Random, *, numbers_left: Collection[int]) -> list[int] | None:
     """Draws a V2 triple as 7 integers: a visited state, neither the first nor the last, and the target.
 
-    The state may be in a failed branch.
-
-    Args:
-        tree: a search.
-        rng: the only source of randomness.
-        numbers_left: sizes of the states that are drawn, uniformly among the visited ones.
+    The state is drawn uniformly among the visited ones whose size is in ``numbers_left``. It may be in a failed branch.
 
     Returns:
         None if no such state was visited.

@@ -22,7 +22,7 @@ class TasksetRows:
     """The tasks of an environment, each as a row with the one column ``task``."""
 
     environment: str
-    settings: Mapping[str, Any] | None = field(hash=False)
+    settings: Mapping[str, Any] | None = field(hash=False)  # a dict has no hash
     most: int | None
     """Number of tasks that are read if there is no end to them; None refuses such an environment."""
 
@@ -116,7 +116,6 @@ def verifiers_task(
     """A task of one environment. Its data are loaded when problems are first read.
 
     Args:
-        name: the task's name.
         environment: the name of the installed package.
         settings: values of its taskset's configuration; None, and those left out: the environment's own.
         test_settings: the values that differ for the test problems, such as ``{split: test}``. None: test problems are

@@ -9,9 +9,9 @@ from itertools import islice
 import pytest
 
 from contrastive_reasoning.tasks.base import Split, split_of
-from contrastive_reasoning.tasks.countdown.generator import Pair, ProblemSpace, draw, draw_distinct
+from contrastive_reasoning.tasks.countdown.generator import ProblemSpace, draw, draw_distinct
 from contrastive_reasoning.tasks.countdown.oracle import reachable
-from contrastive_reasoning.tasks.countdown.problem import problem_key
+from contrastive_reasoning.tasks.countdown.problem import Pair, problem_key
 from contrastive_reasoning.tasks.countdown.search import search_lines
 
 SPLITS: tuple[Split, ...] = ("train", "validation", "test")
