@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 import torch
@@ -62,38 +62,6 @@ def by_group(values: Float[Tensor, " B"], group_size: int) -> Float[Tensor, "P G
     return values.view(-1, group_size)
 
 
-def apply_per_group(
-    credit: Credit, group_size: int, formula: Callable[[Float[Tensor, "P G"]], Float[Tensor, "P G"]]
-) -> Float[Tensor, "P G"]:
-    """Applies ``formula`` to the outcomes of each group, without the rollouts on which the reward failed.
-
-        outcome    1  0  –  1      formula(1 0 1) = a b c      a  b  0  c
-
-    A group with failures is treated as a smaller group; with fewer than two rewarded rollouts all its values are 0.
-    """
-    outcomes = by_group(credit.outcome, group_size)
-    if not credit.failures:
-        return formula(outcomes)
-    rewarded = torch.ones_like(outcomes, dtype=torch.bool)
-    rewarded.view(-1)[list(credit.failures)] = False
-    relative = torch.zeros_like(outcomes)
-    for row, members in enumerate(rewarded):
-        if members.sum() > 1:
-            relative[row, members] = formula(outcomes[row, members][None])[0]
-    return relative
-
-
-def centre(groups: Float[Tensor, "P G"]) -> Float[Tensor, "P G"]:
-    """Subtracts each group's mean; exactly 0 if a group's values are equal (a rounded mean may differ from them)."""
-    varied = groups.amax(dim=1, keepdim=True) != groups.amin(dim=1, keepdim=True)
-    return (groups - groups.mean(dim=1, keepdim=True)) * varied
-
-
-def on_tokens(values: Float[Tensor, "P G"], mask: Bool[Tensor, "B T"]) -> Float[Tensor, "B T"]:
-    """Repeats one number per rollout on each of its tokens."""
-    return values.reshape(-1, 1) * mask
-
-
 def with_illegal(credit: Credit) -> list[list[StepCredit]]:
     """Returns the legal and illegal steps of every rollout in order of writing.
 
@@ -105,11 +73,6 @@ def with_illegal(credit: Credit) -> list[list[StepCredit]]:
         [] if index in credit.failures else sorted([*row, *forbidden], key=lambda step: step.first_token)
         for index, (row, forbidden) in enumerate(zip(steps, illegal, strict=True))
     ]
-
-
-def rewarded_steps(credit: Credit) -> list[Sequence[StepCredit]]:
-    """Returns the legal steps of every rollout; none for a rollout on which the reward failed."""
-    return [[] if index in credit.failures else row for index, row in enumerate(credit.steps or [])]
 
 
 def on_step_tokens(

@@ -7,12 +7,14 @@ LeaveOneOut      Aᵢ = rᵢ − mean of the other rewards        RLOO, arXiv:24
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
+import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from contrastive_reasoning.advantages.base import apply_per_group, centre, on_tokens
+from contrastive_reasoning.advantages.base import by_group
 from contrastive_reasoning.ranges import at_least
 from contrastive_reasoning.rewards.base import Credit
 
@@ -32,7 +34,7 @@ class GroupRelative:
         at_least(0, epsilon=self.epsilon)
 
     def __call__(self, credit: Credit, mask: Bool[Tensor, "B T"], group_size: int) -> Float[Tensor, "B T"]:
-        return on_tokens(apply_per_group(credit, group_size, self.relative), mask)
+        return apply_per_group(credit, mask, group_size, self.relative)
 
     def relative(self, rewards: Float[Tensor, "P G"]) -> Float[Tensor, "P G"]:
         """Returns the advantages of whole groups."""
@@ -40,6 +42,7 @@ class GroupRelative:
         if not self.normalise_std:
             return advantages
         spread = rewards.std(dim=1, keepdim=True) + self.epsilon
+        # 1 for a group of equal rewards: with ε = 0 its advantages would be 0/0
         return advantages / spread.where(advantages.any(dim=1, keepdim=True), spread.new_ones(()))
 
 
@@ -51,7 +54,7 @@ class LeaveOneOut:
     """
 
     def __call__(self, credit: Credit, mask: Bool[Tensor, "B T"], group_size: int) -> Float[Tensor, "B T"]:
-        return on_tokens(apply_per_group(credit, group_size, self.relative), mask)
+        return apply_per_group(credit, mask, group_size, self.relative)
 
     def relative(self, rewards: Float[Tensor, "P G"]) -> Float[Tensor, "P G"]:
         """Returns the advantages of whole groups."""
@@ -65,3 +68,34 @@ class MeanCentred:
 
     def __call__(self, credit: Credit, mask: Bool[Tensor, "B T"], group_size: int) -> Float[Tensor, "B T"]:
         return GroupRelative(normalise_std=False, epsilon=0.0)(credit, mask, group_size)
+
+
+def apply_per_group(
+    credit: Credit,
+    mask: Bool[Tensor, "B T"],
+    group_size: int,
+    formula: Callable[[Float[Tensor, "P G"]], Float[Tensor, "P G"]],
+) -> Float[Tensor, "B T"]:
+    """Applies ``formula`` to the outcomes of each group, without the rollouts on which the reward failed.
+
+        outcome    1  0  –  1      formula(1 0 1) = a b c      a  b  0  c      on each token of the rollout
+
+    A group with failures is treated as a smaller group; with fewer than two rewarded rollouts all its values are 0.
+    """
+    outcomes = by_group(credit.outcome, group_size)
+    if credit.failures:
+        rewarded = torch.ones_like(outcomes, dtype=torch.bool)
+        rewarded.view(-1)[list(credit.failures)] = False
+        relative = torch.zeros_like(outcomes)
+        for row, members in enumerate(rewarded):
+            if members.sum() > 1:
+                relative[row, members] = formula(outcomes[row, members][None])[0]
+    else:
+        relative = formula(outcomes)
+    return relative.reshape(-1, 1) * mask
+
+
+def centre(groups: Float[Tensor, "P G"]) -> Float[Tensor, "P G"]:
+    """Subtracts each group's mean; exactly 0 if a group's values are equal (a rounded mean may differ from them)."""
+    varied = groups.amax(dim=1, keepdim=True) != groups.amin(dim=1, keepdim=True)
+    return (groups - groups.mean(dim=1, keepdim=True)) * varied

@@ -15,6 +15,7 @@ The draw is systematic: one uniform number places a comb over the rows, its teet
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -31,25 +32,24 @@ SLACK = 1e-9
 """Tolerance for a running sum that rounding leaves just below a tooth."""
 
 
+@dataclass(kw_only=True, eq=False)
 class Subsampled:
     """``advantage`` on a random part of the rows, each divided by its probability of being drawn.
 
     A plain object. The caller saves its state, the number of batches, in the checkpoint; the draw is a function of that
     number and ``seed``.
 
-    Args:
-        advantage: any advantage; the state and metrics of a stateful one are included.
-        share: the expected share of rows that stay, in (0, 1]; it is smaller if fewer rows carry credit.
-        seed: of the draws.
-
     Raises ValueError for a share outside (0, 1].
     """
 
-    def __init__(self, *, advantage: Advantage, share: float, seed: int) -> None:
-        within("(0, 1]", share=share)
-        self.advantage = advantage
-        self.share = share
-        self.seed = seed
+    advantage: Advantage
+    """Any advantage; the state and metrics of a stateful one are included."""
+    share: float
+    """The expected share of rows that stay, in (0, 1]; it is smaller if fewer rows carry credit."""
+    seed: int
+
+    def __post_init__(self) -> None:
+        within("(0, 1]", share=self.share)
         self.calls = 0
         """The number of rollout batches that the policy learned from."""
         self.kept = 0.0

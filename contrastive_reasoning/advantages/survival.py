@@ -90,7 +90,7 @@ def _changes(steps: Sequence[StepCredit], start: float, verdict: float | None) -
     last = next((step for step in reversed(steps) if step.legal), None)
     found: list[Change | None] = []
     for step in steps:
-        ends = step is last and step.depth == FINISHED
+        ends = step is last and step.depth == FINISHED  # not ==, which an equal earlier step would satisfy
         value = verdict if ends and verdict is not None else step.value  # 0 for an illegal step
         before = latest.get(step.depth + 1)
         found.append(None if step.again or before is None else (step.depth, before, value))

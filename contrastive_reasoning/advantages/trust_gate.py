@@ -8,8 +8,7 @@ The AUROC is taken within problem and depth (``steps/auroc_siblings``), because 
 steps. Values that only separate easy problems from hard ones have a high overall AUROC but are useless as step credit.
 
 n counts the rollout batches that the policy learned from, from 0 to N − 1, without those of a warm-up. Trust is
-estimated after every ``window`` batches. So the first ``window`` batches count by their outcome alone, and the weight
-of a batch never depends on its own verdicts.
+estimated after every ``window`` batches. So the first ``window`` batches count by their outcome alone.
 
 The gate weights step credit only. Values that a reward adds to the outcome stay there at any trust, so a gate needs a
 reward that adds none. A correct search also visits dead branches, so for searches even exact values separate correct
@@ -19,7 +18,7 @@ from wrong rollouts less well step by step. The gate then opens less, or not at 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Protocol, runtime_checkable
 
 from jaxtyping import Bool, Float
@@ -28,6 +27,7 @@ from torch import Tensor
 from contrastive_reasoning.advantages.base import Advantage, layers
 from contrastive_reasoning.ranges import above, at_least, within
 from contrastive_reasoning.rewards.base import Credit
+from contrastive_reasoning.rewards.step_values import mean
 
 AUROC, DISAGREEMENT = "steps/auroc_siblings", "critic/disagreement"
 """Names in ``Credit.metrics``: the first from every reward of steps, the second from an ensemble of critics. Both cover
@@ -47,40 +47,41 @@ class Weighted(Advantage, Protocol):
     def weight(self) -> float: ...
 
 
+@dataclass(kw_only=True, eq=False)
 class TrustGate:
     """``advantage`` with the weight w_n; its own weight is w_max. At w_n = 0 it is bit for bit its ``outcome`` alone.
 
     A plain object. The caller saves its state (count, window, trust) in the checkpoint.
 
-    Args:
-        advantage: process, potential, survival or vineppo.
-        window: the number of rollout batches behind an estimate and between estimates.
-        floor: the AUROC among siblings up to which trust is 0.
-        span: how far above ``floor`` the AUROC must be for full trust.
-        total_steps: N.
-
     Raises ValueError for a number out of range, or an advantage that adds no step credit.
     """
+
+    advantage: Any
+    """A ``Weighted`` advantage: process, potential, survival or vineppo."""
+    window: int
+    """The number of rollout batches behind an estimate and between estimates."""
+    floor: float
+    """The AUROC among siblings up to which trust is 0."""
+    span: float
+    """How far above ``floor`` the AUROC must be for full trust."""
+    total_steps: int
+    """N."""
 
     reads_verdicts = True
     """The gate is useless if no part of the reward verifies."""
     refuses_added_values = "a trust gate scales the credit of steps alone"
     """Why a reward must not add values of steps to the outcome."""
 
-    def __init__(self, *, advantage: Advantage, window: int, floor: float, span: float, total_steps: int) -> None:
-        at_least(1, window=window, total_steps=total_steps)
-        within("[0, 1)", floor=floor)
-        above(0, span=span)
-        if not isinstance(advantage, Weighted):
+    def __post_init__(self) -> None:
+        at_least(1, window=self.window, total_steps=self.total_steps)
+        within("[0, 1)", floor=self.floor)
+        above(0, span=self.span)
+        if not isinstance(self.advantage, Weighted):
+            name = type(self.advantage).__name__
             raise ValueError(
-                f"a trust gate weighs step credit against an outcome, {type(advantage).__name__} has no such weight: "
+                f"a trust gate weighs step credit against an outcome, {name} has no such weight: "
                 "choose process, potential, survival or vineppo"
             )
-        self.advantage = advantage
-        self.window = window
-        self.floor = floor
-        self.span = span
-        self.total_steps = total_steps
         self.calls = 0
         """n, the number of batches that the policy learned from."""
         self.trust = 0.0
@@ -95,10 +96,10 @@ class TrustGate:
                 f"a trust gate needs a reward that values steps (oracle, critic); this one has: {credit.named}"
             )
         annealed = min(max((self.total_steps - 1 - self.calls) / (self.total_steps / 3), 0.0), 1.0)
+        # before _observe, so that the weight of a batch does not depend on its own verdicts
         self.weight = self.advantage.weight * self.trust * annealed
         self._observe(credit)
-        gated: Any = self.advantage
-        chosen = replace(gated, weight=self.weight) if self.weight > 0 else gated.outcome
+        chosen = replace(self.advantage, weight=self.weight) if self.weight > 0 else self.advantage.outcome
         return chosen(credit, mask, group_size)
 
     @property
@@ -141,8 +142,8 @@ class TrustGate:
         """Returns the trust; 0 if no batch of the window has an AUROC."""
         if not self.aurocs:
             return 0.0
-        quality = (_mean(self.aurocs) - self.floor) / self.span
-        return min(max(quality, 0.0), 1.0) * (1 - _mean(self.disagreements))
+        quality = (mean(self.aurocs) - self.floor) / self.span
+        return min(max(quality, 0.0), 1.0) * (1 - mean(self.disagreements))
 
 
 def refuse_stale_trust(advantage: Any, refresh_every: int) -> None:
@@ -156,7 +157,3 @@ def refuse_stale_trust(advantage: Any, refresh_every: int) -> None:
                 f"online.refresh_every={refresh_every} changes the critic before advantage.window={layer.window} "
                 "rollout batches have shown what it is worth: take a smaller window"
             )
-
-
-def _mean(values: list[float]) -> float:
-    return sum(values) / len(values)

@@ -15,7 +15,7 @@ from itertools import pairwise
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from contrastive_reasoning.advantages.base import Advantage, on_step_tokens, refuse_memory, rewarded_steps
+from contrastive_reasoning.advantages.base import Advantage, on_step_tokens, refuse_memory
 from contrastive_reasoning.rewards.base import Credit, StepCredit
 
 
@@ -36,7 +36,8 @@ class VinePPO:
                 "advantage=vineppo needs a reward that values steps and the state before them (monte_carlo); "
                 f"this one has: {credit.named}"
             )
-        steps = rewarded_steps(credit)
+        # a rollout on which the reward failed has no steps, as it has no advantage
+        steps = [[] if row in credit.failures else steps for row, steps in enumerate(credit.steps)]
         gained = credit.outcome.new_tensor(list(gains(credit.starts, steps)))
         return self.outcome(credit, mask, group_size) + self.weight * on_step_tokens(steps, gained, mask)
 

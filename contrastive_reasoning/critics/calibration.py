@@ -144,6 +144,7 @@ class Platt:
 
         target = soft_targets(share.double(), visits.double())
         weight = torch.cat([visits * target, visits * (1 - target)]).double().numpy()
+        # each state as a success and as a failure: scikit-learn takes no shares and raises for a single class
         success = np.repeat([1, 0], len(logits))
         line = LogisticRegression(C=np.inf, solver="lbfgs", tol=1e-10, max_iter=1000)
         line.fit(logits.double().repeat(2).numpy()[:, None], success, sample_weight=weight)

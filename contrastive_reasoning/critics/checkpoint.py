@@ -26,6 +26,7 @@ def save_critic(critic: nn.Module, folder: str | Path, config: Mapping[str, Any]
     folder.mkdir(parents=True, exist_ok=True)
     frozen = {name for name, parameter in critic.named_parameters() if not parameter.requires_grad}
     state = critic.state_dict()
+    # contiguous, because safetensors refuses a view such as a transpose
     kept = {name: tensor.detach().cpu().contiguous() for name, tensor in state.items() if name not in frozen}
     save_file(kept, folder / WEIGHTS)
     description = {"class": _class_name(critic), "config": config, "frozen": sorted(frozen & state.keys())}
@@ -58,7 +59,7 @@ def load_critic_weights(critic: nn.Module, folder: str | Path) -> None:
         if tensor.shape != own[name].shape:
             shapes = f"{tuple(tensor.shape)}, expected {tuple(own[name].shape)}"
             raise ValueError(f"the critic in {folder} has {name} of shape {shapes}")
-    critic.load_state_dict(weights, strict=False)
+    critic.load_state_dict(weights, strict=False)  # the frozen weights are absent; all else was compared above
 
 
 def read_description(folder: Path) -> dict[str, Any]:

@@ -90,7 +90,7 @@ class NumberCritic(TwoTowerCritic):
         super().__init__(similarity=similarity)
         at_least(1, number_dimension=number_dimension, slots=slots, largest=largest)
         at_least(1, hidden_dimension=hidden_dimension, dimension=dimension)
-        with seeded(seed):
+        with seeded(seed):  # the initial weights depend on the order of these lines
             self.action_numbers = NumberSlots(slots=slots, largest=largest, dimension=number_dimension)
             self.goal_numbers = NumberSlots(slots=slots, largest=largest, dimension=number_dimension)
             self.action_head = _head(self.action_numbers.outputs, hidden_dimension, dimension)

@@ -88,7 +88,7 @@ class NumericV1(TwoTowerCritic):
     ) -> None:
         super().__init__(similarity=similarity)
         shape = {"hidden": hidden_dimension, "layers": hidden_layers, "outputs": dimension}
-        with seeded(seed):
+        with seeded(seed):  # the initial weights depend on the order of these lines
             self.array_digits = DigitEmbedding(width=WIDTH, dimension=digit_dimension)
             self.goal_digits = DigitEmbedding(width=WIDTH, dimension=digit_dimension)
             self.state_action_head = projection_head(2 * self.array_digits.outputs, **shape)
@@ -133,7 +133,7 @@ class NumericV2(TwoTowerCritic):
     ) -> None:
         super().__init__(similarity=similarity)
         shape = {"hidden": hidden_dimension, "layers": hidden_layers, "outputs": dimension}
-        with seeded(seed):
+        with seeded(seed):  # the initial weights depend on the order of these lines
             self.array_digits = DigitEmbedding(width=WIDTH, dimension=digit_dimension)
             self.target_digits = DigitEmbedding(width=1, dimension=digit_dimension)
             self.state_action_head = projection_head(self.array_digits.outputs, **shape)

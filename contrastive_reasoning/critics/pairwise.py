@@ -84,9 +84,7 @@ class PairTrunk(nn.Module):
 class PairwiseCritic(JointCritic):
     """f(state; target) for Countdown with the arguments of ``JointCritic``; ``blocks`` counts the blocks over pairs."""
 
-    @staticmethod
-    def fixed_features(numbers: Int[Tensor, " N"]) -> Float[Tensor, "N W"]:
-        return features_with_logarithms(numbers)
+    fixed_features = staticmethod(features_with_logarithms)
 
     @staticmethod
     def build_trunk(*, seen: int, width: int, blocks: int) -> nn.Module:

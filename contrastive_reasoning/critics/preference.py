@@ -61,7 +61,7 @@ class PreferenceCritic(nn.Module):
         self.register_buffer("goal", torch.zeros(encoder.width))
 
     def tokenize(self, texts: Sequence[str]) -> Tokens:
-        """Tokenizes the texts and pads them to the longest. Raises ValueError for a text without tokens."""
+        """Raises ValueError for a text without tokens."""
         return tokenize(self.tokenizer, texts, max_length=self.max_length)
 
     def embed(self, tokens: Tokens) -> Float[Tensor, "N H"]:

@@ -44,8 +44,9 @@ class ReplayBuffer:
     def add(self, state: State, targets: Iterable[int], known: Known) -> None:
         """Stores a state as the newest; a state that is already in the buffer keeps its known values and targets."""
         before = self._states.pop(state, ReplayedState(state, (), NOTHING))
-        newest_last = dict.fromkeys(reversed([*before.targets, *targets]))
-        self._states[state] = ReplayedState(state, tuple(reversed(newest_last)), known.merge(before.known))
+        # a dict keeps the first of equal keys, and the last visit of a target must count: hence reversed
+        newest_first = dict.fromkeys(reversed([*before.targets, *targets]))
+        self._states[state] = ReplayedState(state, tuple(reversed(newest_first)), known.merge(before.known))
         if len(self._states) > self.capacity:
             del self._states[next(iter(self._states))]
 
@@ -100,6 +101,7 @@ def replay_batch(
         reached,
         exhausted,
     )
+    # NONE (−1) as an index reads the last column, so such goals are excluded by the second term
     open_question = own[:, pairs.goals] & (pairs.goals != NONE) & ~reached[:, pairs.goals] & ~exhausted[:, None]
     return CriticBatch(
         state_actions=torch.tensor([encode_state(each.state) for each in states]),

@@ -56,15 +56,12 @@ class TextCritic(TwoTowerCritic):
         self.max_length = max_length
         self.style = style
         self.goal_text = goal_text
-        with seeded(seed):
+        with seeded(seed):  # the initial weights depend on the order of these lines
             self.state_action_projection = nn.Linear(encoder.width, dimension)
             self.goal_projection = nn.Linear(encoder.width, dimension)
 
     def tokenize(self, texts: Sequence[str]) -> Tokens:
-        """Tokenizes the texts and pads them to the longest; runs in a data loader's collate function.
-
-        Raises ValueError: a text has no token.
-        """
+        """Runs in a data loader's collate function. Raises ValueError for a text without tokens."""
         return tokenize(self.tokenizer, texts, max_length=self.max_length)
 
     def encode_state_action(self, state_actions: Tokens) -> Float[Tensor, "N D"]:

@@ -45,7 +45,7 @@ class TripleBuffer:
 
     def draw(self, count: int, rng: np.random.Generator) -> list[SearchTriple]:
         """Draws ``count`` different triples, or all in random order if there are fewer."""
-        places = rng.choice(len(self), min(count, len(self)), replace=False) if len(self) else []
+        places = rng.choice(len(self), min(count, len(self)), replace=False)
         return [self._triple(*self._triples[place]) for place in places]
 
     def state_dict(self) -> dict[str, Any]:

@@ -8,11 +8,9 @@ from contrastive_reasoning.evaluation.evaluator import (
     Evaluation as Evaluation,
     Rates as Rates,
     Watch as Watch,
-    correct_per_problem as correct_per_problem,
     evaluate as evaluate,
     pass_at_k as pass_at_k,
     reason_kind as reason_kind,
-    sampled_values as sampled_values,
     with_intervals as with_intervals,
 )
 from contrastive_reasoning.evaluation.intervals import (

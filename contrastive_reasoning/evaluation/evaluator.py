@@ -125,16 +125,13 @@ def evaluate(
     With several ranks, each generates its share. All ranks then have the full result, the same as from one process.
 
     Args:
-        policy: the policy to evaluate.
-        task: verifies completions.
         problems: at least one.
         engine: generates completions; its token budget bounds the memory.
         samples: per problem; 0 omits ``accuracy_sampled`` and ``pass_at_k``.
         sampling: settings of the sampled completions.
         greedy: settings of the greedy one; temperature 0.
         k_values: pass@k for these k, each at most ``samples``.
-        seed: seed of the samples and of the bootstrap.
-        watch: called with the progress while completions are written.
+        seed: of the samples and of the bootstrap.
 
     Raises:
         ValueError: for no problems, a ``greedy`` that samples, or a k above ``samples``.
@@ -191,8 +188,9 @@ def _judge(
     if drawn is not None:
         samples = drawn.group_size
         judged = so_far.verdicts(SAMPLED, drawn)
-        correct = correct_per_problem(judged, samples)
-        columns |= sampled_values(correct, samples, k_values)
+        correct = per_group([verdict.correct for verdict in judged], samples)
+        columns[SAMPLED] = [c / samples for c in correct]
+        columns |= {f"verifier/pass_at_{k}": [pass_at_k(samples, c, k) for c in correct] for k in k_values}
         for form, right in correct_in_forms(judged).items():
             columns[f"{GREEDY}_{form}_sampled"] = [share / samples for share in per_group(right, samples)]
     found = []
@@ -217,20 +215,9 @@ def completion_row(problem: Problem, completion: str, verdict: Verdict) -> dict[
     }
 
 
-def correct_per_problem(verdicts: Sequence[Verdict], group_size: int) -> list[int]:
-    """The number of correct completions in each group."""
-    return per_group([verdict.correct for verdict in verdicts], group_size)
-
-
 def per_group(right: Sequence[bool], group_size: int) -> list[int]:
     """The number of true values in each group."""
     return [sum(right[start : start + group_size]) for start in range(0, len(right), group_size)]
-
-
-def sampled_values(correct: Sequence[int], samples: int, k_values: Sequence[int]) -> dict[str, list[float]]:
-    """Per problem the share of correct samples and pass@k."""
-    values = {SAMPLED: [c / samples for c in correct]}
-    return values | {f"verifier/pass_at_{k}": [pass_at_k(samples, c, k) for c in correct] for k in k_values}
 
 
 def with_intervals(

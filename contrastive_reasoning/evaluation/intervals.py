@@ -55,8 +55,7 @@ def bootstrap(values: Sequence[float], *, seed: int) -> Interval:
     table = torch.tensor(values, dtype=torch.float64)
     generator = torch.Generator().manual_seed(seed)
     picks = torch.randint(len(table), (RESAMPLES, len(table)), generator=generator)
-    low, high = table[picks].mean(1).quantile(torch.tensor([0.025, 0.975], dtype=torch.float64)).tolist()
-    return Interval(low, high)
+    return _middle(table[picks].mean(1))
 
 
 def mean_interval(values: Sequence[float], *, seed: int) -> Interval:
@@ -105,7 +104,7 @@ def nested_difference(
     by_problem = drawn @ ours.double() / len(ours) - drawn_of_baseline @ baseline.double() / len(baseline)
     problems = _draw_counts(ours.shape[1], resamples, generator)
     value = (ours.double().mean() - baseline.double().mean()).item()
-    return _middle(value, (by_problem * problems).sum(1) / ours.shape[1])
+    return Estimate(value, *_middle((by_problem * problems).sum(1) / ours.shape[1]))
 
 
 def interquartile_mean(values: Float[Tensor, "seed problem"], *, resamples: int, seed: int) -> Estimate:
@@ -121,7 +120,7 @@ def interquartile_mean(values: Float[Tensor, "seed problem"], *, resamples: int,
         _trimmed_means(scores, (drawn[:, :, None] * of_problems[:, None]).flatten(1)[:, order])
         for drawn, of_problems in zip(seeds.split(AT_ONCE), problems.split(AT_ONCE), strict=True)
     ]
-    return _middle(_trimmed_means(scores, torch.ones_like(scores)[None]).item(), torch.cat(means))
+    return Estimate(_trimmed_means(scores, torch.ones_like(scores)[None]).item(), *_middle(torch.cat(means)))
 
 
 def probability_of_improvement(
@@ -136,7 +135,7 @@ def probability_of_improvement(
     wins = ((x > y).double() + 0.5 * (x == y).double()).mean(2)
     generator = torch.Generator().manual_seed(seed)
     left, right = (_draw_counts(count, resamples, generator) / count for count in wins.shape)
-    return _middle(wins.mean().item(), ((left @ wins) * right).sum(1))
+    return Estimate(wins.mean().item(), *_middle(((left @ wins) * right).sum(1)))
 
 
 def _draw_counts(count: int, resamples: int, generator: torch.Generator) -> Float[Tensor, "resample item"]:
@@ -156,9 +155,9 @@ def _trimmed_means(
     return kept @ scores / (total - 2 * cut)
 
 
-def _middle(value: float, draws: Float[Tensor, " resample"]) -> Estimate:
-    low, high = draws.quantile(torch.tensor([0.025, 0.975], dtype=torch.float64)).tolist()
-    return Estimate(value, low, high)
+def _middle(draws: Float[Tensor, " resample"]) -> Interval:
+    """The middle 95% of resampled values."""
+    return Interval(*draws.quantile(torch.tensor([0.025, 0.975], dtype=torch.float64)).tolist())
 
 
 def _check(ours: Tensor, baseline: Tensor, *, same_seeds: bool) -> None:

@@ -41,9 +41,9 @@ class LossAtTemperature(ABC):
     ) -> Float[Tensor, ""]:
         return self.reduce(scores / self.temperature, positive, candidate)
 
-    @classmethod
+    @staticmethod
     @abstractmethod
-    def reduce(cls, logits: Tensor, positive: Tensor, candidate: Tensor) -> Tensor:
+    def reduce(logits: Tensor, positive: Tensor, candidate: Tensor) -> Tensor:
         """Returns the formula of logits and masks, each (A,C), reduced over the entries that count."""
 
 

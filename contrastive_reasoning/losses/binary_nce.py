@@ -48,14 +48,12 @@ def binary_nce_balanced(
 class BinaryNCE(LossAtTemperature):
     """Plain mean of ``binary_nce`` over all pairs that count."""
 
-    @classmethod
-    def reduce(cls, logits: Tensor, positive: Tensor, candidate: Tensor) -> Tensor:
+    @staticmethod
+    def reduce(logits: Tensor, positive: Tensor, candidate: Tensor) -> Tensor:
         return mean_over(binary_nce(logits, positive, candidate), positive | candidate)
 
 
 class BalancedBinaryNCE(LossAtTemperature):
     """``binary_nce_balanced`` at a temperature."""
 
-    @classmethod
-    def reduce(cls, logits: Tensor, positive: Tensor, candidate: Tensor) -> Tensor:
-        return binary_nce_balanced(logits, positive, candidate)
+    reduce = staticmethod(binary_nce_balanced)

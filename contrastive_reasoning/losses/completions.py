@@ -81,7 +81,7 @@ def draw_positive(positive: Bool[Tensor, "A C"], *, generator: torch.Generator) 
     """Draws one of each anchor's positives uniformly, with a CPU generator: the same draw on every device."""
     keys = torch.rand(positive.shape, generator=generator).to(positive.device).masked_fill(~positive, -1.0)
     drawn = torch.zeros_like(positive).scatter(1, keys.argmax(dim=1, keepdim=True), True)
-    return drawn & positive
+    return drawn & positive  # argmax selects the first column of an anchor without positives
 
 
 def epsilon_floor(logits: Float[Tensor, "A C"], epsilon: float) -> Float[Tensor, " A"]:

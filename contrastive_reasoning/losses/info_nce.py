@@ -84,14 +84,12 @@ class InfoNCE(PerAnchorLoss):
 class BackwardInfoNCE(LossAtTemperature):
     """Mean of ``info_nce_backward`` over the goals that have a positive."""
 
-    @classmethod
-    def reduce(cls, logits: Tensor, positive: Tensor, candidate: Tensor) -> Tensor:
+    @staticmethod
+    def reduce(logits: Tensor, positive: Tensor, candidate: Tensor) -> Tensor:
         return mean_over(info_nce_backward(logits, positive, candidate), positive.any(dim=0))
 
 
 class SymmetricInfoNCE(LossAtTemperature):
     """``info_nce_symmetric`` at a temperature."""
 
-    @classmethod
-    def reduce(cls, logits: Tensor, positive: Tensor, candidate: Tensor) -> Tensor:
-        return info_nce_symmetric(logits, positive, candidate)
+    reduce = staticmethod(info_nce_symmetric)

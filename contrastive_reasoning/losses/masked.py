@@ -57,4 +57,4 @@ def draw_negatives(
     keys = torch.rand(positive.shape, generator=generator).to(positive.device).masked_fill(~negative, 2.0)
     order = keys.argsort(dim=1)[:, :count]
     drawn = torch.zeros_like(positive).scatter(1, order, torch.ones_like(order, dtype=torch.bool))
-    return positive | (drawn & negative)
+    return positive | (drawn & negative)  # with fewer negatives than count, other columns were drawn too

@@ -58,6 +58,7 @@ def of_pairs(
 
 def _normalise(vectors: Float[Tensor, "*batch N D"]) -> Float[Tensor, "*batch N D"]:
     squared = vectors.square().sum(-1, keepdim=True)
+    # replaced before rsqrt: its gradient at 0 is infinite, and times 0 it would be NaN
     return vectors * squared.where(squared > 0, 1.0).rsqrt()
 
 

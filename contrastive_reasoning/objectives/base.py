@@ -200,6 +200,7 @@ def kl_per_token(kl: KL | FullKL | None, inputs: ObjectiveInputs) -> Float[Tenso
         return None if inputs.full_kl is None else torch.where(inputs.mask, inputs.full_kl, 0.0)
     if kl is None or inputs.ref_log_probs is None:
         return None
+    # masked before the estimator: a gradient of 0 times the derivative of exp at nan would be nan
     return kl(torch.where(inputs.mask, inputs.log_probs, 0.0), torch.where(inputs.mask, inputs.ref_log_probs, 0.0))
 
 

@@ -11,8 +11,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
+import torch
 from jaxtyping import Float
-from torch import Tensor
+from torch import Tensor, nn
 
 from contrastive_reasoning.distributed import gather
 from contrastive_reasoning.rollout.batch import RolloutBatch, verdicts_of
@@ -102,6 +103,14 @@ class TrainedReward(Reward, Protocol):
     def state_dict(self) -> dict[str, Any]: ...
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None: ...
+
+
+def move_with_moments(module: nn.Module, optimizer: torch.optim.Optimizer, device: torch.device) -> None:
+    """Moves a module that a reward trains, together with its optimizer's moments."""
+    if next(module.parameters()).device != device:
+        module.to(device)
+        # moments do not follow their parameters by themselves: loading casts each to its parameter's device
+        optimizer.load_state_dict(optimizer.state_dict())
 
 
 def reads_states(reward: Reward) -> bool:

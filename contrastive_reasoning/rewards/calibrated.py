@@ -3,8 +3,7 @@
     values = curve_depth(f/τ)        curve: refitted every few batches to the last few batches' (logit, depth, success)
 
 A critic estimates what some player can reach, and the oracle computes what a perfect player can reach. What the current
-policy can finish differs from both and changes during training. The curves first value a batch, are then evaluated on
-it, and only then learn from it.
+policy can finish differs from both and changes during training.
 """
 
 from __future__ import annotations
@@ -136,7 +135,7 @@ class CalibratedReward:
         own = visited_states(rollouts, steps.legal, logits, starts, correct, credit.failures)
         fresh = join_examples(gather(own))  # of all ranks, so that their curves stay equal
         credit = replace(credit, metrics={**credit.metrics, **self._reliability(fresh)})
-        self._learn(fresh)
+        self._learn(fresh)  # last: the curves value a batch and are evaluated on it before they learn from it
         return credit
 
     def chances(

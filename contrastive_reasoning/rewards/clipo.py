@@ -28,7 +28,7 @@ from contrastive_reasoning.losses.similarity import Similarity
 from contrastive_reasoning.nonfinite import SkippedSteps, finite_step
 from contrastive_reasoning.policies.seeded import seeded
 from contrastive_reasoning.ranges import above, at_least, one_of
-from contrastive_reasoning.rewards.base import Credit, Reward, refuse_learning
+from contrastive_reasoning.rewards.base import Credit, Reward, move_with_moments, refuse_learning
 from contrastive_reasoning.rewards.correct_bonus import scaled_in_groups, spread_in_groups
 from contrastive_reasoning.rewards.step_metrics import auroc
 from contrastive_reasoning.rollout.batch import RolloutBatch
@@ -75,91 +75,74 @@ PLAN = "right_plan"
 """Field of a verdict, true if the steps of a correct answer are right too; the arithmetic stories have it."""
 
 
+@dataclass(kw_only=True, eq=False)
 class CLIPOReward:
     """``outcome`` plus the contrastive reward of its correct completions; it learns with every call.
 
-    A plain object that owns its head and the head's AdamW: no module registers them. Each call first computes the
-    reward from the loss, then takes one step on the mean loss over all valid anchors of the batch. Without valid
-    anchors the head does not change. Each of several ranks gathers the states of all ranks, which are small, and takes
-    the step that one process would take: heads stay equal, comparisons span the whole batch, and no gradient is
-    exchanged.
+    A plain object that owns g and its AdamW: no module registers them. Each call first computes the reward from the
+    loss, then takes one step on the mean loss over all valid anchors of the batch. Without valid anchors g does not
+    change. Each of several ranks gathers the states of all ranks, which are small, and takes the step that one process
+    would take: heads stay equal, comparisons span the whole batch, and no gradient is exchanged.
 
     If the loss, its gradient or a reward of the batch is not finite on any rank, the head's step is skipped and counted
     in ``clipo/skipped_steps``. After ``max_skipped_steps`` skipped steps the next one ends the run.
 
-    Args:
-        outcome: the reward that is shaped; it must verify.
-        head: builds g from the width of the first states.
-        level: which completions are compared: group, cross or batch (see ``losses.completions``).
-        positives: ``one`` drawn per anchor (InfoNCE), or ``all``.
-        floor: the lower bound of the contrastive reward, at most 0.
-        self_in_denominator: whether the sum over k includes the anchor itself, as printed.
-        reference_epsilon: ε inside the logarithm, as in the released code; None for exact sums.
-        trainable: False freezes the head at its initial weights (the paper's ablation).
-        max_skipped_steps: how many of the head's steps may be skipped because a number is not finite.
-        spread: if given, −L is centred and scaled within each group to this standard deviation, in place of λ and
-            floor (``correct_bonus``); not in the paper.
-
     Raises ValueError for a setting outside its range, with the allowed choices, and for an ``outcome`` that learns.
     """
 
+    outcome: Reward
+    """The reward that is shaped; it must verify."""
+    head: Callable[[int], nn.Module]
+    """Builds g from the width of the first states."""
+    similarity: Similarity
+    level: str
+    """Which completions are compared: group, cross or batch (see ``losses.completions``)."""
+    formula: Formula
+    positives: str
+    """``one`` drawn per anchor (InfoNCE), or ``all``."""
+    temperature: float
+    weight: float
+    """λ."""
+    floor: float
+    """The lower bound of the contrastive reward, at most 0."""
+    self_in_denominator: bool
+    """Whether the sum over k includes the anchor itself, as printed."""
+    reference_epsilon: float | None
+    """ε inside the logarithm, as in the released code; None for exact sums."""
+    learning_rate: float
+    weight_decay: float
+    trainable: bool
+    """False freezes the head at its initial weights (the paper's ablation), without a warm-up."""
+    warmup_steps: int
+    max_skipped_steps: int
+    """How many of the head's steps may be skipped because a number is not finite."""
+    seed: int
+    spread: float | None = None
+    """If given, −L is centred and scaled within each group to this standard deviation, in place of λ and floor
+    (``correct_bonus``); not in the paper."""
+
     reads_states = True
 
-    def __init__(
-        self,
-        *,
-        outcome: Reward,
-        head: Callable[[int], nn.Module],
-        similarity: Similarity,
-        level: str,
-        formula: Formula,
-        positives: str,
-        temperature: float,
-        weight: float,
-        floor: float,
-        self_in_denominator: bool,
-        reference_epsilon: float | None,
-        learning_rate: float,
-        weight_decay: float,
-        trainable: bool,
-        warmup_steps: int,
-        max_skipped_steps: int,
-        seed: int,
-        spread: float | None = None,
-    ) -> None:
-        one_of(LEVELS, level=level)
-        one_of(POSITIVES, positives=positives)
-        above(0, temperature=temperature, learning_rate=learning_rate)
-        at_least(0, weight=weight, weight_decay=weight_decay, warmup_steps=warmup_steps)
-        if not floor <= 0:
-            raise ValueError(f"floor must be at most 0, got {floor}")
-        if spread is not None:
-            above(0, spread=spread)
-        if reference_epsilon is not None:
-            above(0, reference_epsilon=reference_epsilon)
-        refuse_learning("CLIPOReward", outcome)
-        self.outcome = outcome
-        self.make_head = head
-        self.similarity = similarity
-        self.level = level
-        self.formula = formula
-        self.positives = positives
-        self.temperature = temperature
-        self.weight = weight
-        self.floor = floor
-        self.spread = spread
-        self.self_in_denominator = self_in_denominator
-        self.reference_epsilon = reference_epsilon
-        self.learning_rate = learning_rate
-        self.weight_decay = weight_decay
-        self.trainable = trainable
-        self.warmup_steps = warmup_steps if trainable else 0
-        self.seed = seed
-        self.head: nn.Module | None = None
+    def __post_init__(self) -> None:
+        one_of(LEVELS, level=self.level)
+        one_of(POSITIVES, positives=self.positives)
+        above(0, temperature=self.temperature, learning_rate=self.learning_rate)
+        at_least(0, weight=self.weight, weight_decay=self.weight_decay, warmup_steps=self.warmup_steps)
+        if not self.floor <= 0:
+            raise ValueError(f"floor must be at most 0, got {self.floor}")
+        if self.spread is not None:
+            above(0, spread=self.spread)
+        if self.reference_epsilon is not None:
+            above(0, reference_epsilon=self.reference_epsilon)
+        refuse_learning("CLIPOReward", self.outcome)
+        if not self.trainable:
+            self.warmup_steps = 0
+        self.g: nn.Module | None = None
+        """The head; None before the first states."""
         self.optimizer: torch.optim.Optimizer | None = None
         self.calls = 0
         """The number of rollout batches rewarded so far; the drawn positives are a function of (seed, calls)."""
-        self.skipped = SkippedSteps(max_skipped_steps, of="CLIPO's head")
+        self.skipped = SkippedSteps(self.max_skipped_steps, of="CLIPO's head")
 
     def __call__(self, rollouts: RolloutBatch) -> Credit:
         credit, size = self.outcome(rollouts), rollouts.group_size
@@ -204,17 +187,16 @@ class CLIPOReward:
 
     def project(self, states: Float[Tensor, "N H"]) -> Float[Tensor, "N D"]:
         """Returns normalize(g(h)) of pooled states."""
-        if self.head is None:
-            self._build(states.shape[1])
-        assert self.head is not None
-        self._move(states.device)
-        return normalize(self.head(states), dim=1)
+        g, optimizer = self._build(states.shape[1])
+        move_with_moments(g, optimizer, states.device)
+        return normalize(g(states), dim=1)
 
     def losses(self, compared: Compared) -> Float[Tensor, " B"]:
         """Returns ℓ of every completion as an anchor; only the losses of valid anchors are meaningful."""
         logits = compared.scores / self.temperature
         positive = compared.positive
         if self.positives == "one":
+            # modulo, because torch raises for a seed of more than 64 bits
             generator = torch.Generator().manual_seed((self.seed * 1_000_003 + self.calls) % 2**64)
             positive = draw_positive(positive, generator=generator)
         candidate = compared.candidate if self.self_in_denominator else compared.candidate & ~compared.itself
@@ -223,35 +205,28 @@ class CLIPOReward:
 
     def state_dict(self) -> dict[str, Any]:
         """Returns the head, the optimizer and the counts; empty before the first call."""
-        if self.head is None or self.optimizer is None:
+        if self.g is None or self.optimizer is None:
             return {}
         counts = {"calls": self.calls, "skipped": self.skipped.count}
-        return {"head": self.head.state_dict(), "optimizer": self.optimizer.state_dict(), **counts}
+        return {"head": self.g.state_dict(), "optimizer": self.optimizer.state_dict(), **counts}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         if not state:
             return
-        self._build(next(iter(state["head"].values())).shape[1])
-        assert self.head is not None
-        assert self.optimizer is not None
-        self.head.load_state_dict(state["head"])
-        self.optimizer.load_state_dict(state["optimizer"])
+        g, optimizer = self._build(next(iter(state["head"].values())).shape[1])
+        g.load_state_dict(state["head"])
+        optimizer.load_state_dict(state["optimizer"])
         self.calls = state["calls"]
         self.skipped.count = state["skipped"]
 
-    def _build(self, width: int) -> None:
-        self.head = self.make_head(width).requires_grad_(self.trainable)
-        self.optimizer = torch.optim.AdamW(
-            self.head.parameters(), lr=self.learning_rate, weight_decay=self.weight_decay
-        )
-
-    def _move(self, device: torch.device) -> None:
-        """Moves the head to the states' device, and AdamW's moments, which do not follow the head by themselves."""
-        assert self.head is not None
-        assert self.optimizer is not None
-        if next(self.head.parameters()).device != device:
-            self.head.to(device)
-            self.optimizer.load_state_dict(self.optimizer.state_dict())
+    def _build(self, width: int) -> tuple[nn.Module, torch.optim.Optimizer]:
+        """Returns g and its optimizer, built at the first call."""
+        if self.g is None or self.optimizer is None:
+            self.g = self.head(width).requires_grad_(self.trainable)
+            self.optimizer = torch.optim.AdamW(
+                self.g.parameters(), lr=self.learning_rate, weight_decay=self.weight_decay
+            )
+        return self.g, self.optimizer
 
     def _learn(self, loss: Float[Tensor, ""], outcome: Float[Tensor, " B"]) -> str | None:
         """Takes one step. Returns the reason if the step was skipped, else None."""

@@ -18,7 +18,7 @@ from contrastive_reasoning.ranges import within
 from contrastive_reasoning.rewards.base import Credit, Reward, refuse_adding, refuse_learning
 from contrastive_reasoning.rewards.calibrated import CalibratedReward, depths_of
 from contrastive_reasoning.rewards.oracle import OracleReward, target_of
-from contrastive_reasoning.rewards.step_metrics import Judged, with_step_metrics
+from contrastive_reasoning.rewards.step_metrics import Judged, step_metrics
 from contrastive_reasoning.rewards.step_values import FINISHED, StateReward, mean, start_steps
 from contrastive_reasoning.rollout.batch import RolloutBatch
 from contrastive_reasoning.tasks.base import Problem, Step
@@ -158,9 +158,11 @@ class ShuffledReward:
             rng.shuffle(groups)
             starts = _of_this_rank([value for group in groups for value in group], size)
         part = credit.outcome.new_tensor([mean([step.value for step in row]) for row in steps])
-        shuffled = replace(credit.plus("shuffled", part, weight=self.weight), steps=steps, starts=starts)
         judged = [[Judged(step.value, step.depth, step.depth == FINISHED) for step in row] for row in steps]
-        return with_step_metrics(shuffled, judged, size)
+        kept = {name: value for name, value in credit.metrics.items() if not name.startswith("steps/")}
+        metrics = {**kept, **step_metrics(judged, steps, credit.verdicts, size)}
+        shuffled = credit.plus("shuffled", part, weight=self.weight)
+        return replace(shuffled, steps=steps, starts=starts, metrics=metrics)
 
 
 @dataclass(kw_only=True, eq=False)
@@ -223,6 +225,7 @@ def fixed_draw(*key: str | int | list[int] | list[str]) -> float:
 
 def fixed_integer(*key: str | int | list[int] | list[str]) -> int:
     """Returns an integer uniform in 0 … 2^53 − 1, a function of the key alone."""
+    # json escapes the lone surrogates that a completion's broken bytes become; encode() alone raises for them
     digest = blake2b(json.dumps(key).encode(), digest_size=8).digest()
     return int.from_bytes(digest) >> (64 - BITS)
 

@@ -87,13 +87,13 @@ class CorrectBonus:
             raise ValueError(f"reward.outcome must verify completions; this one has {credit.named} only")
         judged = torch.tensor([row not in credit.failures for row in range(len(rollouts))])
         correct = torch.tensor([verdict.correct for verdict in credit.verdicts]) & judged
-        anchors = told_apart(correct, judged, rollouts.group_size)
+        size = rollouts.group_size
+        anchors = told_apart(correct, judged, size)
         scores = torch.tensor(self.score(rollouts, credit.verdicts), dtype=torch.float64)
-        bonus = scaled_in_groups(scores, anchors, rollouts.group_size, self.spread)
-        spread = spread_of_ranks(bonus, anchors, rollouts.group_size)
-        return credit.plus(
-            "bonus", bonus.to(credit.outcome), metrics={} if spread is None else {"bonus/spread": spread}
-        )
+        bonus = scaled_in_groups(scores, anchors, size, self.spread)
+        spreads = torch.cat(gather(spread_in_groups(bonus, anchors, size)))
+        metrics = {"bonus/spread": spreads.mean().item()} if len(spreads) else {}
+        return credit.plus("bonus", bonus.to(credit.outcome), metrics=metrics)
 
 
 def told_apart(correct: Bool[Tensor, " B"], judged: Bool[Tensor, " B"], group_size: int) -> Bool[Tensor, " B"]:
@@ -118,12 +118,6 @@ def spread_in_groups(values: Float[Tensor, " B"], anchors: Bool[Tensor, " B"], g
     """Returns σ of the anchors' values for each group with anchors."""
     _, sigma = _deviations(values, anchors, group_size)
     return sigma[anchors.view(-1, group_size).any(dim=1)]
-
-
-def spread_of_ranks(values: Float[Tensor, " B"], anchors: Bool[Tensor, " B"], group_size: int) -> float | None:
-    """Returns the mean σ over the groups with anchors of all ranks; None without any. All ranks must call this."""
-    found = torch.cat(gather(spread_in_groups(values, anchors, group_size)))
-    return found.mean().item() if len(found) else None
 
 
 def _deviations(

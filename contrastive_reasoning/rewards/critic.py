@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import torch
@@ -15,7 +15,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves, tree_map
 
-from contrastive_reasoning.critics.base import Critic, is_ensemble, members_of, rows_of, take, values_states
+from contrastive_reasoning.critics.base import is_ensemble, members_of, rows_of, take, values_states
 from contrastive_reasoning.critics.checkpoint import load_critic_weights
 from contrastive_reasoning.critics.ensemble import EnsembleCritic, disagreement
 from contrastive_reasoning.distributed import gather
@@ -48,51 +48,43 @@ class Query(NamedTuple):
     steps: Sequence[Step]
 
 
+@dataclass(kw_only=True, eq=False)
 class CriticReward:
     """``outcome`` plus ``weight`` times the mean value of the legal steps under a frozen critic.
 
     A plain object that owns its critic: no module registers it and no optimizer contains it. The critic follows the
     rollouts' device.
 
-    Args:
-        critic: a built critic; its weights are replaced by the checkpoint's.
-        checkpoint: folder of a pretrained critic, or ``FRESH``. Without one the reward can be built but not called.
-        weight: of the mean step value in the reward of the rollout.
-        temperature: τ of the loss that the critic was trained with, which took f/τ.
-
     Raises:
         ValueError: a temperature or batch size that is not positive, or a checkpoint that does not fit.
         TypeError: the critic is not a torch module.
     """
 
+    outcome: Reward
+    task: Task
+    critic: Any
+    """A ``Critic``; its weights are replaced by the checkpoint's."""
+    checkpoint: str | None
+    """Folder of a pretrained critic, or ``FRESH``. With None the reward can be built but not called."""
+    weight: float
+    """Of the mean step value in the reward of the rollout."""
+    temperature: float
+    """τ of the loss that the critic was trained with, which took f/τ."""
+    batch_size: int
+    """Pairs per forward pass; tokens, for a critic that reads text."""
+
     values_steps = True
     """It values starts too if its critic values states."""
 
-    def __init__(
-        self,
-        *,
-        outcome: Reward,
-        task: Task,
-        critic: Critic,
-        checkpoint: str | None,
-        weight: float,
-        temperature: float,
-        batch_size: int,
-    ) -> None:
-        if not isinstance(critic, nn.Module):
-            raise TypeError(f"the critic must be a torch module, got {type(critic).__name__}")
-        above(0, temperature=temperature)
-        at_least(1, batch_size=batch_size)
-        refuse_learning("CriticReward", outcome)
-        self.outcome = outcome
-        self.task = task
-        self.critic: Any = critic.requires_grad_(False).eval()
-        self.checkpoint = checkpoint
-        self.weight = weight
-        self.temperature = temperature
-        self.batch_size = batch_size
-        if checkpoint is not None and checkpoint != FRESH:
-            load_critic_weights(self.critic, checkpoint)
+    def __post_init__(self) -> None:
+        if not isinstance(self.critic, nn.Module):
+            raise TypeError(f"the critic must be a torch module, got {type(self.critic).__name__}")
+        above(0, temperature=self.temperature)
+        at_least(1, batch_size=self.batch_size)
+        refuse_learning("CriticReward", self.outcome)
+        self.critic.requires_grad_(False).eval()
+        if self.checkpoint is not None and self.checkpoint != FRESH:
+            load_critic_weights(self.critic, self.checkpoint)
 
     def __call__(self, rollouts: RolloutBatch) -> Credit:
         steps = read_steps(self.task, rollouts)
@@ -165,6 +157,7 @@ class CriticReward:
             if query.steps
         }
         scores = [torch.zeros(len(members_of(self.critic)), 0)] * len(queries)
+        # texts of one completion are padded to its longest, so only encodings of equal width can be joined
         alike: dict[tuple[torch.Size, ...], list[int]] = defaultdict(list)
         for index, pairs in encoded.items():
             alike[tuple(part.shape[1:] for part in tree_leaves(pairs))].append(index)

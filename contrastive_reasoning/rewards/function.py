@@ -57,7 +57,6 @@ class FunctionReward:
         key = "reward.function"
         require_one_completion(function, key, "reward=trl")
         self.name = name
-        self.function = function
         self.max_failures = checked_share(max_failures)
         self.pool = FunctionPool(
             function, kind="number", key=key, workers=workers, limit_s=limit_s, memory_mib=memory_mib

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import chain
 from typing import Any, Literal, get_args
 
@@ -30,7 +31,7 @@ from contrastive_reasoning.losses import ContrastiveLoss
 from contrastive_reasoning.nonfinite import SkippedSteps, finite_step
 from contrastive_reasoning.policies.seeded import seeded
 from contrastive_reasoning.ranges import above, at_least, one_of
-from contrastive_reasoning.rewards.base import Credit, Reward, refuse_learning
+from contrastive_reasoning.rewards.base import Credit, Reward, move_with_moments, refuse_learning
 from contrastive_reasoning.rollout.batch import RolloutBatch
 from contrastive_reasoning.rollout.sampling import derived_seed
 from contrastive_reasoning.tasks.countdown.indented import line_triples, search_lines
@@ -39,6 +40,7 @@ Goals = Literal["later_line", "target"]
 Values = list[float]
 
 
+@dataclass(kw_only=True, eq=False)
 class RampedCriticReward:
     """``outcome`` plus the ramped mean value of a critic that learns with every completion.
 
@@ -49,79 +51,65 @@ class RampedCriticReward:
     Logs ``online_critic/`` ``ramp`` (the weight), ``buffer_triples``, ``loss`` (mean of the steps taken), ``searches``
     (share of completions with a search), ``triples`` (mean per completion) and ``skipped_steps``.
 
-    Args:
-        outcome: the reward that the critic's value is added to.
-        critic: reads lines of a search; its training continues from its current weights.
-        loss: over the drawn triples, each with its own goal as the positive.
-        optimizer: builds the critic's optimizer from parameters; its schedule counts the critic's steps.
-        goal_text: the line that announces success; ``{target}`` is replaced by the answer.
-        goals: the goals in training: the triple's ``later_line``, or the success line of its ``target``.
-        draw: the maximum number of triples per step.
-        ramp_steps: N, the rollout batches until the weight is full.
-        divisor: c.
-        batch_size: the number of actions that are valued at once.
-        max_skipped_steps: how many of the critic's steps may be skipped.
-
     Raises:
         TypeError: the critic does not read lines of a search.
         ValueError: a number out of range, unknown goals, a ``goal_text`` without ``{target}``, or an outcome that
             learns.
     """
 
+    outcome: Reward
+    """The reward that the critic's value is added to."""
+    critic: Any
+    """A ``TraceCritic``; its training continues from its current weights."""
+    loss: ContrastiveLoss
+    """Over the drawn triples, each with its own goal as the positive."""
+    optimizer: Any
+    """Builds the critic's optimizer from parameters; its schedule counts the critic's steps."""
+    goal_text: str
+    """The line that announces success; ``{target}`` is replaced by the answer."""
+    goals: Goals
+    """The goals in training: the triple's ``later_line``, or the success line of its ``target``."""
+    draw: int
+    """The maximum number of triples per step."""
+    ramp_steps: int
+    """N, the rollout batches until the weight is full."""
+    divisor: float
+    """c."""
+    batch_size: int
+    """The number of actions that are valued at once."""
+    max_skipped_steps: int
+    """How many of the critic's steps may be skipped."""
+    seed: int
+
     reads_search_lines = True
     """Its ``critic`` must be a ``TraceCritic``, and lines of the completions must be actions."""
     warmup_steps = 0
     """The policy learns from the first batch on."""
 
-    def __init__(
-        self,
-        *,
-        outcome: Reward,
-        critic: TraceCritic,
-        loss: ContrastiveLoss,
-        optimizer: Any,
-        goal_text: str,
-        goals: Goals,
-        draw: int,
-        ramp_steps: int,
-        divisor: float,
-        batch_size: int,
-        max_skipped_steps: int,
-        seed: int,
-    ) -> None:
-        if not (isinstance(critic, nn.Module) and isinstance(critic, TraceCritic)):
-            raise TypeError(f"the critic must read lines of a search, {type(critic).__name__} does not")
-        at_least(1, draw=draw, ramp_steps=ramp_steps, batch_size=batch_size)
-        above(0, divisor=divisor)
-        one_of(get_args(Goals), goals=goals)
-        if "{target}" not in goal_text:
-            raise ValueError(f"goal_text must contain {{target}}, got {goal_text!r}")
-        refuse_learning("RampedCriticReward", outcome)
-        self.outcome = outcome
-        self._trained = [module for module in critic.modules() if module.training]
+    def __post_init__(self) -> None:
+        if not (isinstance(self.critic, nn.Module) and isinstance(self.critic, TraceCritic)):
+            raise TypeError(f"the critic must read lines of a search, {type(self.critic).__name__} does not")
+        at_least(1, draw=self.draw, ramp_steps=self.ramp_steps, batch_size=self.batch_size)
+        above(0, divisor=self.divisor)
+        one_of(get_args(Goals), goals=self.goals)
+        if "{target}" not in self.goal_text:
+            raise ValueError(f"goal_text must contain {{target}}, got {self.goal_text!r}")
+        refuse_learning("RampedCriticReward", self.outcome)
+        self._trained = [module for module in self.critic.modules() if module.training]
         """Those with dropout in the critic's steps; a frozen backbone stays in eval mode."""
-        self.critic: Any = critic.eval()
-        self.loss = loss
-        self.optimizer = optimizer
-        self.goal_text = goal_text
-        self.goals = goals
-        self.draw = draw
-        self.ramp_steps = ramp_steps
-        self.divisor = divisor
-        self.batch_size = batch_size
-        self.seed = seed
+        self.critic.eval()  # after _trained, which reads the modes
         self.buffer = TripleBuffer()
         self.calls = 0
         """n, the number of rollout batches rewarded so far."""
         self.steps = 0
         """The critic's steps so far, including skipped ones; the number of a step seeds its draws."""
-        self.skipped = SkippedSteps(max_skipped_steps, of="the critic that learns from the policy's searches")
-        self._stepper = optimizer(self.critic.parameters())
+        self.skipped = SkippedSteps(self.max_skipped_steps, of="the critic that learns from the policy's searches")
+        self._stepper = self.optimizer(self.critic.parameters())
 
     def __call__(self, rollouts: RolloutBatch) -> Credit:
         credit, size = self.outcome(rollouts), rollouts.group_size
         self.calls += 1
-        self._move(rollouts.mask.device)
+        move_with_moments(self.critic, self._stepper, rollouts.mask.device)
         own = [(text, rollouts.problem_of(row).answer) for row, text in enumerate(rollouts.texts)]
         groups = unshare(gather([own[start : start + size] for start in range(0, len(own), size)]))
         losses: Values = []
@@ -147,7 +135,7 @@ class RampedCriticReward:
 
     def value(self, lines: Sequence[str], actions: Iterable[int], answer: str) -> float:
         """Returns the mean of f over ``actions`` of a search (repeats count) for the problem's success line."""
-        counts = Counter(actions)
+        counts = Counter(actions)  # an action of several triples is scored once
         places = [*counts]
         goal = self.goal_text.replace("{target}", answer)
         scores: list[Tensor] = []
@@ -198,7 +186,7 @@ class RampedCriticReward:
         else:
             goals = [triple.goal for triple in drawn]
         for module in self._trained:
-            module.training = True
+            module.training = True  # not train(), which would also set the submodules that were in eval mode
         with seeded(seed), torch.enable_grad():
             scores = self._scores([triple.state for triple in drawn], [triple.action for triple in drawn], goals)
             own = torch.eye(len(drawn), dtype=torch.bool, device=scores.device)
@@ -219,9 +207,3 @@ class RampedCriticReward:
         device = next(self.critic.parameters()).device
         encoded = self.critic.encode_actions(states, actions), self.critic.encode_goals(goals)
         return self.critic(*tree_map(lambda part: part.to(device), encoded))
-
-    def _move(self, device: torch.device) -> None:
-        """Moves the critic to the rollouts' device, and the optimizer's moments, which do not follow by themselves."""
-        if next(self.critic.parameters()).device != device:
-            self.critic.to(device)
-            self._stepper.load_state_dict(self._stepper.state_dict())

@@ -17,7 +17,6 @@ open states. A metric that is undefined, for example because all rollouts are co
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import NamedTuple
 
 import torch
@@ -25,7 +24,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from contrastive_reasoning.distributed import gather
-from contrastive_reasoning.rewards.base import Credit, StepCredit
+from contrastive_reasoning.rewards.base import StepCredit
 from contrastive_reasoning.tasks.base import Verdict
 
 
@@ -71,14 +70,6 @@ def step_metrics(
     )
     found = {**_aurocs(judged, torch.tensor(right), group_size), "steps/outcome_correlation": correlation}
     return metrics | {name: value for name, value in found.items() if value is not None}
-
-
-def with_step_metrics(credit: Credit, judged: Sequence[Sequence[Judged]], group_size: int) -> Credit:
-    """Returns ``credit`` with its step metrics replaced by those of ``judged``."""
-    kept = {name: value for name, value in credit.metrics.items() if not name.startswith("steps/")}
-    steps = credit.steps or []
-    seen = step_metrics(judged, steps, credit.verdicts, group_size)
-    return replace(credit, metrics={**kept, **seen})
 
 
 def _mean_undecided(steps: Sequence[Judged]) -> float | None:

@@ -119,11 +119,8 @@ def add_step_credit(
     It also adds the metrics that show how well the values predict the verdicts.
 
     Args:
-        credit: the credit of the reward that is shaped.
-        rollouts: the rewarded batch.
         values: the values of the legal steps of every rollout.
         illegal: the illegal steps of every rollout that are compared with the legal ones.
-        name: the name of the part.
         weight: of the mean value in the outcome.
         starts: the value of each of the P problems before any step.
         finished: for each value, whether the metrics leave it out; None: those of states in which no move is left.

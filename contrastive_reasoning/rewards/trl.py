@@ -40,11 +40,9 @@ class TRLReward:
 
     Args:
         name: the name of the part, logged as ``train/reward/<name>``.
-        function: as above; see ``FunctionPool``, also for the two limits, which apply to one batch.
+        function: as above; see ``FunctionPool``, also for ``limit_s`` and ``memory_mib``, which apply to one batch.
         messages: whether the function takes conversations; otherwise it takes texts.
         columns: keyword of the function → column, if the names differ: ``answer``, ``id``, or a field of the problems.
-        limit_s: see ``FunctionPool``.
-        memory_mib: see ``FunctionPool``.
         max_failures: the share of the rollouts of all ranks that may fail. A failed call fails all rollouts of its
             rank, so on one rank any share below 1 ends the run.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from contrastive_reasoning.ranges import at_least, within
 from contrastive_reasoning.rewards.base import Credit, FailureWarning, failure_metrics, fill_with_mean
@@ -30,6 +31,7 @@ class VerifierReward:
         return credit
 
 
+@dataclass(kw_only=True, eq=False)
 class FormatReward:
     """1 if the completion ended by itself and its answer could be read, correct or not; else 0.
 
@@ -37,11 +39,10 @@ class FormatReward:
     verdict is ``error`` is left out.
     """
 
+    task: Task
+
     verifies = True
     """Its credit has verdicts."""
-
-    def __init__(self, *, task: Task) -> None:
-        self.task = task
 
     def __call__(self, rollouts: RolloutBatch) -> Credit:
         verdicts = verdicts_of(self.task, rollouts)
@@ -67,6 +68,7 @@ def credit_of_judged(name: str, earned: Sequence[bool], verdicts: Sequence[Verdi
     )
 
 
+@dataclass(kw_only=True, eq=False)
 class OverlongReward:
     """DAPO's soft overlong punishment, arXiv:2503.14476, of the completion's length in tokens, end token included:
 
@@ -77,38 +79,36 @@ class OverlongReward:
     Without it a completion that is cut off at the limit is punished as a whole, although it may have been sound. It
     does not depend on correctness and can be added to any reward by a ``WeightedSum``.
 
-    Args:
-        max_tokens: L_max, usually the token limit of a completion; −1 is then reached exactly at the limit.
-        cache_share: L_cache / L_max in (0, 1], the range over which the punishment grows.
-
     Raises ValueError for a setting outside its range.
     """
 
-    def __init__(self, *, max_tokens: int, cache_share: float) -> None:
-        at_least(1, max_tokens=max_tokens)
-        within("(0, 1]", cache_share=cache_share)
-        self.max_tokens = max_tokens
-        self.cache_tokens = cache_share * max_tokens
+    max_tokens: int
+    """L_max, usually the token limit of a completion; −1 is then reached exactly at the limit."""
+    cache_share: float
+    """L_cache / L_max in (0, 1], the range over which the punishment grows."""
+
+    def __post_init__(self) -> None:
+        at_least(1, max_tokens=self.max_tokens)
+        within("(0, 1]", cache_share=self.cache_share)
 
     def __call__(self, rollouts: RolloutBatch) -> Credit:
         lengths = rollouts.mask.sum(dim=1).to(rollouts.old_log_probs.dtype)
-        outcome = ((self.max_tokens - self.cache_tokens - lengths) / self.cache_tokens).clamp(-1.0, 0.0)
+        cache = self.cache_share * self.max_tokens
+        outcome = ((self.max_tokens - cache - lengths) / cache).clamp(-1.0, 0.0)
         return Credit(outcome=outcome, parts={"overlong": outcome})
 
 
+@dataclass(kw_only=True, eq=False)
 class TaskScoreReward:
     """One of a benchmark's own scores of a completion, in the score's own range: LongProc's accuracy, for example.
-
-    Args:
-        task: computes the scores.
-        score: the score's name, for example ``longproc/accuracy``; the part is then named ``longproc_accuracy``.
 
     Raises ValueError, when called, for a score that the task does not have.
     """
 
-    def __init__(self, *, task: Task, score: str) -> None:
-        self.task = task
-        self.score = score
+    task: Task
+    """It computes the scores."""
+    score: str
+    """The score's name, for example ``longproc/accuracy``; the part is then named ``longproc_accuracy``."""
 
     def __call__(self, rollouts: RolloutBatch) -> Credit:
         values = [self._value(rollouts, row) for row in range(len(rollouts))]

@@ -119,7 +119,7 @@ def grpo(
     )
     data, draws = grpo_kit.prompts(problems, steps), grpo_kit.generation(validation_samples=2)
     found = trained(name, module, data, *callbacks, draws, steps=steps, resume=resume)
-    learner = reward.head if isinstance(reward, CLIPOReward) else reward.critic
+    learner = reward.g if isinstance(reward, CLIPOReward) else reward.critic
     return {**found, "head": parameters_to_vector(learner.parameters()).detach().clone()}
 
 

@@ -14,8 +14,8 @@ from tests.unit.lightning_modules.rewards_kit import OUTCOME, Even, clipo, gated
 
 
 def head_of(reward: CLIPOReward) -> Tensor:
-    assert reward.head is not None
-    return next(reward.head.parameters()).detach().clone()
+    assert reward.g is not None
+    return next(reward.g.parameters()).detach().clone()
 
 
 def test_only_head_trains_during_warmup() -> None:

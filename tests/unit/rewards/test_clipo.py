@@ -90,9 +90,9 @@ def test_completion_with_failed_verdict_is_in_no_comparison(rollouts_of: Any, le
     assert not found.parts["clipo"][~judged].any()
     assert found.metrics["clipo/loss"] == pytest.approx(expected.metrics["clipo/loss"], rel=1e-5)
     assert found.metrics["clipo/negative_cosine"] == pytest.approx(expected.metrics["clipo/negative_cosine"], rel=1e-4)
-    assert with_it.head is not None
-    assert without.head is not None
-    for ours, theirs in zip(with_it.head.parameters(), without.head.parameters(), strict=True):
+    assert with_it.g is not None
+    assert without.g is not None
+    for ours, theirs in zip(with_it.g.parameters(), without.g.parameters(), strict=True):
         assert_close(ours, theirs)
 
 
@@ -142,11 +142,11 @@ def test_batch_without_valid_group_leaves_head_unchanged(rollouts_of: Any, patte
     made = reward(outcome=Marked(pattern))
     batch = rollouts(rollouts_of, pattern)
     made.embed(batch)
-    assert made.head is not None
-    before = next(made.head.parameters()).clone()
+    assert made.g is not None
+    before = next(made.g.parameters()).clone()
     credit = made(batch)
     assert_close(credit.outcome, credit.parts["verifier"], atol=0.0, rtol=0.0)
-    assert torch.equal(next(made.head.parameters()), before)
+    assert torch.equal(next(made.g.parameters()), before)
     assert made.optimizer is not None
     assert not made.optimizer.state_dict()["state"]
     assert "clipo/loss" not in credit.metrics
@@ -171,9 +171,9 @@ def test_resumed_reward_is_bitwise_equal_to_uninterrupted(
     resumed.load_state_dict(stopped.state_dict())
     found = [resumed(batch).outcome for batch in batches[2:]]
     assert all(torch.equal(a, b) for a, b in zip(found, expected_credits[2:], strict=True))
-    assert resumed.head is not None
-    assert [tuple(weight.shape) for weight in resumed.head.parameters()] == shapes
-    assert all(weight.isfinite().all() for weight in resumed.head.parameters())
+    assert resumed.g is not None
+    assert [tuple(weight.shape) for weight in resumed.g.parameters()] == shapes
+    assert all(weight.isfinite().all() for weight in resumed.g.parameters())
 
 
 def test_logged_metrics_match_definitions(rollouts_of: Any) -> None:
@@ -276,8 +276,8 @@ def bad_gradient() -> CLIPOReward:
     def corrupt(gradient: Tensor) -> Tensor:
         return gradient.index_fill(0, torch.tensor(0), INFINITE) if made.calls + 1 == BAD else gradient
 
-    assert made.head is not None
-    next(made.head.parameters()).register_hook(corrupt)
+    assert made.g is not None
+    next(made.g.parameters()).register_hook(corrupt)
     return made
 
 
@@ -287,10 +287,10 @@ def bad_outcome() -> CLIPOReward:
 
 def head_and_moments(made: CLIPOReward) -> list[Tensor]:
     """Returns copies of the head's weights and of its optimizer's first moments."""
-    assert made.head is not None
+    assert made.g is not None
     assert made.optimizer is not None
     states = made.optimizer.state_dict()["state"].values()
-    return [part.detach().clone() for part in (*made.head.parameters(), *(state["exp_avg"] for state in states))]
+    return [part.detach().clone() for part in (*made.g.parameters(), *(state["exp_avg"] for state in states))]
 
 
 def bitwise_equal(first: list[Tensor], second: list[Tensor]) -> bool:

@@ -127,7 +127,7 @@ def test_evaluation_does_not_teach_a_reward(policy: Any) -> None:
     policy.model.eval()
     with pytest.raises(ValueError, match="eval_strategy"):
         function(**as_trl_passes(drawn(policy)))
-    assert reward.head is None
+    assert reward.g is None
 
 
 def test_credit_on_steps_that_trl_cannot_take_is_refused(policy: Any) -> None:
