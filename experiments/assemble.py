@@ -13,10 +13,8 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from contrastive_reasoning.errors import EndsRun
+from experiments.config.composition import REFERENCE
 from experiments.system.terminal import USAGE_ERROR, first_line
-
-REFERENCE = re.compile(r"\$\{([\w.]+)\}")
-"""A value that refers to another key."""
 
 
 class AssemblyError(EndsRun, ValueError):
@@ -32,6 +30,7 @@ def build(config: DictConfig, key: str) -> Any:
         AssemblyError: if the node cannot be resolved, a constructor rejects a value, or a file or a package is missing.
     """
     try:
+        # without _convert_, parts would get OmegaConf's containers in place of lists and dictionaries
         return instantiate(OmegaConf.select(config, key), _convert_="all")
     except InstantiationException as error:
         if isinstance(error.__cause__, ValueError | TypeError | OSError):

@@ -44,7 +44,7 @@ DISK_ERRORS = {errno.EROFS, errno.ENOSPC, errno.EDQUOT}
 """Errors of the machine, in whichever code they occur."""
 PATH_ERRORS = {errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.ENAMETOOLONG}
 """Errors of the user's folders if they concern a folder that a run writes; elsewhere they are bugs."""
-register()
+register()  # here, because hydra.main composes outside the context `composing`
 
 
 @hydra.main(version_base="1.3", config_path="pkg://conf", config_name="config")

@@ -12,29 +12,21 @@ from typing import Any
 
 from hydra import compose
 from hydra.core.global_hydra import GlobalHydra
-from hydra.core.hydra_config import HydraConfig
 from hydra.core.object_type import ObjectType
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import IntervalSweep, Override, OverrideType
 from omegaconf import DictConfig, ListConfig, Node, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from experiments.config.folders import config_dir_option
-
 JOB_MODE = "hydra.mode=RUN"
 """Override that a sweep passes to each of its jobs, so that the job does not start the sweep again."""
 
 AUTO = "auto"
 """Value of ``warm_start.train``: a fresh policy is trained, a pretrained one is used without a warm start."""
-REFERENCE = re.compile(r"\$\{[\w.]+\}")
+REFERENCE = re.compile(r"\$\{([\w.]+)\}")
 """Matches an interpolation that consists of one other key."""
 MERGE = "${merge:"
 """Begins an interpolation that is another mapping with some values changed."""
-
-
-def given_overrides() -> list[str]:
-    """Returns the command-line overrides, in a job of a sweep those of the job; empty if Hydra is not initialised."""
-    return [*HydraConfig.get().overrides.task, *config_dir_option()] if HydraConfig.initialized() else []
 
 
 def trains_warm_start(config: DictConfig) -> bool:
@@ -59,8 +51,10 @@ def compose_lines(*lines: str) -> DictConfig:
     values = [override for override in overrides if _only_sets_a_value(override)]
     if not values:
         return expand_home(compose("config", list(lines)))
+    # a copy: the cached one is shared
     config = deepcopy(compose_lines(*(override.input_line or "" for override in overrides if override not in values)))
     for override in values:
+        # without merge, a mapping would replace a whole part; Hydra merges it, too
         OmegaConf.update(config, override.key_or_group, override.value(), merge=True)
     return expand_home(config)
 
@@ -127,6 +121,7 @@ def _values(override: Override) -> list[str]:
         return [override.input_line or ""]
     sweep: Any = override.value()
     ends = (sweep.start, sweep.end) if isinstance(sweep, IntervalSweep) else override.sweep_string_iterator()
+    # the key with its + and @package, which key_or_group lacks
     return [f"{override.get_key_element()}={value}" for value in ends]
 
 

@@ -33,7 +33,6 @@ SEEDS = 2**63
 
 
 def contradiction(config: DictConfig) -> str | None:
-    """Returns the first error as one sentence; None if no error is found."""
     return next(_contradictions(config), None)
 
 
@@ -132,7 +131,8 @@ def _difference(reward: DictConfig, folder: Path) -> str | None:
     except (OSError, ValueError, RecursionError):
         saved = None  # loading the critic reports an unreadable file
     there = saved.get("config") if isinstance(saved, dict) else None
-    for key, other, here in differing(there, OmegaConf.to_container(reward.critic, resolve=True)):
+    if first := next(differing(there, OmegaConf.to_container(reward.critic, resolve=True)), None):
+        key, other, here = first
         return f"critic.{key}={other}, and this configuration describes one with {here}"
     stage = folder.parent / "config.yaml"
     trained = OmegaConf.select(OmegaConf.load(stage), "loss.temperature") if stage.is_file() else None

@@ -66,12 +66,10 @@ def is_ours(path: str) -> bool:
 
 
 def own_folder() -> Path | None:
-    """Returns the user's own folder; None if none is set."""
     return Path(os.environ[VARIABLE]) if VARIABLE in os.environ else None
 
 
 def config_dir_option() -> list[str]:
-    """Returns the user's own folder as a command-line argument; empty if there is none."""
     folder = own_folder()
     return [] if folder is None else [f"--config-dir={folder}"]
 

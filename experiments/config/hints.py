@@ -63,7 +63,6 @@ def command_line(command: str, name: str = "", rest: str = "") -> str:
 
 
 def install_command(extra: str) -> str:
-    """Returns the command that installs an extra of this package."""
     package = f"-c constraints.txt -e '.[{extra}]'" if IN_A_CLONE else f"'contrastive-reasoning[{extra}]'"
     return f"{python_command()} -m pip install {package}"
 

@@ -45,13 +45,11 @@ class KnownModel:
 
 @cache
 def known_models() -> dict[str, KnownModel]:
-    """Returns name → model."""
     content = OmegaConf.load(Path(__file__).with_suffix(".yaml"))
     return {str(name): KnownModel(**fields) for name, fields in content.items()}
 
 
 def model_folder(name: str, output_dir: str | Path) -> Path:
-    """Returns the folder of the model of this name."""
     return Path(output_dir) / MODELS / name.replace("/", SEPARATOR)
 
 

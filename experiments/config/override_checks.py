@@ -112,7 +112,7 @@ def _command_error(lines: Sequence[str], multirun: bool, loads: bool) -> str | N
         if key in ("hydra.sweep.dir", "hydra.run.dir") and str(override.value()).startswith("~"):
             return f"{line}: Hydra does not replace ~ by the home folder; give the whole path"
         if (repeated := _repeated_value(override)) is not None:
-            return f"{line}: {key} has the value {repeated} twice, whose jobs would count as two; give each value once"
+            return repeated
         if escape := next((escape for escape in ESCAPES if escape in line), None):
             return (
                 f"{key}: an override reads {escape} as two characters, a backslash and a letter; "
@@ -127,11 +127,17 @@ def _command_error(lines: Sequence[str], multirun: bool, loads: bool) -> str | N
 
 
 def _repeated_value(override: Override) -> str | None:
-    """Returns the first value that a sweep has twice; None if there is none."""
+    """Returns an error for a sweep that has a value twice."""
     if not override.is_sweep_override() or not override.is_discrete_sweep():
         return None
     values = list(override.sweep_string_iterator())
-    return next((value for place, value in enumerate(values) if value in values[:place]), None)
+    repeated = next((value for place, value in enumerate(values) if value in values[:place]), None)
+    if repeated is None:
+        return None
+    key = override.key_or_group
+    return (
+        f"{_line(override)}: {key} has the value {repeated} twice, whose jobs would count as two; give each value once"
+    )
 
 
 def _grammar_error(line: str, reason: str) -> str:
@@ -178,14 +184,12 @@ def _hydra_error(overrides: Sequence[Override], loads: bool) -> str | None:
         return "hydra.launcher.n_jobs=0: must be a number of jobs at a time, or -1 for one per core"
     params = (hydras.sweeper.get("params") or {}) if preset else {}
     varied = parse([f"{key}={values}" for key, values in params.items()])
-    for override in varied:
-        if (repeated := _repeated_value(override)) is not None:
-            return f"{_line(override)}: {override.key_or_group} has the value {repeated} twice; give each value once"
-    return _first(_run_error(parse([*run, *given]), loads) for run in single_runs(varied))
+    return _first(map(_repeated_value, varied)) or _first(
+        _run_error(parse([*run, *given]), loads) for run in single_runs(varied)
+    )
 
 
 def _run_error(overrides: Sequence[Override], loads: bool) -> str | None:
-    """Returns the first error of the overrides of a single run."""
     ours = [override for override in overrides if not is_hydras(override)]
     chosen = [override for override in ours if is_group(override)]
     keys = [override for override in ours if override not in chosen]

@@ -190,6 +190,7 @@ def _kind(hint: Any) -> Any:
 def _fits(hint: Any, value: Any) -> bool:
     if _kind(hint) is Literal:
         return value in get_args(hint)
+    # bool is a subclass of int
     return isinstance(value, KINDS[_kind(hint)][1]) and (hint is bool or not isinstance(value, bool))
 
 

@@ -111,6 +111,10 @@ class RunFolderLogger(Logger):
         return path
 
 
+def run_folder_of(loggers: Sequence[Logger]) -> RunFolderLogger:
+    return next(logger for logger in loggers if isinstance(logger, RunFolderLogger))
+
+
 def format_line(metric: Metric) -> str:
     """Formats a metric as one line. JSON has no NaN and no infinity: they become the strings "nan", "inf", "-inf"."""
     value = metric.value if math.isfinite(metric.value) else str(metric.value)

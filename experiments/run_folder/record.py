@@ -138,6 +138,7 @@ def write_failure(folder: Path, error: Exception) -> None:
 
 def git_sha() -> str:
     """Returns the commit of the code, with ``-dirty`` if tracked files differ; empty outside a repository."""
+    # --exclude=*: otherwise a tag would take the place of the commit
     command = ["git", "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"]
     try:
         return subprocess.run(command, cwd=Path(__file__).parent, capture_output=True, text=True).stdout.strip()
@@ -146,7 +147,6 @@ def git_sha() -> str:
 
 
 def environment() -> dict[str, Any]:
-    """Returns a description of the machine, the interpreter and torch."""
     return {
         "system": platform.platform(),
         "python": f"{platform.python_implementation()} {platform.python_version()}",

@@ -115,7 +115,6 @@ def forget(folder: Path, *, after: Path | None) -> None:
 
 
 def damage(path: Path) -> str | None:
-    """Returns a sentence on the damage of a checkpoint, or None."""
     if not _seal(path).is_file():
         return f"checkpoint {path} was not written to its end"
     if (content := _read(_seal(path))) is None:
@@ -132,7 +131,6 @@ def clear(folder: Path, *, keep: Sequence[Path]) -> None:
 
 
 def remove(path: Path) -> None:
-    """Removes a checkpoint file or folder, if it exists."""
     shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
 
 

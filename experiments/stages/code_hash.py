@@ -66,7 +66,7 @@ def code_hashes(config: Any, drivers: Iterable[str] = ()) -> dict[str, str]:
         drivers: dotted paths of the functions that build and run the stage.
     """
     used, above = set[str](), set[str]()
-    modules_of = cache(defining)  # most modules import the same ones
+    modules_of = cache(defining)  # most modules import the same ones; only for this call, as files may change
     named = (*named_code(config), *environments(config), *drivers)
     left = {module for path in named for module in modules_of(path)}
     while left:
@@ -74,7 +74,7 @@ def code_hashes(config: Any, drivers: Iterable[str] = ()) -> dict[str, str]:
         used.add(module)
         left |= {found for path in parse_module(module).imports for found in modules_of(path)} - used
         if parse_module(module).computes_imports:
-            left |= _modules_in(_file_of(module).parent, _package_of(module)) - used
+            left |= _modules_beside(module) - used
         if not is_ours(module):
             above |= (packages := _packages_above(module))
             left |= {found for package in packages for found in _run_by(package)} - used
@@ -131,7 +131,7 @@ def defining(path: str) -> set[str]:
     if not _is_package(module):
         above, _, own = module.rpartition(".")
         return {module} if names else {module} | _find_name(above, own)  # a function may be named like its module
-    return _find_name(module, names[0] if names else "*") or _all_modules(module)
+    return _find_name(module, names[0] if names else "*") or _modules_beside(module)
 
 
 def _decides_nothing(module: str) -> bool:
@@ -149,12 +149,9 @@ def _find_name(package: str, name: str) -> set[str]:
     return {path} if module_file(path) else {package}
 
 
-def _all_modules(package: str) -> set[str]:
-    return _modules_in(_file_of(package).parent, package)
-
-
-def _modules_in(folder: Path, package: str) -> set[str]:
-    """Returns all modules under the folder of ``package`` ("": a folder of the search path)."""
+def _modules_beside(module: str) -> set[str]:
+    """Returns all modules in and under the folder of a module, which for a package is its own folder."""
+    folder, package = _file_of(module).parent, _package_of(module)  # no package: a folder of the search path
     found = set[str]()
     for place, folders, files in os.walk(folder):
         folders[:] = [
@@ -195,12 +192,12 @@ def module_file(module: str) -> Path | None:
 def is_installed(name: str) -> bool:
     """Returns whether the first part of a dotted path is an installed package or module. Imports nothing."""
     try:
-        return find_spec(name) is not None and _root(name) == Root()
+        return find_spec(name) is not None and _root(name) == TopLevel()
     except (ImportError, ValueError):  # ``__main__``
         return False
 
 
-class Root(NamedTuple):
+class TopLevel(NamedTuple):
     """Where the first part of a dotted path is; empty for a library or an unknown name."""
 
     file: Path | None = None
@@ -209,20 +206,20 @@ class Root(NamedTuple):
 
 
 @cache
-def _root(name: str) -> Root:
+def _root(name: str) -> TopLevel:
     try:
         spec = find_spec(name)  # imports nothing for a name without dots
     except (ImportError, ValueError):  # ``__main__``
-        return Root()
+        spec = None
     if spec is None:
-        return Root()
+        return TopLevel()
     if spec.origin is None:
         folders = tuple(map(Path, spec.submodule_search_locations or ()))
-        return Root(folders=tuple(folder for folder in folders if not _is_library(folder)))
+        return TopLevel(folders=tuple(folder for folder in folders if not _is_library(folder)))
     file = Path(spec.origin)
     if not spec.has_location or not (is_ours(name) or not _is_library(file)):
-        return Root()
-    return Root(file, (file.parent,) if file.name == "__init__.py" else ())
+        return TopLevel()
+    return TopLevel(file, (file.parent,) if file.name == "__init__.py" else ())
 
 
 def _is_library(file: Path) -> bool:
@@ -255,7 +252,7 @@ def _parse(module: str, file: Path, changed: int) -> Parsed:
         tree = ast.parse(content)
     except (SyntaxError, ValueError):  # the user's own module; building it will raise
         return Parsed(source_hash(content), frozenset(), False, {})
-    package = module if file.name == "__init__.py" else module.rpartition(".")[0]
+    package = _package_of(module)
     names = dict[str, str]()
     for node in tree.body:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
@@ -295,7 +292,7 @@ def _imports(tree: ast.AST, package: str, *, ours: bool) -> tuple[set[str], bool
     modules. Imports are computed if a loader or builder is used, or imported under another name, without a module name
     in the text.
     """
-    found, computes, left = set[str](), False, [tree]
+    found, computes, left = set[str](), False, [tree]  # not ast.walk, which would enter what only type checkers read
     loaders = LOADERS if ours else LOADERS | BUILDERS
     while left:
         node = left.pop()

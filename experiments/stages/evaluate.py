@@ -18,9 +18,9 @@ from contrastive_reasoning.evaluation import GREEDY, SAMPLED, Rates, Watch
 from contrastive_reasoning.progress import Phase, Quiet
 from contrastive_reasoning.stack_dump import StackDump
 from experiments.assemble import build, with_values
+from experiments.run_folder.logger import run_folder_of
 from experiments.run_folder.reader import POLICY
 from experiments.stages import evaluation_table
-from experiments.stages.loggers import run_folder_of
 from experiments.stages.train import device_of
 
 
@@ -61,7 +61,7 @@ def evaluate(
     rows = evaluation_table.summary_rows(suite, results, model=model, more=columns)
     run_folder.log_table(evaluation_table.NAME, rows, step=0)
     for logger in loggers:
-        logger.finalize("success")
+        logger.finalize("success")  # in the other stages the trainer does it
     if this_rank() == 0:
         evaluation_table.write(folder, rows, evaluation_table.caption(suite, model=model))
     metrics = {f"{split}/{name}": value for split, found in results.items() for name, value in found.items()}

@@ -100,7 +100,6 @@ def _figure(value: float | None, *, signed: bool) -> str:
 
 
 def write(folder: Path, rows: Sequence[Row], caption: str) -> None:
-    """Writes the table to ``summary.md`` in the stage's folder."""
     write_text(folder / MARKDOWN, table_of(rows, caption).as_markdown())
 
 

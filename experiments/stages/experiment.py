@@ -9,36 +9,41 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from importlib import import_module
 from pathlib import Path
+from uuid import uuid4
 
 import torch
+from hydra.core.hydra_config import HydraConfig
+from lightning.pytorch.loggers import Logger, WandbLogger
 from omegaconf import DictConfig
 
 from contrastive_reasoning.distributed import barrier, from_first, ranks, this_rank
 from contrastive_reasoning.progress import clock
 from contrastive_reasoning.workers.functions import describe
 from contrastive_reasoning.workers.planned_code import ChangedCode, expect
-from experiments.assemble import with_values
-from experiments.config.composition import given_overrides
-from experiments.config.folders import summaries
+from experiments.assemble import AssemblyError, build, with_values
+from experiments.config.folders import config_dir_option, summaries
 from experiments.config.hints import command_line
 from experiments.config.stages import STAGES
+from experiments.run_folder.logger import RunFolderLogger
 from experiments.run_folder.mirror import LOG_FILE, missing_from_mlflow, start_sync, stop_sync
-from experiments.run_folder.reader import RESULT, SWEEP_VARIABLE
+from experiments.run_folder.reader import RESULT, SWEEP_VARIABLE, read_json
 from experiments.run_folder.record import git_sha, new_run_folder, processor, write_failure, write_stages, write_summary
 from experiments.stages import evaluation_table, train
 from experiments.stages.building import check_arguments, check_parts
 from experiments.stages.checkpoints import CheckpointError
 from experiments.stages.code_hash import planned_sources
-from experiments.stages.loggers import stage_loggers
 from experiments.stages.plan import StagePlan, changed_since, values_from_parents, with_compute_dtype
 from experiments.stages.policy_checks import check_policy, check_server
 from experiments.stages.resume import begin, reusable, stages_taken
 from experiments.stages.stage_checkpoint import Interrupted, StopRequest
 from experiments.stages.stage_manifest import LOCK, write_result
-from experiments.system.files import clear_partials, lock, write_yaml
+from experiments.system.files import clear_partials, lock, write_json, write_yaml
 from experiments.system.launch import is_launched, report_cause
+from experiments.system.terminal import first_line
 
 FAILED_PATIENCE, LOCK_POLL_SECONDS = 5.0, 2.0  # the first: seconds for MLflow after a rank failed
+LOGGERS = "loggers.json"
+"""File in a stage's folder: ``{"id": …}``, under which a logger continues when the stage is resumed."""
 
 
 def run_experiment(config: DictConfig) -> Path:
@@ -61,7 +66,8 @@ def run_experiment(config: DictConfig) -> Path:
     check_parts(config)
     resolved = with_compute_dtype(config)
     planned = plans(resolved)
-    overrides = given_overrides()
+    # in a job of a sweep, those of the job
+    overrides = [*HydraConfig.get().overrides.task, *config_dir_option()] if HydraConfig.initialized() else []
     unfinished = from_first([name for name, plan in planned.items() if not (plan.folder / RESULT).is_file()])
     check_policy(resolved, unfinished)
     check_server(config, unfinished)
@@ -112,7 +118,6 @@ def closing_line(config: DictConfig, overrides: Sequence[str]) -> str | None:
 
 
 def comparing(baseline: str, name: str) -> str:
-    """Returns a line with the commands that compare an experiment with its baseline."""
     compare = command_line("compare", f"'{baseline} {name}'")
     return f"{name}: its baseline is {command_line('exp', baseline)}; to compare the two: {compare}"
 
@@ -192,9 +197,50 @@ def run_stage(plan: StagePlan, config: DictConfig, planned: Mapping[str, StagePl
     if this_rank() == 0:
         write_result(plan.folder, described | dict(result))
     barrier()
-    gc.collect()
+    gc.collect()  # trainer and module refer to each other, so nothing else frees their memory soon
     torch.cuda.empty_cache()
     print(f"{plan.name}: done after {clock(time.monotonic() - started)}")
+
+
+@contextmanager
+def stage_loggers(config: DictConfig, plan: StagePlan, *, run: str) -> Iterator[list[Logger]]:
+    """Yields the run folder's logger and those of ``logger.also``, which have begun; ends them with the stage.
+
+    A stage that is reused logs nothing, so only MLflow shows it in every run.
+
+    Args:
+        config: the configuration of the stage.
+        plan: its plan; its settings are the hyperparameters of the other loggers.
+        run: the name of the run.
+
+    Raises:
+        AssemblyError: if a logger cannot begin, for example without its package or a login.
+    """
+    others: dict[str, Logger] = {}
+    if config.logger.also:
+        own = {"run": run.replace("/", "_"), "stage": plan.name, "folder": str(plan.folder)}
+        own["id"] = _logger_id(plan.folder)
+        others = build(with_values(config, {f"logger.{key}": value for key, value in own.items()}), "logger.also")
+    for name, logger in others.items():
+        try:
+            logger.log_hyperparams(dict(plan.config))
+        except Exception as error:  # of a library: it may have no common type
+            raise AssemblyError(f"logger.also.{name}: {first_line(error)}") from error
+    exit_code = 1
+    try:
+        yield [RunFolderLogger(folder=plan.folder), *others.values()]
+        exit_code = 0
+    finally:
+        for logger in others.values():
+            if isinstance(logger, WandbLogger):  # otherwise the next stage would go on in this stage's run
+                logger.experiment.finish(exit_code=exit_code)
+
+
+def _logger_id(folder: Path) -> str:
+    found = read_json(folder / LOGGERS).get("id") or uuid4().hex[:12]
+    if this_rank() == 0:
+        write_json(folder / LOGGERS, {"id": found})
+    return str(found)
 
 
 @contextmanager

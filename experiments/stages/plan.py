@@ -109,7 +109,6 @@ def with_compute_dtype(config: DictConfig) -> DictConfig:
 
 
 def plan_stage(stage: str, config: DictConfig, earlier: Mapping[str, StagePlan]) -> StagePlan:
-    """Plans ``stage`` on top of the ``earlier`` ones."""
     relevant = relevant_config(stage, config)
     above = {name: earlier[name] for name in parents(stage, config) if name in earlier}
     files: dict[str, str] = {}
@@ -200,9 +199,7 @@ def _trainer_settings(trainer: DictConfig) -> dict[str, Any]:
     further = (key for key in map(str, trainer) if key not in NEUTRAL_SETTINGS and key not in NUMERICS)
     settings = {key: plain(trainer[key]) for key in (*NUMERICS, *further)}
     return {
-        key: value
-        for key, value in settings.items()
-        if key in NUMERICS or (value is not None and (key not in NEUTRAL_VALUES or value != NEUTRAL_VALUES[key]))
+        key: value for key, value in settings.items() if key in NUMERICS or value not in (None, NEUTRAL_VALUES.get(key))
     }
 
 
@@ -210,11 +207,10 @@ def _acting_callbacks(stage: str, config: DictConfig) -> dict[str, Any]:
     """Returns the callbacks of the stage that may act on training: none of the shipped ones."""
     if stage == "evaluate":
         return {}
-    groups = {group: config.callbacks[group] or {} for group in ("every", stage)}
     acting = {
         f"{group}.{name}": plain(node)
-        for group, nodes in groups.items()
-        for name, node in nodes.items()
+        for group in ("every", stage)
+        for name, node in (config.callbacks[group] or {}).items()
         if node is not None and not str(node.get("_target_", "")).startswith(WATCHERS)
     }
     return dict(sorted(acting.items()))

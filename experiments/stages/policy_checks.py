@@ -29,7 +29,7 @@ from experiments.system.terminal import first_line, one_line
 
 TRIED_PROMPTS = 32
 """Prompts per split whose length is checked here; the engine checks every prompt that it reads."""
-POLICY, WEIGHTS = "policy", ".safetensors"
+WEIGHTS = ".safetensors"
 SINGLE, INDEX = "model.safetensors", "model.safetensors.index.json"
 """The files that transformers reads: all weights in one file, or the index of several."""
 
@@ -145,7 +145,7 @@ def check_policy(config: DictConfig, stages: Iterable[str]) -> None:
     """
     first, *later = [stage for stage in stages if stage != "warm_start" or trains_warm_start(config)] or [None]
     if config.policy.pretrained is not None and first == "critic" and later:
-        build(config, POLICY)
+        build(config, "policy")
 
 
 def _flaw(folder: Path, origin: Mapping[str, Any]) -> str | None:

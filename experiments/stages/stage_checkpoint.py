@@ -181,8 +181,7 @@ class StageCheckpoint(L.Callback):
         """Reverts Lightning's counters of the next step, whose batch it has already fetched.
 
         Otherwise a resumed run would validate one batch too early, and skip the last validation if the one before it
-        was at the previous step. If this step was validated, resuming would also count it twice and shift the steps
-        at which Lightning logs.
+        was at the previous step.
         """
         loop = checkpoint["loops"]["fit_loop"]
         progress = loop["epoch_loop.batch_progress"]
@@ -190,6 +189,7 @@ class StageCheckpoint(L.Callback):
             progress["is_last_batch"] = False
         for count in (progress["total"], progress["current"]):
             count["ready"] = count["completed"]
+        # a validated step is counted again by the resumed run, which would shift the steps at which Lightning logs
         loop["epoch_loop.state_dict"]["_batches_that_stepped"] -= self._validated
 
     def on_validation_end(self, trainer: L.Trainer, pl_module: Any) -> None:
@@ -200,6 +200,7 @@ class StageCheckpoint(L.Callback):
     def _between_steps(self, trainer: L.Trainer, pl_module: Any) -> None:
         step, metric, self._measured = steps_done(trainer, pl_module), self._measured, None
         stopped_by = self.stop.agreed()  # the same on every rank, also if a signal arrives now
+        # _ahead communicates, so each condition before it must be the same on every rank
         if step > self._saved and (stopped_by or step % self.every == 0 or self._ahead(metric)):
             self.save(trainer, step, metric)
             self._saved = step
@@ -226,7 +227,8 @@ class StageCheckpoint(L.Callback):
                 if isinstance(logger, RunFolderLogger):
                     logger.bring_to_disk()  # a resumed run does not log these values again
             if trainer.is_global_zero:
-                _replace(fresh, path)
+                remove(path)  # a checkpoint of shards is a folder, which os.replace does not overwrite
+                os.replace(fresh, path)
                 seal(path, step=step, metric=metric)
         except (OSError, RuntimeError) as error:  # torch raises RuntimeError for a full disk
             with suppress(OSError):
@@ -254,8 +256,3 @@ class StageCheckpoint(L.Callback):
         if metric is None or mode is None or not isfinite(metric.value):
             return -inf
         return metric.value if mode == "max" else -metric.value
-
-
-def _replace(fresh: Path, path: Path) -> None:
-    remove(path)
-    os.replace(fresh, path)

@@ -30,7 +30,6 @@ def record_of(plan: StagePlan) -> dict[str, Any]:
 
 
 def write_manifest(plan: StagePlan, *, earlier_code: Sequence[Mapping[str, str]] = ()) -> None:
-    """Writes the manifest at the start or resumption of a stage."""
     write_json(plan.folder / MANIFEST, record_of(plan) | {"earlier_code": list(earlier_code)})
 
 
@@ -54,6 +53,5 @@ def is_finished(folder: Path) -> bool:
 
 
 def find_damage(folder: Path) -> str | None:
-    """Returns a sentence on the damage of a finished stage's files, or None."""
     left: dict[str, Any] = read_json(folder / RESULT).get("left", {})
     return next(filter(None, (damage(folder / name, found, what="file") for name, found in left.items())), None)

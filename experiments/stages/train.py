@@ -76,7 +76,7 @@ def grpo(config: DictConfig, folder: Path, folders: Mapping[str, Path], loggers:
 
 def save_whole(model: nn.Module, save: Callable[[], None]) -> None:
     """Saves a model on rank 0. Sharded parameters are gathered first."""
-    with gathered(model):
+    with gathered(model):  # on every rank: gathering is a collective operation
         if this_rank() == 0:
             save()
     barrier()
@@ -116,15 +116,15 @@ def fit(
                 before.validate(module, datamodule=data, verbose=False)
                 trainer.fit(module, datamodule=data)
             else:
+                # here weights_only restricts unpickling; in save_checkpoint it would leave out the optimizer
                 trainer.fit(module, datamodule=data, ckpt_path=str(last), weights_only=True)
     except Interrupted as stopped:
         raise Interrupted(f"{stage}: {stopped}") from stopped
     except CheckpointError as error:
         raise type(error)(f"{stage}: {error}") from error
     except SystemExit as now:
-        if not isinstance(
-            cause := now.__context__, KeyboardInterrupt
-        ):  # then Lightning raised it, having closed its parts
+        cause = now.__context__
+        if not isinstance(cause, KeyboardInterrupt):  # else Lightning raised it, having closed its parts
             raise
         signal.signal(signal.SIGINT, on_interrupt)
         if stop.signal_name is None:
@@ -193,7 +193,7 @@ def build_trainer(
         max_epochs=1,
         max_steps=budget.steps * budget.get("updates", 1) * budget.get("minibatches", 1),  # in optimizer steps
         val_check_interval=budget.evaluate_every,
-        check_val_every_n_epoch=None,
+        check_val_every_n_epoch=None,  # otherwise Lightning refuses an interval longer than the epoch
         log_every_n_steps=budget.log_every,
         callbacks=[checkpoint, *acting, *watching],
         enable_checkpointing=False,  # no checkpoints by Lightning

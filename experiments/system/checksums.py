@@ -20,6 +20,7 @@ SETTLED_NS = 2_000_000_000
 
 def fingerprint(content: Mapping[str, Any]) -> str:
     """The first 12 hex digits of SHA-256 over the content as canonical JSON; key order does not matter."""
+    # any other form of the text would rename every stage folder
     text = json.dumps(content, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:LENGTH]
 
@@ -33,8 +34,7 @@ def content_hash(path: Path) -> str:
     for name, part in _parts(path).items():
         stat = part.stat()
         settled = time.time_ns() - stat.st_mtime_ns > SETTLED_NS
-        read = _sha256_once if settled else _sha256_once.__wrapped__
-        whole = read(part.absolute(), stat.st_size, stat.st_mtime_ns)
+        whole = _sha256_once(part.absolute(), stat.st_size, stat.st_mtime_ns) if settled else _sha256(part)
         digest.update(f"{name}:{stat.st_size}:".encode() + bytes.fromhex(whole))
     return digest.hexdigest()[:LENGTH]
 

@@ -59,9 +59,9 @@ def partial_of(path: Path) -> Path:
 
 def put_in_place(partial: Path, path: Path) -> None:
     """Renames a complete file to its final name, replacing an earlier one atomically."""
-    sync(partial)
+    sync(partial)  # before the rename: a power cut must leave no torn file under the final name
     os.replace(partial, path)
-    sync(path.parent)
+    sync(path.parent)  # the rename is a change of the folder
 
 
 def last_line(log: Path, *, default: str) -> str:
@@ -104,7 +104,7 @@ def lock(path: Path, *, wait: bool = True) -> Iterator[bool]:
 
     The operating system releases the lock when its holder ends for any reason.
     """
-    held = FileLock(path)
+    held = FileLock(path)  # not reentrant: a second lock of this process on the same file waits, too
     try:
         held.acquire(blocking=wait)
     except Timeout:

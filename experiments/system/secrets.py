@@ -33,7 +33,6 @@ ELEMENT = re.compile(r"""(['"]).*?\1|[^\s\[\]{},][^\[\]{},]*""")
 
 
 def without_login(address: str) -> str:
-    """Returns an address without its user and password."""
     return LOGIN.sub("", address)
 
 
@@ -65,6 +64,7 @@ def shorten_override(override: str) -> str:
 
 def hide_secrets(text: str, environment: Mapping[str, str] = os.environ) -> str:
     """Returns the text with every secret of the environment replaced by ``***``."""
+    # the longest first, because one secret may contain another
     for secret, _ in sorted(_secrets(environment), key=lambda found: -len(found[0])):
         text = text.replace(secret, HIDDEN)
     return text

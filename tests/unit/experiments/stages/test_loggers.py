@@ -20,7 +20,8 @@ from wandb.proto import wandb_internal_pb2
 
 from callbacks.figures import log_with
 from experiments.assemble import AssemblyError, with_values
-from experiments.stages.loggers import run_folder_of, stage_loggers
+from experiments.run_folder.logger import run_folder_of
+from experiments.stages.experiment import stage_loggers
 from tests.config_kit import composed
 
 RUN = "llama_critic · reward.weight=0.25 · seed 0"
