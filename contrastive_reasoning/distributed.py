@@ -76,7 +76,7 @@ def average_gradients(parameters: Iterable[nn.Parameter]) -> None:
     if ranks() == 1:
         return
     for parameter in parameters:
-        if parameter.grad is not None:
+        if parameter.grad is not None:  # on every rank or on none: otherwise the ranks wait for each other
             distributed.all_reduce(parameter.grad)
             parameter.grad /= ranks()
 
@@ -178,14 +178,14 @@ def even_shares(costs: Sequence[int], count: int) -> list[list[int]]:
     Costs are assigned in descending order, each to the share with the smallest sum that is not full. If the largest
     sum is not smaller than with every R-th index (as in ``share``), that division is returned instead.
 
-    Raises:
-        ValueError: if the number of costs is not divisible by ``count``.
+    Raises ValueError if the number of costs is not divisible by ``count``.
     """
     if len(costs) % count:
         raise ValueError(f"{len(costs)} costs cannot be divided evenly over {count}")
     size = len(costs) // count
     shares: list[list[int]] = [[] for _ in range(count)]
     sums = [0] * count
+    # ties are broken by the index, because every rank computes the shares of all
     for place in sorted(range(len(costs)), key=lambda place: (-costs[place], place)):
         least = min((i for i in range(count) if len(shares[i]) < size), key=lambda i: (sums[i], i))
         shares[least].append(place)

@@ -31,8 +31,7 @@ def pca(embeddings: Float[Tensor, "N D"], *, components: int) -> Projection:
         embeddings: N points.
         components: K ≤ min(N, D).
 
-    Raises:
-        ValueError: if the points do not have that many components.
+    Raises ValueError if the points do not have that many components.
     """
     points, dimension = embeddings.shape
     if not 1 <= components <= min(points, dimension):
@@ -56,8 +55,7 @@ def tsne(embeddings: Float[Tensor, "N D"], *, perplexity: float, seed: int) -> F
         perplexity: roughly the number of neighbours that count; at most (N − 1)/3.
         seed: of scikit-learn's own generator.
 
-    Raises:
-        ValueError: if there are fewer than four points.
+    Raises ValueError if there are fewer than four points.
     """
     from sklearn.manifold import TSNE  # takes a second to import
 
@@ -114,8 +112,7 @@ def alignment(anchors: Float[Tensor, "N D"], positives: Float[Tensor, "N D"]) ->
 def uniformity(embeddings: Float[Tensor, "N D"]) -> Float[Tensor, ""]:
     """Returns log mean exp(−2‖x − y‖²) over pairs on the unit sphere: 0 if all coincide, about −4 if spread evenly.
 
-    Raises:
-        ValueError: on fewer than two points.
+    Raises ValueError on fewer than two points.
     """
     if len(embeddings) < 2:
         raise ValueError(f"uniformity needs at least two points, got {len(embeddings)}")

@@ -13,6 +13,7 @@ from typing import Any
 def lazy_getattr(package: str) -> Callable[[str], Any]:
     """The ``__getattr__`` of a package whose ``__init__`` imports its re-exports only for type checkers."""
     source = Path(str(sys.modules[package].__file__)).read_text(encoding="utf-8")
+    # walked, because the imports stand under ``if TYPE_CHECKING``
     imports = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.ImportFrom)]
     homes = {name.name: str(node.module) for node in imports for name in node.names}
 

@@ -42,8 +42,7 @@ class SkippedSteps:
         most: how many steps a run may skip.
         of: what the steps train, for the error message; None: the stage's module.
 
-    Raises:
-        ValueError: for a negative number.
+    Raises ValueError for a negative number.
     """
 
     def __init__(self, most: int, *, of: str | None = None) -> None:
@@ -56,8 +55,7 @@ class SkippedSteps:
     def add(self, reason: str, batch: Mapping[str, object] | None = None) -> None:
         """Counts one more skipped step, for ``reason``, as returned by ``not_finite``.
 
-        Raises:
-            TooManySkipped: if more than ``most`` steps were skipped.
+        Raises TooManySkipped if more than ``most`` steps were skipped.
         """
         self.count += 1
         if self.count > self.most:
@@ -75,8 +73,7 @@ def keeping_batch(batch: Callable[[], Mapping[str, object]], *, run: str | Path,
         run: the run folder.
         step: the number of the step, for the file name.
 
-    Raises:
-        Diverged: in place of ``TooManySkipped``, naming the file.
+    Raises Diverged in place of ``TooManySkipped``, naming the file.
     """
     try:
         yield
@@ -93,7 +90,7 @@ def keeping_batch(batch: Callable[[], Mapping[str, object]], *, run: str | Path,
 def not_finite(**quantities: Tensor | None) -> str | None:
     """A clause that names a quantity that is not finite here, or points to another rank; None if all are finite."""
     bad = [name for name, values in quantities.items() if values is not None and not bool(values.isfinite().all())]
-    if not total(float(len(bad))):
+    if not total(float(len(bad))):  # ranks communicate: each must call it, also one whose numbers are finite
         return None
     return f"{bad[0]} is not finite" if bad else "a number is not finite on another rank"
 

@@ -127,7 +127,7 @@ class Pace:
     def mark(self, step: int, now: float) -> None:
         """Records that ``step`` steps are done at ``now``, in seconds."""
         if self._marks.maxlen is None and len(self._marks) == 2:
-            self._marks.pop()
+            self._marks.pop()  # over all steps, only the first and the newest mark count
         self._marks.append((step, now))
 
     @property

@@ -31,8 +31,7 @@ class StackDump:
         limits: activity → seconds; None: no limit.
         path: the file of the stacks; it is created when an activity is first watched, and kept only if it is not empty.
 
-    Raises:
-        ValueError: for a limit that is not positive.
+    Raises ValueError for a limit that is not positive.
     """
 
     def __init__(self, limits: Mapping[str, float | None], path: Path) -> None:
@@ -62,6 +61,7 @@ class StackDump:
         self._timer = threading.Timer(limit, self._dump, [self._file])
         self._timer.daemon = True
         self._timer.start()
+        # a process has one such timer: another call would replace it
         faulthandler.dump_traceback_later(limit + GRACE_S, file=self._file)
 
     def end(self, what: str | None) -> None:

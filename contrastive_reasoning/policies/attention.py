@@ -17,7 +17,7 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
 NAME = "planned"
-BENT = ("attn_logit_softcapping", "kv_lora_rank")
+NON_STANDARD = ("attn_logit_softcapping", "kv_lora_rank")
 """Keys of a model's configuration that mark non-standard attention."""
 DROPPED = ("attention_dropout", "attn_pdrop", "attention_probs_dropout_prob")
 """Names of attention dropout in models."""
@@ -71,13 +71,13 @@ def _follow(
 def can_plan(model: PreTrainedModel) -> bool:
     """Whether every layer of the model attends to all earlier tokens, through the interface, without dropout.
 
-    Models with sliding windows, scores that are bent (``softcap``), keys and values of different width or dropout in
+    Models with sliding windows, capped scores (``softcap``), keys and values of different width or dropout in
     attention keep their own passes.
     """
     config = model.config
     windowed = ["sliding_attention"] if getattr(config, "sliding_window", None) else ["full_attention"]
     kinds = set(getattr(config, "layer_types", None) or windowed)
-    own = any(getattr(config, name, None) for name in (*BENT, *DROPPED))
+    own = any(getattr(config, name, None) for name in (*NON_STANDARD, *DROPPED))
     return config._attn_implementation == NAME and kinds == {"full_attention"} and not own
 
 

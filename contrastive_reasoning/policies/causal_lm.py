@@ -23,7 +23,6 @@ from contrastive_reasoning.policies.log_probs import full_kl, scatter_to_rows, t
 from contrastive_reasoning.policies.merging import save_merged
 from contrastive_reasoning.policies.packed import pack
 from contrastive_reasoning.policies.pass_cost import Lengths, Sizes, packing_pays
-from contrastive_reasoning.policies.pooling import mean_pool_rows
 from contrastive_reasoning.policies.prompting import NO_SYSTEM, check_system, prompt_ids, turn_end
 
 
@@ -265,32 +264,23 @@ class CausalLMPolicy(nn.Module):
         The arguments are those of ``completion_states``.
         """
         states = self.completion_states(prompt_ids, prompt_mask, completion_ids, mask, owner)
-        return self.score_states(states, completion_ids, mask, temperature)
-
-    def log_probs_and_pooled(
-        self,
-        prompt_ids: Int[Tensor, "p s"],
-        prompt_mask: Bool[Tensor, "p s"],
-        completion_ids: Int[Tensor, "b t"],
-        mask: Bool[Tensor, "b t"],
-        *,
-        owner: Int[Tensor, " b"] | None = None,
-        temperature: float = 1.0,
-    ) -> tuple[Float[Tensor, "b t"], Float[Tensor, "b D"]]:
-        """``log_probs`` and, from the same pass, the mean hidden state over all completion tokens."""
-        states = self.completion_states(prompt_ids, prompt_mask, completion_ids, mask, owner)
-        pooled = mean_pool_rows(states.own.to(torch.promote_types(states.own.dtype, torch.float32)), mask)
-        return self.score_states(states, completion_ids, mask, temperature), pooled
+        return self.score_states(states.predicting, completion_ids, mask, temperature)
 
     def score_states(
-        self, states: CompletionStates, completion_ids: Tensor, mask: Tensor, temperature: float
+        self, predicting: Float[Tensor, "n D"], completion_ids: Tensor, mask: Tensor, temperature: float
     ) -> Float[Tensor, "b t"]:
-        """``log_probs`` from the states of a pass."""
+        """``log_probs`` from the ``predicting`` states of a pass."""
         weight, bias = self.head
-        shared: dict[str, Any] = {"chunk": self.chunk, "bias": bias, "softcap": self.softcap}
-        shared["temperature"] = temperature / self.logit_scale
         with self.autocast():
-            chosen = self.score(states.predicting, weight, completion_ids[mask], **shared)
+            chosen = self.score(
+                predicting,
+                weight,
+                completion_ids[mask],
+                temperature=temperature / self.logit_scale,  # z / τ of the scaled logits z is W h / (τ / scale)
+                chunk=self.chunk,
+                bias=bias,
+                softcap=self.softcap,
+            )
         return scatter_to_rows(chosen, mask)
 
     @property
@@ -391,14 +381,21 @@ def log_probs_and_full_kl(
     hidden = policy.completion_states(*rows).predicting
     with torch.no_grad():
         ref_hidden = reference.completion_states(*rows).predicting
+    log_probs = policy.score_states(hidden, completion_ids, mask, temperature)
     weight, bias = policy.head
     ref_weight, ref_bias = reference.head
-    ref_bias = None if ref_bias is None else ref_bias.detach()
-    shared: dict[str, Any] = {"chunk": policy.chunk, "bias": bias, "softcap": policy.softcap}
-    shared["temperature"] = temperature / policy.logit_scale
-    of_reference: dict[str, Any] = {"ref_bias": ref_bias, "ref_softcap": reference.softcap}
-    of_reference["ref_temperature"] = temperature / reference.logit_scale
     with policy.autocast():
-        chosen = policy.score(hidden, weight, completion_ids[mask], **shared)
-        divergence = full_kl(hidden, weight, ref_hidden, ref_weight.detach(), **of_reference, **shared)
-    return scatter_to_rows(chosen, mask), scatter_to_rows(divergence, mask)
+        divergence = full_kl(
+            hidden,
+            weight,
+            ref_hidden,
+            ref_weight.detach(),
+            temperature=temperature / policy.logit_scale,
+            chunk=policy.chunk,
+            bias=bias,
+            softcap=policy.softcap,
+            ref_bias=None if ref_bias is None else ref_bias.detach(),
+            ref_softcap=reference.softcap,
+            ref_temperature=temperature / reference.logit_scale,
+        )
+    return log_probs, scatter_to_rows(divergence, mask)

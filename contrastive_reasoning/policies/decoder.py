@@ -51,7 +51,6 @@ class Decoder:
 
     def __init__(self, policy: CausalLMPolicy) -> None:
         base: Any = unwrap(policy.model)
-        self.width = base.model.layers[0].self_attn.head_dim
         self.embedding = base.model.embed_tokens.weight
         self.rotary = base.model.rotary_emb
         self.layers = [_Layer(policy, layer) for layer in base.model.layers[: base.config.num_hidden_layers]]
@@ -62,11 +61,11 @@ class Decoder:
         self, ids: Int[Tensor, " b"], positions: Int[Tensor, " b"], plan: AttentionPlan
     ) -> tuple[Float[Tensor, "b V"], Float[Tensor, "b D"]]:
         """Logits of the token after each of ``ids``, and the last hidden state there, after the final norm."""
-        with torch.autocast(ids.device.type, enabled=False):
+        with torch.autocast(ids.device.type, enabled=False):  # a product casts its input itself
             states = embedding(ids, self.embedding)
             rotation = self._rotation(states, positions)
             for number, layer in enumerate(self.layers):
-                states = layer(number, states, rotation, self.width, plan)
+                states = layer(number, states, rotation, plan)
             states = _normalise(states, self.norm)
             return self.head(states), states
 
@@ -80,7 +79,7 @@ class Decoder:
 class _Layer:
     def __init__(self, policy: CausalLMPolicy, layer: Any) -> None:
         attention, mlp = layer.self_attn, layer.mlp
-        self.scaling = attention.scaling
+        self.width, self.scaling = attention.head_dim, attention.scaling
         self.queries = attention.config.num_attention_heads
         self.keys = attention.config.num_key_value_heads
         self.before, self.between = layer.input_layernorm, layer.post_attention_layernorm
@@ -90,10 +89,8 @@ class _Layer:
         self.activation = mlp.act_fn
         self.down = _product(policy, [mlp.down_proj])
 
-    def __call__(
-        self, number: int, states: Tensor, rotation: tuple[Tensor, Tensor], width: int, plan: AttentionPlan
-    ) -> Tensor:
-        heads = self.qkv(_normalise(states, self.before)).view(len(states), -1, width)
+    def __call__(self, number: int, states: Tensor, rotation: tuple[Tensor, Tensor], plan: AttentionPlan) -> Tensor:
+        heads = self.qkv(_normalise(states, self.before)).view(len(states), -1, self.width)
         turned, value = heads.split([self.queries + self.keys, self.keys], dim=1)
         query, key = _rotate(turned, *rotation).split([self.queries, self.keys], dim=1)
         seen = plan.attend(number, query[:, :, None], key[:, :, None], value[:, :, None], scaling=self.scaling)

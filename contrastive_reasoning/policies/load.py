@@ -6,7 +6,6 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from importlib.resources import files
 from pathlib import Path
 from pickle import UnpicklingError
 from typing import Any, Literal
@@ -33,9 +32,10 @@ from contrastive_reasoning.policies.log_probs import liger_log_probs, require_li
 from contrastive_reasoning.policies.probe import check_passes
 from contrastive_reasoning.policies.prompting import NO_SYSTEM
 from contrastive_reasoning.policies.seeded import seeded
+from contrastive_reasoning.policies.shape import EMBEDDED, EMBEDDED_FOLDER
 from contrastive_reasoning.policies.tiny import TinyArchitecture, tiny_model, train_tokenizer
+from contrastive_reasoning.ranges import at_least, one_of
 
-EMBEDDED = "embedded:"
 KERNELS: dict[str, Callable[..., torch.Tensor]] = {"torch": token_log_probs, "liger": liger_log_probs}
 AUTO = "auto"
 SHOWN = 3
@@ -58,8 +58,7 @@ class LoRA:
     """Names of the linear layers, or ``all-linear``."""
 
     def __post_init__(self) -> None:
-        if self.rank < 1:
-            raise ValueError(f"lora.rank must be at least 1, got {self.rank}")
+        at_least(1, **{"lora.rank": self.rank})
         for name in {"lm_head", "embed_tokens"} & set(self.named):
             raise ValueError(
                 f"lora.target_modules must not name {name}: the vocabulary is projected by its own weights"
@@ -128,8 +127,12 @@ def load_policy(
             differ from those of its own forward pass (see ``probe``).
         FileNotFoundError: for a path that holds no model.
     """
-    score = _score(kernels)
-    dtype = _dtype("weights_dtype", weights_dtype)
+    one_of(KERNELS, **{"policy.kernels": kernels})
+    if kernels == "liger":
+        require_liger()
+    one_of(DTYPES, **{"policy.weights_dtype": weights_dtype})
+    one_of((*DTYPES, AUTO), **{"policy.compute_dtype": compute_dtype})
+    dtype = DTYPES[weights_dtype]
     model: Any
     if pretrained is not None:
         path = resolve(pretrained)
@@ -152,11 +155,11 @@ def load_policy(
     policy = CausalLMPolicy(
         model=model if lora is None else lora.attach(model, seed=seed),
         tokenizer=tokenizer,
-        compute_dtype=_dtype("compute_dtype", compute_dtype),
+        compute_dtype=DTYPES[compute_dtype],
         chat_template=chat_template,
         system=system,
         compiled=compiled,
-        score=score,
+        score=KERNELS[kernels],
     )
     check_passes(policy, named)  # here, because later its weights may be sharded
     return policy
@@ -286,7 +289,11 @@ def resolve(pretrained: str) -> str:
     Raises FileNotFoundError for a folder without a model, or with an adapter alone.
     """
     if pretrained.startswith(EMBEDDED):
-        return str(_embedded(pretrained.removeprefix(EMBEDDED)))
+        name = pretrained.removeprefix(EMBEDDED)
+        if name not in embedded_names():
+            there = ", ".join(embedded_names()) or "none"
+            raise ValueError(f"policy.pretrained: no embedded policy {name!r}; there are {there}")
+        return str(EMBEDDED_FOLDER / name)
     looks_local = pretrained.startswith((".", "/", "~")) or pretrained.count("/") > 1
     folder = trained_policy(Path(pretrained).expanduser())
     if (folder / "adapter_config.json").is_file() and not (folder / "config.json").is_file():
@@ -316,23 +323,7 @@ def _trained_policies(folder: Path) -> Iterator[Path]:
 
 def embedded_names() -> list[str]:
     """The names of the policies that come with the package."""
-    folder = Path(str(files("contrastive_reasoning.policies"))) / "embedded"
-    return sorted(config.parent.name for config in folder.glob("*/config.json"))
-
-
-def _embedded(name: str) -> Path:
-    if name not in embedded_names():
-        there = ", ".join(embedded_names()) or "none"
-        raise ValueError(f"policy.pretrained: no embedded policy {name!r}; there are {there}")
-    return Path(str(files("contrastive_reasoning.policies"))) / "embedded" / name
-
-
-def _score(kernels: str) -> Callable[..., torch.Tensor]:
-    if kernels not in KERNELS:
-        raise ValueError(f"policy.kernels must be one of {', '.join(KERNELS)}, got {kernels!r}")
-    if kernels == "liger":
-        require_liger()
-    return KERNELS[kernels]
+    return sorted(config.parent.name for config in EMBEDDED_FOLDER.glob("*/config.json"))
 
 
 BF16_CAPABILITY = 8
@@ -355,10 +346,3 @@ def native_dtype(device: str) -> Dtype:
     else:
         native = torch.ops.mkldnn._is_mkldnn_bf16_supported()
     return "bfloat16" if native else "float32"
-
-
-def _dtype(key: str, name: str) -> torch.dtype:
-    if name not in DTYPES:
-        also = (AUTO,) if key == "compute_dtype" else ()
-        raise ValueError(f"policy.{key} must be one of {', '.join((*DTYPES, *also))}, got {name!r}")
-    return DTYPES[name]

@@ -113,7 +113,7 @@ class _ChunkedLogProbs(torch.autograd.Function):
             count, spare = len(states), spare_rows(len(states), states.device, ctx.dtype)
             states = pad(states, (0, 0, 0, spare)) if spare else states
             gradient = linear(states, cast_weight, cast_bias)
-            gradient[count:].zero_()
+            gradient[count:].zero_()  # spare rows hold the bias, which would be added to its gradient
             columns = targets[rows], normalisers[rows], upstream[rows]
             for logits, target, normaliser, scale in _blocks(gradient[:count], *columns):
                 _logits_to_gradient(logits, target, normaliser, scale, ctx.temperature, ctx.softcap)
@@ -151,7 +151,7 @@ def _compute_dtype(hidden: Tensor) -> torch.dtype:
 
 
 def _cast(head: tuple[Tensor, Tensor | None], dtype: torch.dtype) -> tuple[Tensor, Tensor | None]:
-    """Weight and bias in ``dtype``, cast once. Without gradients autocast would cast the weight for every chunk."""
+    """Weight and bias in ``dtype``, cast once for all chunks."""
     weight, bias = head
     return weight.to(dtype), None if bias is None else bias.to(dtype)
 
@@ -173,7 +173,8 @@ def _logits_to_gradient(
 ) -> None:
     """Overwrites logits with their gradient."""
     scaled = _scaled(logits, temperature, softcap)
-    slope = None if softcap is None else 1 - (scaled * (temperature / softcap)).square()  # of c tanh(z / c)
+    # the slope of c tanh(z / c), before the next line overwrites the scaled logits
+    slope = None if softcap is None else 1 - (scaled * (temperature / softcap)).square()
     gradient = scaled.sub_(normalisers[:, None]).exp_().mul_(-upstream[:, None])
     gradient.scatter_add_(1, targets[:, None], upstream[:, None])
     gradient = gradient if slope is None else gradient.mul_(slope)
@@ -182,6 +183,7 @@ def _logits_to_gradient(
 
 def _add(total: Tensor | None, newest: Tensor, dtype: torch.dtype) -> Tensor:
     """The sum in ``dtype``; without a total, the newest part alone."""
+    # a function, so that the newest part (V × D) is freed when it returns
     return newest.to(dtype) if total is None else total.add_(newest)
 
 
@@ -204,7 +206,7 @@ def liger_log_probs(
     if hidden.device.type != "cuda" or hidden.dtype == torch.float64 or not len(hidden) or temperature <= 0:
         shared: dict[str, Any] = {"temperature": temperature, "chunk": chunk, "bias": bias, "softcap": softcap}
         return token_log_probs(hidden, weight, targets, **shared)
-    dtype = torch.get_autocast_dtype("cuda") if torch.is_autocast_enabled("cuda") else hidden.dtype
+    dtype = _compute_dtype(hidden)
     fused: Any = import_module("liger_kernel.transformers.functional").liger_fused_linear_cross_entropy
     with torch.autocast("cuda", enabled=False):
         return -fused(
@@ -213,7 +215,7 @@ def liger_log_probs(
             targets,
             bias=None if bias is None else (bias / temperature).to(dtype),
             reduction="none",
-            softcap=None if softcap is None else softcap / temperature,
+            softcap=None if softcap is None else softcap / temperature,  # c tanh(z / c) / τ caps z / τ at c / τ
             accum_dtype=torch.float32,
         ).float()
 
@@ -253,6 +255,7 @@ def full_kl(
     _check(temperature, chunk)
     if len(weight) != len(ref_weight):
         raise ValueError(f"policy and reference must share a vocabulary: {len(weight)} tokens and {len(ref_weight)}")
+    # autocast keeps the cast of a weight with a gradient; it would cast a detached one for every chunk
     ref_head = _cast((ref_weight, ref_bias), _compute_dtype(ref_hidden))
     head = weight, bias, temperature, softcap
     ref_scaling = temperature if ref_temperature is None else ref_temperature, ref_softcap
@@ -266,6 +269,7 @@ def full_kl(
 def _recompute(function: Callable[..., Tensor], *arguments: Any) -> Tensor:
     if not torch.is_grad_enabled():
         return function(*arguments)
+    # nothing in it is random, so the state of the generators need not be saved
     return checkpoint(function, *arguments, use_reentrant=False, preserve_rng_state=False)  # pyright: ignore
 
 

@@ -37,9 +37,8 @@ def save_merged(model: PeftModel, folder: Path, *, max_shard_size: str) -> None:
     """
     own: Any = model.get_base_model()
     merged: Any = _without_data(model).merge_and_unload()  # pyright: ignore[reportCallIssue]
-    below = {name.replace(".base_layer.", "."): weight for name, weight in own.state_dict().items()}
-    adapters = f".{model.base_model.prefix}"
-    below = {name: weight for name, weight in below.items() if adapters not in name}
+    adapters, below = f".{model.base_model.prefix}", own.state_dict().items()
+    below = {name.replace(".base_layer.", "."): weight for name, weight in below if adapters not in name}
     merged.save_pretrained(folder, state_dict=below, max_shard_size=max_shard_size)
     # until all layers are merged, nothing can load them
     files = [file.rename(file.with_suffix(UNMERGED)) for file in sorted(folder.glob(f"*{WEIGHTS}"))]

@@ -69,8 +69,7 @@ def prompt_ids(
 def check_system(tokenizer: PreTrainedTokenizerBase, *, chat_template: bool | None, system: str) -> None:
     """Checks that prompts will show the system message.
 
-    Raises:
-        ValueError: for an empty one, and for a text without a chat template, or with one that does not show it.
+    Raises ValueError for an empty one, and for a text without a chat template, or with one that does not show it.
     """
     if not system.strip():
         raise ValueError(f"policy.system must be {NO_SYSTEM}, {DEFAULT_SYSTEM} or a text, got {system!r}")
@@ -80,11 +79,7 @@ def check_system(tokenizer: PreTrainedTokenizerBase, *, chat_template: bool | No
         why = "policy.chat_template is false" if chat_template is False else "the tokenizer has none"
         raise ValueError(f"policy.system: a system message needs a chat template, and {why}")
     turns = [{"role": "system", "content": system}, {"role": "user", "content": _CONTENT}]
-    try:
-        shown = system.strip() in _apply(tokenizer, turns)
-    except (TemplateError, OverflowError):
-        shown = False
-    if not shown:
+    if system.strip() not in (_try_apply(tokenizer, turns) or ""):
         raise ValueError(
             f"policy.system: the tokenizer's chat template shows no system message; choose {NO_SYSTEM} or "
             f"{DEFAULT_SYSTEM}"
@@ -99,13 +94,12 @@ def turn_end(tokenizer: PreTrainedTokenizerBase, *, chat_template: bool | None) 
     if chat_template is False or not tokenizer.chat_template:
         return None
     turns = [{"role": "user", "content": _CONTENT}, {"role": "assistant", "content": _CONTENT}]
-    try:
-        text = _apply(tokenizer, turns, answer=False)
-    except (TemplateError, OverflowError):  # no support for answers; other rendering errors are raised by ``render``
+    text = _try_apply(tokenizer, turns, answer=False)  # errors of other messages are raised by ``render``
+    if text is None or _CONTENT not in text:
         return None
     ids: list[int] = tokenizer(text.rpartition(_CONTENT)[2], add_special_tokens=False)["input_ids"]  # pyright: ignore
     special = {number for number, token in tokenizer.added_tokens_decoder.items() if token.special}  # pyright: ignore
-    return next((token for token in ids if token in special), None) if _CONTENT in text else None
+    return next((token for token in ids if token in special), None)
 
 
 def _render(
@@ -124,11 +118,9 @@ def _render(
         raise ValueError(f"policy.chat_template: the tokenizer's own template cannot be rendered ({error})") from error
     if messages[0]["role"] == "system" or system == DEFAULT_SYSTEM:
         return text
-    try:  # a template with a system message of its own, such as Qwen's, writes an empty one instead
-        without_default = _apply(tokenizer, [{"role": "system", "content": ""}, *messages])
-    except (TemplateError, OverflowError):  # no support for system messages, so it writes none
-        return text
-    return without_default if len(without_default) < len(text) else text
+    # a template with a system message of its own, such as Qwen's, writes an empty one instead
+    without_default = _try_apply(tokenizer, [{"role": "system", "content": ""}, *messages])
+    return text if without_default is None or len(without_default) >= len(text) else without_default
 
 
 def _turns(prompt: str, system: str) -> Sequence[tuple[str, str]]:
@@ -154,9 +146,20 @@ def _apply(tokenizer: PreTrainedTokenizerBase, messages: list[dict[str, str]], *
     )
 
 
+def _try_apply(
+    tokenizer: PreTrainedTokenizerBase, messages: list[dict[str, str]], *, answer: bool = True
+) -> str | None:
+    """``_apply``; None for a template that does not support such messages."""
+    try:
+        return _apply(tokenizer, messages, answer=answer)
+    except (TemplateError, OverflowError):
+        return None
+
+
 def _quote_special_tokens(tokenizer: PreTrainedTokenizerBase, turns: Sequence[tuple[str, str]]) -> dict[str, str]:
     """Private-use character → special token, for each special token in the text of a prompt."""
     added: Any = tokenizer.added_tokens_decoder
+    # longest first: a special token may contain another one
     special = sorted((token.content for token in added.values() if token.special), key=len, reverse=True)
     text = "".join(content for _, content in turns)
     return {chr(_QUOTED + index): token for index, token in enumerate(special) if token in text}

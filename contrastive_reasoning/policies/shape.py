@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from importlib.resources import files
+from dataclasses import dataclass, fields
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -135,6 +134,8 @@ class ModelShape:
 
 
 EMBEDDED = "embedded:"
+EMBEDDED_FOLDER = Path(__file__).with_name("embedded")
+"""The policies that come with the package; ``embedded:NAME`` is one of its folders."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -168,8 +169,7 @@ def find_shape(pretrained: str) -> FoundShape:
 def _config_at_hand(pretrained: str) -> Path | None:
     folder = Path(pretrained).expanduser()
     if pretrained.startswith(EMBEDDED):
-        name = pretrained.removeprefix(EMBEDDED)
-        folder = Path(str(files("contrastive_reasoning.policies"))) / "embedded" / name
+        folder = EMBEDDED_FOLDER / pretrained.removeprefix(EMBEDDED)
     for config in (folder / "config.json", folder / "policy" / "config.json"):
         if config.is_file():
             return config
@@ -180,19 +180,10 @@ def _config_at_hand(pretrained: str) -> Path | None:
 
 
 def _shape(kind: str, *sizes: int, tied: bool) -> ModelShape:
-    hidden, inner, layers, heads, shared, head, vocabulary, context = sizes
-    return ModelShape(
-        model_type=kind,
-        hidden_size=hidden,
-        intermediate_size=inner,
-        num_hidden_layers=layers,
-        num_attention_heads=heads,
-        num_key_value_heads=shared,
-        head_dim=head,
-        vocab_size=vocabulary,
-        max_position_embeddings=context,
-        tie_word_embeddings=tied,
-    )
+    """A shape from the values of its fields, in their order."""
+    names = [field.name for field in fields(ModelShape)]
+    values: dict[str, Any] = dict(zip(names, (kind, *sizes, tied), strict=True))
+    return ModelShape(**values)
 
 
 # hidden, inner, layers, heads, key-value heads, head width, vocabulary, context

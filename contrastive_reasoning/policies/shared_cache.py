@@ -35,8 +35,7 @@ def tokens_in_free_memory(policy: CausalLMPolicy, *, ranks: int) -> int:
 
     The cache is copied while rows join it, so it needs up to half of the memory. On a CPU the ``ranks`` share it.
 
-    Raises:
-        ValueError: if the model's configuration lacks the sizes of keys and values.
+    Raises ValueError if the model's configuration lacks the sizes of keys and values.
     """
     config, device = policy.model.config, policy.device
     heads, width = getattr(config, "num_key_value_heads", None), getattr(config, "head_dim", None)

@@ -23,7 +23,6 @@ from contrastive_reasoning.policies.causal_lm import CausalLMPolicy, evaluating
 from contrastive_reasoning.policies.decoder import Step, step_of
 from contrastive_reasoning.policies.shared_cache import TOKENS_AT_ONCE, SharedCache, read_prompts, tokens_in_free_memory
 from contrastive_reasoning.rollout.batch import RolloutBatch
-from contrastive_reasoning.rollout.repeated import RepeatedDecode
 from contrastive_reasoning.rollout.requests import (
     CompletionNotifier,
     Completions,
@@ -34,7 +33,7 @@ from contrastive_reasoning.rollout.requests import (
     pooled_states,
 )
 from contrastive_reasoning.rollout.sampling import Sampling, Seed, draw, row_uniforms
-from contrastive_reasoning.rollout.unpadded import UnpaddedDecode
+from contrastive_reasoning.rollout.unplanned import RepeatedDecode, UnpaddedDecode
 from contrastive_reasoning.tasks.base import Problem
 
 
@@ -72,9 +71,9 @@ class Engine:
         """
         requests = encode(policy, problems, group_size, sampling, prefixes)
         width = int(requests.limits.max())
-        uniforms = torch.zeros(len(requests), width, device=policy.device)
+        uniforms = torch.zeros(len(requests), width)
         if not sampling.greedy:
-            rows = row_uniforms(
+            uniforms = row_uniforms(
                 problems,
                 group_size=group_size,
                 length=width,
@@ -82,24 +81,23 @@ class Engine:
                 prefixes=requests.prefixes,
                 earlier=earlier,
             )
-            uniforms = rows.to(policy.device)
+        uniforms = uniforms.to(policy.device)
         completions = Completions(len(requests), width, policy.device)
         notify = CompletionNotifier(completions, policy, written)
         given = self.max_batch_tokens
         budget = tokens_in_free_memory(policy, ranks=ranks()) if given == "auto" else given
         with torch.no_grad(), evaluating(policy.model), policy.autocast():
-            if policy.unpadded:
-                for rows in requests.chunks(budget):
-                    UnpaddedDecode(policy, requests, rows, completions, sampling).run(uniforms)
-                    notify(rows)
-            elif policy.plans_attention:
+            if policy.plans_attention and not policy.unpadded:
                 decode = ContinuousDecode(
                     policy, requests, completions, sampling, budget=budget, pooled=pooled, notify=notify
                 )
                 decode.run(uniforms)
             else:
                 for rows in requests.chunks(budget):
-                    RepeatedDecode(policy, requests, rows, completions, sampling, pooled).run(uniforms)
+                    if policy.unpadded:
+                        UnpaddedDecode(policy, requests, rows, completions, sampling).run(uniforms)
+                    else:
+                        RepeatedDecode(policy, requests, rows, completions, sampling, pooled).run(uniforms)
                     notify(rows)
         rollouts = completions.batch(policy, problems, requests, sampling)
         if pooled and policy.unpadded:

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from contrastive_reasoning.errors import RUN_AGAIN, EndsRun
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy, evaluating
+from contrastive_reasoning.policies.pooling import mean_pool_rows
 from contrastive_reasoning.ranges import at_least
 from contrastive_reasoning.rollout.batch import RolloutBatch
 from contrastive_reasoning.rollout.sampling import Ends, Sampling, Seed, StopStrings
@@ -256,5 +257,6 @@ def pooled_states(
             ids, mask, owner = requests.prompts_of(rows)
             span = slice(rows.start, rows.stop)
             completions, written = rollouts.completion_ids[span], rollouts.mask[span]
-            parts.append(policy.log_probs_and_pooled(ids, mask, completions, written, owner=owner)[1])
+            states = policy.completion_states(ids, mask, completions, written, owner).own
+            parts.append(mean_pool_rows(states.to(torch.promote_types(states.dtype, torch.float32)), written))
     return torch.cat(parts)

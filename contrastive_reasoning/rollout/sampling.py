@@ -155,6 +155,7 @@ def row_uniforms(
     rows = []
     for name, before in zip(names, earlier_occurrences(names) if earlier is None else earlier, strict=True):
         for place in range(before * group_size, (before + 1) * group_size):
+            # of the CPU: that of another device would draw other numbers
             generator = torch.Generator().manual_seed(derived_seed((*seed, *name, place)))
             rows.append(torch.rand(length, generator=generator))
     return torch.stack(rows)
@@ -223,7 +224,7 @@ class StopStrings:
         found = []
         for row, token in zip(rows, tokens, strict=True):
             text = self.tails[row] + (self.table[token] if token < len(self.table) else b"")
-            self.tails[row] = text[len(text) - self.keep :] if self.keep < len(text) else text
+            self.tails[row] = text[max(len(text) - self.keep, 0) :]  # text[-keep:] is the whole text if keep is 0
             found.append(any(string in text for string in self.strings))
         return found
 

@@ -16,6 +16,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from itertools import accumulate
+from operator import itemgetter
 
 from transformers import PreTrainedTokenizerBase
 
@@ -81,8 +82,8 @@ def tokens_of_span(spans: Sequence[Span], start: int, end: int) -> tuple[int, in
 
     A token belongs to the characters that hold its first byte, so adjacent spans never share a token.
     """
-    first = bisect_left(spans, start, key=_start)
-    last = bisect_left(spans, end, key=_start) - 1
+    first = bisect_left(spans, start, key=itemgetter(0))
+    last = bisect_left(spans, end, key=itemgetter(0)) - 1
     while first <= last and _empty(spans[first]):
         first += 1
     while first <= last and _empty(spans[last]):
@@ -92,14 +93,10 @@ def tokens_of_span(spans: Sequence[Span], start: int, end: int) -> tuple[int, in
 
 def token_of_character(spans: Sequence[Span], character: int) -> int:
     """The last token that covers the character; ``len(spans)`` if none does."""
-    last = bisect_left(spans, character + 1, key=_start) - 1
+    last = bisect_left(spans, character + 1, key=itemgetter(0)) - 1
     while last >= 0 and _empty(spans[last]):
         last -= 1
     return last if last >= 0 and spans[last][1] > character else len(spans)
-
-
-def _start(span: Span) -> int:
-    return span[0]
 
 
 def _empty(span: Span) -> bool:

@@ -17,6 +17,7 @@ from typing import Any
 import torch
 
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
+from contrastive_reasoning.ranges import at_least
 from contrastive_reasoning.rollout.batch import RolloutBatch
 from contrastive_reasoning.rollout.requests import Completions, Requests, Written, encode, pooled_states, spelling
 from contrastive_reasoning.rollout.sampling import (
@@ -78,9 +79,7 @@ class VLLMEngine:
     ) -> None:
         if sleep_level not in (None, 1, 2):
             raise ValueError(f"rollout.engine.sleep_level must be null, 1 or 2, got {sleep_level}")
-        for name, value in {"concurrency": concurrency, "max_batch_tokens": max_batch_tokens}.items():
-            if value < 1:
-                raise ValueError(f"rollout.engine.{name} must be at least 1, got {value}")
+        at_least(1, **{"rollout.engine.concurrency": concurrency, "rollout.engine.max_batch_tokens": max_batch_tokens})
         self.server = JSONServer(url=url, timeout=timeout, retries=retries)
         folder = None if weights_folder is None else Path(weights_folder).expanduser()
         self.served = ServedPolicy(self.server, folder, disk=Path(disk_folder).expanduser())

@@ -24,6 +24,7 @@ from safetensors import SafetensorError
 
 from contrastive_reasoning.distributed import from_first, gather, this_rank
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
+from contrastive_reasoning.ranges import at_least
 from contrastive_reasoning.rollout.requests import ServerError
 from contrastive_reasoning.rollout.sampling import Sampling
 from contrastive_reasoning.rollout.vllm_server.weight_sync import architecture, fingerprint, stored_tensors
@@ -47,9 +48,8 @@ class ServedPolicy:
 
     Args:
         server: vLLM with this project's worker extension, see docs/vllm.md.
-        folder: where weights are written during a transfer; the server reads the same path. None: shared memory, if it
-            has space for them and the server can read them there, else ``disk``.
-        disk: the folder in place of shared memory.
+        folder: ``weights_folder`` of ``VLLMEngine``.
+        disk: its ``disk_folder``.
     """
 
     def __init__(self, server: JSONServer, folder: Path | None, *, disk: Path) -> None:
@@ -224,8 +224,7 @@ class JSONServer:
             raise ValueError(f"rollout.engine.url takes no login; the server's key is read from the variable {API_KEY}")
         if timeout <= 0:
             raise ValueError(f"rollout.engine.timeout must be positive, got {timeout}")
-        if retries < 0:
-            raise ValueError(f"rollout.engine.retries must be at least 0, got {retries}")
+        at_least(0, **{"rollout.engine.retries": retries})
         self.url, self.timeout, self.retries = url.rstrip("/"), timeout, retries
         self._connection = HTTPSConnection if parts.scheme == "https" else HTTPConnection
         self._host, self._port = parts.hostname, parts.port

@@ -13,7 +13,7 @@ import torch
 
 from contrastive_reasoning.policies import causal_lm
 from tests.real.conftest import Written
-from tests.unit.policies.test_packed import gradients, one_by_one
+from tests.unit.policies.test_packed import gradients, log_probs_and_pooled, one_by_one
 
 pytestmark = pytest.mark.real
 NATS, SHARE = 1e-4, 1e-4
@@ -60,7 +60,7 @@ def test_pass_matches_one_row_at_a_time_in_value_and_gradient(
     record_property: pytest.RecordProperty,
 ) -> None:
     monkeypatch.setattr(causal_lm, "packing_pays", lambda lengths, sizes: packs)
-    log_probs, pooled = written.policy.log_probs_and_pooled(**given)
+    log_probs, pooled = log_probs_and_pooled(written.policy, **given)
     apart = (log_probs[given["mask"]] - plain["log_probs"]).abs().max().item()
     states = (pooled - plain["pooled"]).norm() / plain["pooled"].norm()
     loss = sum((row[mask] * factor(row[mask])).sum() for row, mask in zip(log_probs, given["mask"], strict=True))

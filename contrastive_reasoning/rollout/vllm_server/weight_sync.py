@@ -34,7 +34,7 @@ class WeightSync:
     def load_policy(self: Any, folder: str) -> dict[str, Any]:
         """Loads every ``*.safetensors`` of a folder into the model; returns the new state as ``policy_report``."""
         lines: list[str] = []
-        self.policy_fingerprint = None
+        self.policy_fingerprint = None  # if loading fails half-way, no report may name the weights of before
         self.reload_weights(weights_iterator=_noting(stored_tensors(Path(folder), str(self.device)), lines))
         pack_tied_head(self.get_model())
         self.policy_fingerprint = _digest(lines)

@@ -16,7 +16,7 @@ from contrastive_reasoning.policies import causal_lm, packed
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
 from contrastive_reasoning.policies.load import checkpoint_layers
 from tests.tiny_models import tiny_policy
-from tests.unit.policies.test_packed import TOKENIZERS, Rows, wide_model
+from tests.unit.policies.test_packed import TOKENIZERS, Rows, log_probs_and_pooled, wide_model
 
 
 def build(kind: str = "llama", *, lora: bool = False, compiled: bool = True) -> CausalLMPolicy:
@@ -28,7 +28,7 @@ LATER = Rows([17, 3, 6], [1, 9, 30, 2, 14], [0, 0, 0, 1, 2]).tensors()
 
 
 def values_and_gradients(policy: CausalLMPolicy, given: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
-    log_probs, pooled = policy.log_probs_and_pooled(**given)
+    log_probs, pooled = log_probs_and_pooled(policy, **given)
     trained = {name: p for name, p in policy.named_parameters() if p.requires_grad}
     loss = log_probs.sin().sum() + pooled.sin().sum()
     return log_probs.detach(), dict(zip(trained, torch.autograd.grad(loss, list(trained.values())), strict=True))

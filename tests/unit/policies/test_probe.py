@@ -166,7 +166,7 @@ def test_log_probs_and_greedy_tokens_match_transformers(family: str, tmp_path: P
     passes += [policy.packed_states] if family in PLANNED else []
     expected = {temperature: one_row_at_a_time(untouched, policy, temperature) for temperature in (1.0, 0.7)}
     for states, temperature in product(passes, expected):
-        actual = policy.score_states(states(*rows.inputs), rows.completion_ids, rows.mask, temperature)
+        actual = policy.score_states(states(*rows.inputs).predicting, rows.completion_ids, rows.mask, temperature)
         assert_close(actual, expected[temperature], atol=1e-4, rtol=0)
     problems = [Problem(id=text, prompt=text, answer="") for text in ("3", "Numbers: [3, 4], target: 12\n")]
     ours = Engine(max_batch_tokens=1000).generate(policy, problems, group_size=2, sampling=GREEDY, seed=(0,))
@@ -185,7 +185,8 @@ def test_text_model_of_a_model_for_images_matches_the_whole(family: str, tmp_pat
     whole = transformers.AutoModelForImageTextToText.from_pretrained(folder)
     policy = load(folder)
     rows = rows_of(policy)
-    actual = policy.score_states(policy.padded_states(*rows.inputs), rows.completion_ids, rows.mask, 1.0)
+    states = policy.padded_states(*rows.inputs)
+    actual = policy.score_states(states.predicting, rows.completion_ids, rows.mask, 1.0)
     assert_close(actual, one_row_at_a_time(whole, policy), atol=1e-4, rtol=0)
     assert not any("vis" in name for name, _ in policy.model.named_parameters())
     assert read_model_config(str(folder), trust_remote_code=False).max_position_embeddings == 256

@@ -82,7 +82,7 @@ def update(policy: CausalLMPolicy, case: Mapping[str, Any]) -> dict[str, int]:
         states = policy.completion_states(*batch)
         with record_function(MARK):
             pass
-        found = policy.score_states(states, ids, mask, 1.0)
+        found = policy.score_states(states.predicting, ids, mask, 1.0)
         del states
         found.sum().backward()
 

@@ -1,7 +1,11 @@
-"""Generation in which each row has a copy of its prompt's keys and values, for models without planned attention.
+"""Generation for models without planned attention, for some rows of a batch at a time.
 
-prefill   P prompts              →  keys and values, repeated to the B rows
-decode    B rows, one token each →  finished rows are dropped when a quarter of the batch has finished
+``RepeatedDecode``: each row has a copy of its prompt's keys and values.
+
+    prefill   P prompts              →  keys and values, repeated to the B rows
+    decode    B rows, one token each →  finished rows are dropped when a quarter of the batch has finished
+
+``UnpaddedDecode``, for policies without padding: ``transformers``' own ``generate``, the rows of one prompt at a time.
 """
 
 from __future__ import annotations
@@ -11,7 +15,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
-from contrastive_reasoning.policies.decoder import cache_of, cached_pass, select_rows
+from contrastive_reasoning.policies.decoder import cache_of, cached_pass, select_rows, write_rows
 from contrastive_reasoning.rollout.requests import Completions, Requests, ends_of
 from contrastive_reasoning.rollout.sampling import Sampling, draw
 
@@ -96,3 +100,35 @@ class RepeatedDecode:
     ) -> tuple[Float[Tensor, "b V"], Float[Tensor, "b D"] | None]:
         """Logits of the token after the last of ``ids``, and the last hidden state there if states are pooled."""
         return cached_pass(self.policy, ids, mask, positions, self.cache, states=self.pooled)
+
+
+class UnpaddedDecode:
+    """Decodes some rows from prompt to last token; ``rows`` are indices into the rollout batch."""
+
+    def __init__(
+        self, policy: CausalLMPolicy, requests: Requests, rows: range, completions: Completions, sampling: Sampling
+    ) -> None:
+        self.policy, self.requests, self.rows = policy, requests, rows
+        self.completions, self.sampling = completions, sampling
+        self.ends = ends_of(policy, sampling, requests)
+
+    def run(self, uniforms: Float[Tensor, "B T"]) -> None:
+        size = self.requests.group_size
+        for prompt in range(self.rows.start // size, -(-self.rows.stop // size)):
+            first, last = max(prompt * size, self.rows.start), min((prompt + 1) * size, self.rows.stop)
+            self._write(prompt, torch.arange(first, last, device=self.policy.device), uniforms)
+
+    def _write(self, prompt: int, rows: Int[Tensor, " b"], uniforms: Float[Tensor, "B T"]) -> None:
+        into, limits = self.completions, self.requests.limits[prompt].expand(len(rows))
+        alive = torch.ones(len(rows), dtype=torch.bool, device=rows.device)
+
+        def choose(logits: Float[Tensor, "b V"]) -> tuple[Int[Tensor, " b"], Bool[Tensor, " b"]]:
+            nonlocal alive
+            at = int(into.lengths[rows].max())  # the length of each row that continues
+            tokens, log_probs = draw(logits, uniforms[rows, at], self.sampling)
+            ended = self.ends.ended(rows.tolist(), tokens)
+            alive = into.write(rows, at, tokens, log_probs, alive=alive, ended=ended, limits=limits)
+            return tokens, ~alive
+
+        ids = self.requests.prompt_ids[prompt][self.requests.prompt_mask[prompt]]
+        write_rows(self.policy, ids, rows=len(rows), limit=int(limits[0]), choose=choose)
