@@ -59,6 +59,7 @@ def leave_signals_to_parent(worker: int) -> None:
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if hasattr(signal, "sigwaitinfo"):
+        # before the thread starts, which inherits the mask: a thread without it would let SIGTERM end the process
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
         threading.Thread(target=_exit_on_sigterm_of, args=(os.getppid(),), daemon=True).start()
 

@@ -26,16 +26,16 @@ import numpy as np
 from jaxtyping import Int
 from numpy import ndarray
 
-from contrastive_reasoning.critics.base import NONE
+from contrastive_reasoning.critics.base import NONE, Pairs
 from contrastive_reasoning.ranges import at_least
-from datamodules.game_states import Columns, GameStates
+from datamodules.game_states import GameStates
 
 
 @runtime_checkable
 class Positives(Protocol):
     """Makes the columns of a batch from the draws of its anchors; for example ``EveryDraw`` or ``AnyOfPlays``."""
 
-    def __call__(self, draws: Int[ndarray, "A k"]) -> Columns:
+    def __call__(self, draws: Int[ndarray, "A k"]) -> Pairs:
         """``draws`` are the goals that k plays from each anchor reached, or ``NONE``."""
         ...
 
@@ -43,17 +43,19 @@ class Positives(Protocol):
 class EveryDraw:
     """One column for each draw, with multiplicity: positive for its own anchor, negative for all others."""
 
-    def __call__(self, draws: Int[ndarray, "A k"]) -> Columns:
+    def __call__(self, draws: Int[ndarray, "A k"]) -> Pairs:
         owner, play = (draws != NONE).nonzero()
-        return Columns(draws[owner, play], owner[None] == np.arange(len(draws))[:, None])
+        positive = owner[None] == np.arange(len(draws))[:, None]
+        return Pairs(draws[owner, play], positive, np.ones_like(positive))
 
 
 class AnyOfPlays:
     """One column for each goal of the batch: positive for the anchors that reached it in any of their plays."""
 
-    def __call__(self, draws: Int[ndarray, "A k"]) -> Columns:
+    def __call__(self, draws: Int[ndarray, "A k"]) -> Pairs:
         goals = np.unique(draws[draws != NONE])
-        return Columns(goals, (draws[:, :, None] == goals).any(axis=1))
+        positive = (draws[:, :, None] == goals).any(axis=1)
+        return Pairs(goals, positive, np.ones_like(positive))
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -68,7 +70,7 @@ class ContrastivePlays(GameStates):
         super().__post_init__()
         at_least(1, plays=self.plays)
 
-    def columns(self, anchors: Mapping[int, Int[ndarray, "_ _"]], rng: np.random.Generator) -> Columns:
+    def columns(self, anchors: Mapping[int, Int[ndarray, "_ _"]], rng: np.random.Generator) -> Pairs:
         draws = []
         for moves, states in anchors.items():
             ends = self.game.play(states.repeat(self.plays, axis=0), moves=self.game.horizon - moves, rng=rng)

@@ -10,34 +10,20 @@ from abc import abstractmethod
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Int
+from jaxtyping import Int
 from numpy import ndarray
 from torch.utils.data import DataLoader
 
-from contrastive_reasoning.critics.base import NONE, CriticBatch
+from contrastive_reasoning.critics.base import NONE, CriticBatch, Pairs
 from contrastive_reasoning.tasks.base import Split
 from datamodules.batch_stream import BatchData
 from datamodules.game import Game
 from datamodules.oracle_states import ValidationLoaders
 
 SEED_OF_SPLIT: dict[Split, int] = {"train": 0, "validation": 1_000_000_007}
-
-
-class Columns(NamedTuple):
-    """The C columns of a batch of A anchors. Candidates that are not positive are negative."""
-
-    goals: Int[ndarray, " C"]
-    positive: Bool[ndarray, "A C"]
-    candidate: Bool[ndarray, "A C"] | None = None
-    """None: all pairs are candidates."""
-
-    def counted(self) -> Bool[ndarray, "A C"]:
-        """The candidates."""
-        return np.ones_like(self.positive) if self.candidate is None else self.candidate
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -61,7 +47,7 @@ class GameStates(BatchData[CriticBatch]):
         self.depth_sizes = split_by_shares(self.batch_size, self.depth_shares)
 
     @abstractmethod
-    def columns(self, anchors: Mapping[int, Int[ndarray, "_ _"]], rng: np.random.Generator) -> Columns:
+    def columns(self, anchors: Mapping[int, Int[ndarray, "_ _"]], rng: np.random.Generator) -> Pairs:
         """Chooses the goals and labels the pairs of a batch. ``anchors`` are by the number of moves before them."""
 
     def batch(self, number: int, *, split: Split = "train") -> CriticBatch:
@@ -70,7 +56,7 @@ class GameStates(BatchData[CriticBatch]):
             state_actions=torch.cat([self.game.features(states) for states in anchors.values()]),
             goals=torch.from_numpy(columns.goals.astype(np.int64)),
             positive=torch.from_numpy(columns.positive),
-            candidate=torch.from_numpy(columns.counted()),
+            candidate=torch.from_numpy(columns.candidate),
         )
 
     def label_report(self) -> Mapping[str, float]:
@@ -85,8 +71,9 @@ class GameStates(BatchData[CriticBatch]):
             known = columns.goals != NONE
             goals, place = np.unique(columns.goals[known], return_inverse=True)
             hits, negatives = (np.zeros((len(columns.positive), len(goals)), dtype=bool) for _ in range(2))
+            # not hits[:, place] |= …: of several columns with the same goal only the last would count
             np.logical_or.at(hits.T, place, columns.positive[:, known].T)
-            np.logical_or.at(negatives.T, place, columns.counted()[:, known].T)
+            np.logical_or.at(negatives.T, place, columns.candidate[:, known].T)
             by_depth = np.split(negatives & ~hits, np.cumsum([len(states) for states in anchors.values()])[:-1])
             for (moves, states), negative in zip(anchors.items(), by_depth, strict=True):
                 reachable = self.game.reachable(states, goals)
@@ -98,7 +85,7 @@ class GameStates(BatchData[CriticBatch]):
         parts = self.fixed_batches(), self.game.oracle_batches(self.oracle_batch_size)
         return [DataLoader(part, batch_size=None) for part in parts if part]  # pyright: ignore
 
-    def _draw(self, number: int, split: Split) -> tuple[dict[int, Int[ndarray, "_ _"]], Columns]:
+    def _draw(self, number: int, split: Split) -> tuple[dict[int, Int[ndarray, "_ _"]], Pairs]:
         rng = np.random.default_rng([self.seed, SEED_OF_SPLIT[split], number])
         anchors = {
             moves: self.game.anchors(size, moves=moves, rng=rng) for moves, size in enumerate(self.depth_sizes) if size

@@ -2,8 +2,11 @@
 
 The search is exhaustive and small (three numbers have at most 48 lines of play). A state therefore yields as many exact
 pairs as the batch has goals: reached ones and certified dead ends. A critic trained on them is a distilled oracle,
-whatever its loss, and needs a game in which search is this cheap. If a state has more numbers than ``exhaust_up_to``,
-only the values reached in one branch are known.
+whatever its loss, and needs a game in which search is this cheap. From a state with more numbers than
+``exhaust_up_to``, random moves lead to one branch that is searched, so only the values reached in it are known.
+
+    start (a, b, c, d) ──random──► anchor (a·b, c, d) ──every line of play──► {reached}      the rest: dead ends
+    start (a, b, c, d) = anchor ──random──► (a·b, c, d) ──every line──► {reached}             the rest: unknown
 
 A finished play, with one number left, is a state like the others; a reward evaluates it after the last move. Random
 play rarely ends on one of the targets, so every second finished play is set to one.
@@ -25,8 +28,8 @@ from numpy import ndarray
 from contrastive_reasoning.critics.base import NONE, Pairing, Pairs
 from contrastive_reasoning.tasks.base import Task
 from datamodules.countdown_game import CountdownGame
-from datamodules.game_states import Columns, GameStates
-from datamodules.random_play import search_under
+from datamodules.game_states import GameStates
+from datamodules.random_play import reached_values
 
 
 class EveryGoal:
@@ -103,13 +106,17 @@ class HindsightStates(GameStates):
         if self.exhaust_up_to < 1:
             raise ValueError(f"exhaust_up_to must be at least 1, a number left, got {self.exhaust_up_to}")
 
-    def columns(self, anchors: Mapping[int, Int[ndarray, "_ _"]], rng: np.random.Generator) -> Columns:
-        found = [search_under(states, exhaust_up_to=self.exhaust_up_to, rng=rng) for states in anchors.values()]
-        reached = np.concatenate([values for values, _ in found])
-        exhausted = np.concatenate([np.full(len(values), every) for values, every in found])
+    def columns(self, anchors: Mapping[int, Int[ndarray, "_ _"]], rng: np.random.Generator) -> Pairs:
+        found, exhausted = [], []
+        for states in anchors.values():
+            moves = max(0, states.shape[1] - self.exhaust_up_to)
+            found.append(reached_values(self.game.play(states, moves=moves, rng=rng)))
+            exhausted.append(np.full(len(states), moves == 0))
+        reached = np.concatenate(found)
         low, high = self.target_range
         hindsight = draw_reached(reached, (low, high), rng)
-        return Columns(*self.pairing(hindsight, rng.integers(low, high + 1, len(reached)), reached, exhausted))
+        targets = rng.integers(low, high + 1, len(reached))
+        return self.pairing(hindsight, targets, reached, np.concatenate(exhausted))
 
 
 def draw_reached(

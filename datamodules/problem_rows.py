@@ -102,18 +102,16 @@ class ProblemRows:
 
     def _from_disk(self, here: Path) -> Iterator[PlacedRow]:
         """Yields the rows of a local file or folder, streamed, so that nothing is copied into a cache."""
-        from datasets import load_dataset
-
         if here.is_dir():
             yield from self._from_folder(here)
         elif here.suffix in JSON_ENDINGS:
             yield from json_rows(here)
         elif here.suffix in DELIMITERS:
             yield from csv_rows(here, delimiter=DELIMITERS[here.suffix])
-        elif here.suffix in BUILDERS:
-            yield from _number_rows(
-                load_dataset(BUILDERS[here.suffix], data_files=str(here), split="train", streaming=True)
-            )
+        elif here.suffix == ".parquet":
+            from datasets import load_dataset
+
+            yield from _number_rows(load_dataset("parquet", data_files=str(here), split="train", streaming=True))
         else:
             raise ValueError(f"a file of problems ends in {', '.join(BUILDERS)}")
 

@@ -1,16 +1,8 @@
-"""Vectorized Countdown for many boards: random legal moves, exhaustive search, and what it shows about each state.
+"""Vectorized Countdown for many boards: legal moves, exhaustive search, chances of random play, held-out boards.
 
 Boards are integer arrays of K numbers per row. A child that the rules forbid is a row of −1, and so are all its
 descendants. The plain functions of ``contrastive_reasoning.tasks.countdown`` define the rules; the test compares
 results board by board.
-
-A trajectory starts from random numbers and makes random legal moves down to its anchor state. An exhaustive search
-follows, directly if the anchor is small enough, else after further random moves into one branch. Every final value of
-the search is reached from the anchor, failed branches included. If the anchor itself was exhausted, every other value
-is a certified dead end.
-
-    start (a, b, c, d) ──random──► anchor (a·b, c, d) ──every line of play──► {reached}      the rest: dead ends
-    start (a, b, c, d) = anchor ──random──► (a·b, c, d) ──every line──► {reached}             the rest: unknown
 """
 
 from __future__ import annotations
@@ -38,13 +30,6 @@ def children(boards: Int[ndarray, "N K"]) -> Int[ndarray, "N M K-1"]:
     """
     rows = [_children_of_pair(boards, i, j) for i, j in combinations(range(boards.shape[1]), 2)]
     return np.concatenate(rows, axis=1)
-
-
-def random_move(boards: Int[ndarray, "N K"], rng: np.random.Generator) -> Int[ndarray, "N K-1"]:
-    """Makes one random move on each board, uniform over its legal moves."""
-    options = children(boards)
-    lots = np.where(options[..., 0] >= 0, rng.random(options.shape[:2]), -1.0)
-    return options[np.arange(len(boards)), lots.argmax(axis=1)]
 
 
 def reached_values(boards: Int[ndarray, "N K"]) -> Bool[ndarray, "N V"]:
@@ -85,20 +70,12 @@ def keys_of(states: Collection[Sequence[int]]) -> Int[ndarray, " H"]:
 
 def is_held_out(boards: Int[ndarray, "N K"], held_out: Int[ndarray, " H"]) -> Bool[ndarray, " N"]:
     """Returns whether the key of each board is in ``held_out``, a result of ``keys_of``."""
-    return _in_ascending(_keys(boards), held_out)
-
-
-def search_under(
-    anchors: Int[ndarray, "A K"], *, exhaust_up_to: int, rng: np.random.Generator
-) -> tuple[Bool[ndarray, "A V"], bool]:
-    """The values reached from each anchor, and whether all others are known to be unreachable.
-
-    The search is exhaustive from the anchor, or from one random branch of it with ``exhaust_up_to`` numbers.
-    """
-    branch = anchors
-    while branch.shape[1] > exhaust_up_to:
-        branch = random_move(branch, rng)
-    return reached_values(branch), branch is anchors
+    keys = _keys(boards)
+    if not len(held_out):
+        return np.zeros(len(keys), dtype=bool)
+    # not np.isin, which would sort or hash the ascending keys again at every call
+    places = np.searchsorted(held_out, keys).clip(max=len(held_out) - 1)
+    return held_out[places] == keys
 
 
 def encode_boards(boards: Int[ndarray, "N K"]) -> Int[Tensor, "N 6"]:
@@ -109,6 +86,7 @@ def encode_boards(boards: Int[ndarray, "N K"]) -> Int[Tensor, "N 6"]:
 
 def _children_of_pair(boards: Int[ndarray, "N K"], i: int, j: int) -> Int[ndarray, "N 4 K-1"]:
     large, small = np.maximum(boards[:, i], boards[:, j]), np.minimum(boards[:, i], boards[:, j])
+    # numpy divides in every row, also by a 0 or −1 that is no divisor
     exact = (small > 0) & (large % np.maximum(small, 1) == 0)
     quotient = np.where(exact, large // np.maximum(small, 1), -1)
     results = np.stack([large + small, large - small, large * small, quotient], axis=1)
@@ -125,11 +103,3 @@ def _keys(boards: Int[ndarray, "N K"]) -> Int[ndarray, " N"]:
     rows = np.sort(boards, axis=1).astype(np.int64) + 1
     shift = 10 if rows.shape[1] == WIDTH else 11
     return (rows << (shift * np.arange(rows.shape[1]))).sum(axis=1)
-
-
-def _in_ascending(values: Int[ndarray, " N"], ascending: Int[ndarray, " H"]) -> Bool[ndarray, " N"]:
-    """Whether each value is in ``ascending``. ``np.isin`` would sort or hash that array again at every call."""
-    if not len(ascending):
-        return np.zeros(len(values), dtype=bool)
-    places = np.searchsorted(ascending, values).clip(max=len(ascending) - 1)
-    return ascending[places] == values

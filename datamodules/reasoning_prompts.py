@@ -126,18 +126,16 @@ class ReasoningPrompts(LightningDataModule):
         if self.max_prompt_tokens is None or self.trainer is None:
             return problems
         policy: Any = self.trainer.lightning_module.policy
-        lengths = [len(policy.prompt_ids(problem.prompt)) for problem in problems]
-        kept = [one for one, length in zip(problems, lengths, strict=True) if length <= self.max_prompt_tokens]
-        if problems and not kept:
+        measured = [(problem, len(policy.prompt_ids(problem.prompt))) for problem in problems]
+        kept = [problem for problem, length in measured if length <= self.max_prompt_tokens]
+        too_long = [(problem.id, length) for problem, length in measured if length > self.max_prompt_tokens]
+        if not too_long:
+            return kept
+        if not kept:
             raise ValueError(
                 f"each of the {len(problems)} training prompts has more than max_prompt_tokens="
-                f"{self.max_prompt_tokens} tokens, the shortest {min(lengths)}"
+                f"{self.max_prompt_tokens} tokens, the shortest {min(length for _, length in too_long)}"
             )
-        if len(kept) == len(problems):
-            return kept
-        too_long = [
-            (one.id, size) for one, size in zip(problems, lengths, strict=True) if size > self.max_prompt_tokens
-        ]
         named = ", ".join([id for id, _ in too_long[:5]]) + (", …" if len(too_long) > 5 else "")
         rank_zero_warn(
             f"{len(too_long)} of {len(problems)} training problems are left out: "

@@ -96,11 +96,12 @@ class TraceArrays(BatchData[CriticBatch]):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        held_back = self.validation_batches * self.batch_size
-        if self.trajectories < held_back + self.batch_size:
+        self.held_back = self.validation_batches * self.batch_size
+        """Trajectories for validation."""
+        if self.trajectories < self.held_back + self.batch_size:
             raise ValueError(
-                f"trajectories must be at least {held_back + self.batch_size}, a training batch of {self.batch_size} "
-                f"after {self.validation_batches} for validation, got {self.trajectories}"
+                f"trajectories must be at least {self.held_back + self.batch_size}, a training batch of "
+                f"{self.batch_size} after {self.validation_batches} for validation, got {self.trajectories}"
             )
         self.table: Int[ndarray, "N T W"] | None = None
 
@@ -133,8 +134,7 @@ class TraceArrays(BatchData[CriticBatch]):
         """Batch ``number`` of the training or validation trajectories: a function of number and seed."""
         self.setup()
         assert self.table is not None
-        held_back = self.validation_batches * self.batch_size
-        table = self.table[held_back:] if split == "train" else self.table[:held_back]
+        table = self.table[self.held_back :] if split == "train" else self.table[: self.held_back]
         rows = torch.from_numpy(batch_rows(table, number, batch_size=self.batch_size, seed=self.seed))
         state_actions, goals = self.encode(rows)
         flat = goals.reshape(len(goals), -1)
@@ -143,13 +143,13 @@ class TraceArrays(BatchData[CriticBatch]):
 
     def count_drawn(self, batches: int) -> Mapping[str, int]:
         """Counts the different ``trajectories`` and ``triples`` in the first ``batches`` training batches."""
-        held_back = self.validation_batches * self.batch_size
         return count_drawn(
-            self.trajectories - held_back, self.triples_each, batches, batch_size=self.batch_size, seed=self.seed
+            self.trajectories - self.held_back, self.triples_each, batches, batch_size=self.batch_size, seed=self.seed
         )
 
     def val_dataloader(self) -> ValidationLoaders:
-        return validation_loaders(self.fixed_batches(), type(self).oracle_form, batch_size=self.oracle_batch_size)
+        encoding = type(self).oracle_form  # through the class: an instance would bind the function as a method
+        return validation_loaders(self.fixed_batches(), encoding, batch_size=self.oracle_batch_size)
 
 
 class TracesV1(TraceArrays):

@@ -14,9 +14,10 @@ import numpy as np
 from jaxtyping import Int
 from numpy import ndarray
 
+from contrastive_reasoning.critics.base import Pairs
 from contrastive_reasoning.tasks.countdown.search import search
 from datamodules.countdown_game import CountdownGame
-from datamodules.game_states import Columns, GameStates
+from datamodules.game_states import GameStates
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -25,7 +26,7 @@ class WrittenSearches(GameStates):
 
     game: CountdownGame
 
-    def columns(self, anchors: Mapping[int, Int[ndarray, "_ _"]], rng: np.random.Generator) -> Columns:
+    def columns(self, anchors: Mapping[int, Int[ndarray, "_ _"]], rng: np.random.Generator) -> Pairs:
         low, high = self.game.target_range
         written = [
             {value for (value,) in ends_of_search(numbers, int(rng.integers(low, high + 1))) if low <= value <= high}
@@ -33,7 +34,8 @@ class WrittenSearches(GameStates):
             for numbers in states.tolist()
         ]
         goals = np.array(sorted(set().union(*written)), dtype=np.int64)
-        return Columns(goals, np.array([[goal in values for goal in goals.tolist()] for values in written]))
+        positive = np.array([[goal in values for goal in goals.tolist()] for values in written])
+        return Pairs(goals, positive, np.ones_like(positive))
 
 
 def ends_of_search(numbers: list[int], target: int) -> list[tuple[int, ...]]:

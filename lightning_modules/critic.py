@@ -36,14 +36,13 @@ from lightning_modules.optim import AdamW, FiniteSteps, nan_unless_finite
 class CriticPretraining(FiniteSteps):
     """Trains ``critic`` with ``loss`` by automatic optimization.
 
+    The arguments that are not listed are those of ``FiniteSteps``.
+
     Args:
         critic: any ``Critic``; the only part that is trained.
         loss: scores, positive, candidate → scalar.
-        optimizer: of the critic's weights, with its schedule.
         negatives_per_anchor: negatives drawn per anchor and step, if all pairs cost too much; None scores all pairs.
         seed: of those draws and of dropout; draws are a function of (seed, step).
-        gradient_clip: the maximum gradient norm; None: no clipping.
-        max_skipped_steps: batches that may be skipped because a number is not finite.
 
     Raises:
         ValueError: if ``negatives_per_anchor`` is below 1.
@@ -60,13 +59,14 @@ class CriticPretraining(FiniteSteps):
         gradient_clip: float | None,
         max_skipped_steps: int,
     ) -> None:
-        super().__init__(optimizer=optimizer, gradient_clip=gradient_clip, max_skipped_steps=max_skipped_steps)
+        super().__init__(
+            optimizer=optimizer, seed=seed, gradient_clip=gradient_clip, max_skipped_steps=max_skipped_steps
+        )
         if negatives_per_anchor is not None:
             at_least(1, negatives_per_anchor=negatives_per_anchor)
         self.critic = critic
         self.loss = loss
         self.negatives_per_anchor = negatives_per_anchor
-        self.seed = seed
         self.oracle_metrics = OracleMetrics()
         self._last_batch_end: float | None = None
 

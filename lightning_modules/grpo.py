@@ -31,7 +31,7 @@ from contrastive_reasoning.objectives import Correction, Objective, needs_full_k
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy, log_probs_and_full_kl
 from contrastive_reasoning.policies.pass_cost import NO_WORK, Work
 from contrastive_reasoning.policies.sharding import shard_layers
-from contrastive_reasoning.ranges import at_least
+from contrastive_reasoning.ranges import above, at_least
 from contrastive_reasoning.rewards import Credit, Reward
 from contrastive_reasoning.rewards.base import TrainedReward
 from contrastive_reasoning.rollout.batch import RolloutBatch, RolloutTokens
@@ -56,12 +56,10 @@ from lightning_modules.microbatches import (
     score,
     work_of_microbatches,
 )
-from lightning_modules.optim import SKIPPED, AdamW, backward_all, check_gradient_clip, check_not_half, clipped_step
+from lightning_modules.optim import SKIPPED, AdamW, backward_all, check_not_half, clipped_step
 from lightning_modules.zero import zero_of
 
 T = TypeVar("T")
-CPU_REFUSAL = "can't allocate memory"
-"""Part of the message of torch's CPU allocator, which raises a plain RuntimeError."""
 UNPADDED = "and a policy without padding makes one for each length of a row"
 
 
@@ -130,20 +128,21 @@ class GRPO(LightningModule):
         super().__init__()
         at_least(1, updates_per_rollout=updates_per_rollout, minibatches_per_rollout=minibatches_per_rollout)
         at_least(1, microbatch_tokens=microbatch_tokens)
-        check_gradient_clip(gradient_clip)
+        if gradient_clip is not None:
+            above(0, gradient_clip=gradient_clip)
         check_not_half(policy)
         if any(isinstance(part, nn.Dropout) and part.training and part.p > 0 for part in policy.modules()):
             raise ValueError("policy.lora.dropout must be 0 in GRPO: with it, ratios of a policy to itself are noise")
         self.automatic_optimization = False
         self.policy = policy
-        kl_weight = getattr(objective, "kl_weight", 0.0) if getattr(objective, "kl", None) is not None else 0.0
-        if reference is None and kl_weight > 0:
-            raise ValueError(
-                f"objective.kl_weight={kl_weight} weighs the KL to a reference, and there is none: choose "
-                "module=grpo_reference, or set objective.kl_weight=0"
-            )
         self.reference = None
-        if reference is not None and kl_weight > 0:
+        kl_weight = getattr(objective, "kl_weight", 0.0) if getattr(objective, "kl", None) is not None else 0.0
+        if kl_weight > 0:
+            if reference is None:
+                raise ValueError(
+                    f"objective.kl_weight={kl_weight} weighs the KL to a reference, and there is none: choose "
+                    "module=grpo_reference, or set objective.kl_weight=0"
+                )
             self.reference = Reference(reference, offload=offload_reference, shard=shard_reference)
         self.task = task
         self.reward = reward
@@ -204,7 +203,7 @@ class GRPO(LightningModule):
         with self.phase("update"):
             with self.reference_on_device():
                 minibatches = self.minibatches(rollouts, advantages)
-            updates = [minibatch for _ in range(self.updates_per_rollout) for minibatch in minibatches]
+            updates = minibatches * self.updates_per_rollout
             steps: dict[str, float] = {}
             with self.reference_on_device() if self.full_kl else nullcontext():
                 for number, minibatch in enumerate(updates, start=1):
@@ -267,6 +266,7 @@ class GRPO(LightningModule):
         optimizer = cast(LightningOptimizer, self.optimizers())
         rate = self.optimizer.set_learning_rate(optimizer.optimizer, self.policy_step)
         norm = clipped_step(self, optimizer, self.policy.parameters(), self.gradient_clip)
+        # after the step, which was not taken: a loss that is not finite makes every gradient NaN
         require_finite(where, loss=minibatch.update_loss(), gradient=norm)
         minibatch.end_update()
         return {
@@ -407,7 +407,8 @@ class Reference:
 
 
 def out_of_memory(error: RuntimeError) -> bool:
-    return isinstance(error, torch.OutOfMemoryError) or CPU_REFUSAL in str(error)
+    # torch's CPU allocator raises a plain RuntimeError
+    return isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in str(error)
 
 
 def rollouts_of(batch: Any) -> RolloutBatch:

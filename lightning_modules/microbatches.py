@@ -323,7 +323,7 @@ class MinibatchUpdate:
     ) -> Tensor:
         """The micro-batch's part of the update's loss; ``full_kl`` is given if the objective has that term."""
         if microbatch.idle:
-            return log_probs.sum() * 0.0
+            return log_probs.sum() * 0.0  # with a graph: this rank takes part in the exchanges of the backward pass
         first = not self.updates
         if first and self.keeps_first_pass:
             self.old_log_probs[microbatch.rows, : log_probs.shape[1]] = log_probs.detach().double()

@@ -45,7 +45,7 @@ class AdamW:
     epsilon: float
     weight_decay: float
     warmup_steps: int | float
-    """A number below 1 is that share of ``total_steps``, rounded up. Its decimal digits count: 0.07 of 100 is 7."""
+    """A number below 1 is that share of ``total_steps``, rounded up."""
     schedule: Schedule
     """``constant``, or ``linear`` or ``cosine`` decay to 0 at ``total_steps``."""
     total_steps: int | None
@@ -61,6 +61,7 @@ class AdamW:
         if 0 < self.warmup_steps < 1:
             if self.total_steps is None:
                 raise ValueError(f"warmup_steps={self.warmup_steps} is a share of total_steps, which is null")
+            # exact: as a float, 0.07 * 100 is above 7 and would be rounded up to 8
             object.__setattr__(self, "warmup_steps", ceil(Fraction(str(self.warmup_steps)) * self.total_steps))
         if self.schedule != "constant" and (self.total_steps is None or self.total_steps <= self.warmup_steps):
             raise ValueError(
@@ -97,12 +98,6 @@ class AdamW:
         for group in optimizer.param_groups:
             group["lr"] = rate
         return rate
-
-
-def check_gradient_clip(gradient_clip: float | None) -> None:
-    """Raises ValueError for a clip that is not positive."""
-    if gradient_clip is not None:
-        above(0, gradient_clip=gradient_clip)
 
 
 def check_not_half(policy: CausalLMPolicy) -> None:
@@ -158,7 +153,7 @@ def clip_by_norm(parameters: Iterable[nn.Parameter], max_norm: float | None) -> 
     norm = nn.utils.get_total_norm([parameter.grad for parameter in trained if parameter.grad is not None])
     if not norm.isfinite():
         for parameter in trained:
-            parameter.grad = None
+            parameter.grad = None  # not 0, with which AdamW would still step by its moments and weight decay
     elif max_norm is not None:
         nn.utils.clip_grads_with_norm_(trained, max_norm, norm)
     return norm
@@ -171,6 +166,7 @@ class FiniteSteps(LightningModule):
 
     Args:
         optimizer: of all trained parameters, with its schedule.
+        seed: of dropout.
         gradient_clip: the maximum gradient norm; None: no clipping.
         max_skipped_steps: how many steps a run may skip.
 
@@ -178,13 +174,12 @@ class FiniteSteps(LightningModule):
         ValueError: if ``gradient_clip`` is not positive or ``max_skipped_steps`` is negative.
     """
 
-    seed: int
-    """Of dropout."""
-
-    def __init__(self, *, optimizer: AdamW, gradient_clip: float | None, max_skipped_steps: int) -> None:
+    def __init__(self, *, optimizer: AdamW, seed: int, gradient_clip: float | None, max_skipped_steps: int) -> None:
         super().__init__()
-        check_gradient_clip(gradient_clip)
+        if gradient_clip is not None:
+            above(0, gradient_clip=gradient_clip)
         self.optimizer = optimizer
+        self.seed = seed
         self.gradient_clip = gradient_clip
         self.skipped = SkippedSteps(max_skipped_steps)
         self.gradient_norm: Tensor = torch.zeros(())

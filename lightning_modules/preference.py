@@ -15,14 +15,12 @@ from lightning_modules.optim import AdamW, FiniteSteps, nan_unless_finite
 class PreferencePretraining(FiniteSteps):
     """Trains ``critic`` by automatic optimization; sets its goal after the last step.
 
+    The arguments that are not listed are those of ``FiniteSteps``.
+
     Args:
         critic: the reward model; the only part that is trained.
-        optimizer: of its weights, with its schedule.
         contrast_weight: λ ≥ 0.
         goal_batches: batches of successful completions that form the goal, from the data module's ``successes``.
-        seed: of dropout.
-        gradient_clip: the maximum gradient norm; None: no clipping.
-        max_skipped_steps: batches that may be skipped because a number is not finite.
 
     Raises:
         ValueError: if ``contrast_weight`` is negative or ``goal_batches`` is below 1.
@@ -39,13 +37,14 @@ class PreferencePretraining(FiniteSteps):
         gradient_clip: float | None,
         max_skipped_steps: int,
     ) -> None:
-        super().__init__(optimizer=optimizer, gradient_clip=gradient_clip, max_skipped_steps=max_skipped_steps)
+        super().__init__(
+            optimizer=optimizer, seed=seed, gradient_clip=gradient_clip, max_skipped_steps=max_skipped_steps
+        )
         at_least(0, contrast_weight=contrast_weight)
         at_least(1, goal_batches=goal_batches)
         self.critic = critic
         self.contrast_weight = contrast_weight
         self.goal_batches = goal_batches
-        self.seed = seed
 
     def training_step(self, batch: PreferenceBatch, batch_idx: int) -> Tensor:
         with self.dropout("critic dropout"):

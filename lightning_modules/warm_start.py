@@ -23,14 +23,7 @@ from lightning_modules.optim import AdamW, FiniteSteps, check_not_half, nan_unle
 class WarmStart(FiniteSteps):
     """Next-token training of ``policy`` on batches of (prompt, completion) pairs; logs by step.
 
-    Every rank has the whole batch and reads its share.
-
-    Args:
-        policy: the policy to train.
-        optimizer: of its weights, with its schedule.
-        seed: of dropout.
-        gradient_clip: the maximum gradient norm; None: no clipping.
-        max_skipped_steps: batches that may be skipped because a number is not finite.
+    Every rank has the whole batch and reads its share. The arguments but ``policy`` are those of ``FiniteSteps``.
     """
 
     def __init__(
@@ -42,10 +35,11 @@ class WarmStart(FiniteSteps):
         gradient_clip: float | None,
         max_skipped_steps: int,
     ) -> None:
-        super().__init__(optimizer=optimizer, gradient_clip=gradient_clip, max_skipped_steps=max_skipped_steps)
+        super().__init__(
+            optimizer=optimizer, seed=seed, gradient_clip=gradient_clip, max_skipped_steps=max_skipped_steps
+        )
         check_not_half(policy)
         self.policy = policy
-        self.seed = seed
 
     def training_step(self, batch: Sequence[tuple[str, str]], batch_idx: int) -> Tensor:
         with self.dropout("warm start dropout"):

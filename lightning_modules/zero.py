@@ -18,6 +18,8 @@ from lightning.pytorch.plugins.precision import DeepSpeedPrecision
 from lightning.pytorch.strategies import DDPStrategy, DeepSpeedStrategy
 from torch import Tensor, nn
 
+from contrastive_reasoning.ranges import at_least
+
 
 class KeptDtypes(DeepSpeedPrecision):
     """Keeps the loaded dtype of weights under ``32-true``, as training without ZeRO does.
@@ -59,9 +61,8 @@ class ZeroStrategy(DeepSpeedStrategy):
             raise ValueError(f"trainer.strategy.stage must be 1, 2 or 3, got {stage}")
         if offload_parameters and stage < 3:
             raise ValueError(f"trainer.strategy.offload_parameters needs stage 3, got stage {stage}")
-        for name, value, least in (("bucket_elements", bucket_elements, 1), ("whole_elements", whole_elements, 0)):
-            if value < least:
-                raise ValueError(f"trainer.strategy.{name} must be at least {least}, got {value}")
+        at_least(1, **{"trainer.strategy.bucket_elements": bucket_elements})
+        at_least(0, **{"trainer.strategy.whole_elements": whole_elements})
         if not torch.cuda.is_available():
             os.environ.setdefault("DS_ACCELERATOR", "cpu")  # read when deepspeed is imported, which is later
         super().__init__(

@@ -32,7 +32,6 @@ from contrastive_reasoning.workers.pool import (
 )
 
 Kind = Literal["answer", "choice"]
-MODULE = "contrastive_reasoning.workers.answers"
 MEMORY = 2 * 2**30
 """Address space of a worker in bytes; a worker that has loaded sympy needs about a tenth of it."""
 
@@ -82,13 +81,12 @@ class AnswerPool:
         return verdicts
 
     def close(self) -> None:
-        """Ends all workers. A later call starts new ones."""
+        """Ends all workers; a later call starts new ones."""
         self.pool.close()
 
 
 def answer_worker() -> list[str]:
-    """Returns the command that starts a worker."""
-    return worker_command(MODULE)
+    return worker_command(__name__)
 
 
 def main() -> None:

@@ -50,7 +50,6 @@ from contrastive_reasoning.workers.pool import (
     worker_command,
 )
 
-MODULE = "contrastive_reasoning.workers.functions"
 NUMBER, NUMBERS, OK, WRONG = "number", "numbers", "ok", "wrong"
 LONGEST = 200
 """Maximum number of characters kept of an exception's text."""
@@ -84,7 +83,7 @@ class FunctionPool:
                 f"{key} must be importable by its name in another process, {name_of(function)} is not: {error}"
             ) from error
         self.key = key
-        command = worker_command(MODULE, kind, memory_mib * 2**20)
+        command = worker_command(__name__, kind, memory_mib * 2**20)
         self.pool = WorkerPool(command=command, greeting=lines, workers=workers, limit_s=limit_s)
 
     def __call__(self, calls: Sequence[Any]) -> list[Reply]:
@@ -127,11 +126,8 @@ def serve(memory: int, call: Call) -> None:
         sys.path[:] = unpack(parent.receive())
         expect(unpack(parent.receive()))
         function = unpack(parent.receive())
-    except ChangedCode as changed:
-        parent.send(REFUSED, str(changed))
-        return
     except BaseException as error:  # importing user code may raise anything, SystemExit included
-        parent.send(REFUSED, describe(error))
+        parent.send(REFUSED, str(error) if isinstance(error, ChangedCode) else describe(error))
         return
     limit_memory(memory_in_use() + memory)
     parent.send(READY, "")
@@ -199,7 +195,7 @@ def verdict(function: Callable[..., Any], line: str) -> tuple[str, str]:
 
 
 async def _result_of(coming: Awaitable[Any]) -> Any:
-    return await coming
+    return await coming  # asyncio.run takes a coroutine only; a function may return a future
 
 
 KINDS: dict[str, Call] = {"number": number, "numbers": numbers, "verdict": verdict}

@@ -58,27 +58,19 @@ def expected() -> dict[str, PlannedSource]:
 
 class _PlannedFinder(MetaPathFinder):
     def find_spec(self, fullname: str, path: Sequence[str] | None, target: Any = None) -> ModuleSpec | None:
-        source = _expected.get(fullname)
-        if source is None:
+        if fullname not in _expected:
             return None
-        file = Path(source.file)
-        folders = [str(file.parent)] if file.name == "__init__.py" else None
-        loader = _PlannedLoader(fullname, source)
-        return spec_from_file_location(fullname, file, loader=loader, submodule_search_locations=folders)
+        return spec_from_file_location(fullname, loader=_PlannedLoader(fullname, _expected[fullname].file))
 
 
 class _PlannedLoader(SourceFileLoader):
-    def __init__(self, fullname: str, source: PlannedSource) -> None:
-        super().__init__(fullname, source.file)
-        self.digest = source.digest
-
     def get_code(self, fullname: str) -> CodeType:
-        """Compiles the file itself: cached bytecode may be older, since it is compared by size and whole seconds."""
+        # not the parent's: cached bytecode may be older, since it is compared by size and whole seconds
         try:
             content = Path(self.path).read_bytes()
         except OSError as error:
             raise ChangedCode(f"{self.path} cannot be read ({error.strerror}); the run was planned with it") from error
-        if source_hash(content) != self.digest:
+        if source_hash(content) != _expected[fullname].digest:
             raise ChangedCode(f"{self.path} has changed since the run was planned; run it again")
         return self.source_to_code(content, self.path)
 
@@ -105,6 +97,8 @@ def _canonical(tree: ast.AST) -> str:
         elif isinstance(node, ast.AST):
             words.append(f"{type(node).__name__}(")
             for name in node._fields:
+                # empty fields are left out, since newer Pythons add some (type_params) and would change the hash;
+                # ast.dump leaves them out from Python 3.13 on only
                 if (value := getattr(node, name, None)) is not None and value != [] and name != "ctx":
                     words.append(name)
                     write(value)

@@ -256,7 +256,7 @@ class Worker:
 
     def _write(self, lines: bytes) -> None:
         with suppress(BrokenPipeError):  # ``receive`` reports the ended worker
-            while lines:
+            while lines:  # without a buffer, write may take only a part
                 lines = lines[self._requests.write(lines) :]
 
 

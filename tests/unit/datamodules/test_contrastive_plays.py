@@ -27,7 +27,7 @@ from tests.unit.datamodules.kit import countdown
 
 TASK = countdown()
 GAME = CountdownGame(task=TASK, numbers=4, number_range=[1, 49], target_range=[10, 50])
-SEARCHES = ("reachable", "reachable_targets", "reached_values", "search_under", "best_moves")
+SEARCHES = ("reachable", "reachable_targets", "reached_values", "best_moves")
 """Functions that know what can be reached."""
 
 

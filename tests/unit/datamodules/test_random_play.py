@@ -6,7 +6,9 @@ import numpy as np
 
 from contrastive_reasoning.tasks.countdown.game import legal_moves
 from contrastive_reasoning.tasks.countdown.oracle import reachable_targets
-from datamodules.random_play import children, random_move, reached_values
+from datamodules.countdown_game import CountdownGame
+from datamodules.random_play import children, reached_values
+from tests.unit.datamodules.kit import countdown
 
 BOARDS = [
     [random.Random(f"{size}/{row}").choice([0, 1, 2, 7, 24, 49, 1300]) for _ in range(size)]
@@ -34,7 +36,8 @@ def test_reached_values_match_reachable_targets() -> None:
 
 def test_random_moves_are_legal_and_uniform() -> None:
     board = np.array([[1300, 2, 1]]).repeat(20_000, axis=0)
-    moved = random_move(board, np.random.default_rng(0))
+    game = CountdownGame(task=countdown(), numbers=3, number_range=[1, 49], target_range=[10, 50])
+    moved = game.play(board, moves=1, rng=np.random.default_rng(0))
     legal = [move.state for move in legal_moves((1300, 2, 1))]
     for state in set(legal):
         share = (moved == np.array(state)).all(axis=1).mean()

@@ -22,7 +22,7 @@ from contrastive_reasoning.rewards import Credit, FunctionReward, FunctionVerifi
 from contrastive_reasoning.rollout import RolloutBatch
 from contrastive_reasoning.tasks.base import Problem, Verdict
 from contrastive_reasoning.workers.failures import RewardFailed, VerifierFailed
-from contrastive_reasoning.workers.functions import MODULE, greeting, pack
+from contrastive_reasoning.workers.functions import greeting, pack
 from contrastive_reasoning.workers.planned_code import PlannedSource, expect, source_hash
 from contrastive_reasoning.workers.pool import worker_command
 from tests.unit.rewards import faulty_functions as functions
@@ -168,7 +168,8 @@ def test_worker_inside_c_code_ends_with_parent(tmp_path: Path) -> None:
         os.kill(os.getpid(), 9)
     """
     lines = greeting(functions.number_or_harm) + pack((None, "hangs in C")) + b"\n"
-    arguments = [sys.executable, "-c", textwrap.dedent(code), lines.decode(), *worker_command(MODULE, "number", 2**29)]
+    command = worker_command(greeting.__module__, "number", 2**29)
+    arguments = [sys.executable, "-c", textwrap.dedent(code), lines.decode(), *command]
     done = subprocess.run(arguments, capture_output=True, text=True, timeout=120, cwd=Path(__file__).parents[3])
     assert done.returncode == -signal.SIGKILL, done.stderr
     wait_until_gone(int(done.stdout))
