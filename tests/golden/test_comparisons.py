@@ -69,7 +69,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 def output_of(folder: Path, case: str, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> dict[str, list[str]]:
     """Runs the command of a case; returns the lines of its standard output and of each file that it writes."""
     marks = {name: study["marks"] for name, study in json.loads((folder / "studies.json").read_text()).items()}
-    for module in ("jobs.finished", "analysis.study_report"):
+    # in this order: study_report, if it is not imported yet, must import the real function from finished
+    for module in ("analysis.study_report", "jobs.finished"):
         monkeypatch.setattr(
             f"experiments.{module}.today", lambda _, study: Today({Mark(*mark) for mark in marks[study.name]}, {})
         )
