@@ -12,6 +12,7 @@ from jinja2 import Environment
 from callbacks.figures import due, log_with, watching
 from contrastive_reasoning.evaluation.evaluator import completion_row
 from contrastive_reasoning.evaluation.suite import MAIN
+from contrastive_reasoning.ranges import at_least
 from contrastive_reasoning.rewards import Credit
 from contrastive_reasoning.rewards.base import verdicts_on
 from contrastive_reasoning.rollout.spans import readable, visible_tokens
@@ -58,8 +59,7 @@ class Completions(L.Callback):
     """
 
     def __init__(self, *, task: Task, problems: int) -> None:
-        if problems < 1:
-            raise ValueError(f"callbacks.completions.problems must be at least 1, got {problems}")
+        at_least(1, **{"callbacks.completions.problems": problems})
         self.task = task
         self.problems = problems
         self.rows: list[dict[str, Any]] = []
@@ -104,8 +104,7 @@ class TrainingCompletions(L.Callback):
 
     def __post_init__(self) -> None:
         for name in ("rows", "every", "longest"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"callbacks.training_completions.{name} must be at least 1, got {getattr(self, name)}")
+            at_least(1, **{f"callbacks.training_completions.{name}": getattr(self, name)})
 
     def on_train_batch_end(self, trainer: L.Trainer, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
         step, rollouts = int(pl_module.rollout_step), batch.rollouts

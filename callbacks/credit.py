@@ -13,6 +13,7 @@ from matplotlib.lines import Line2D
 from torch import Tensor
 
 from callbacks.figures import LABEL_COLOURS, LINE_COLOURS, due, log_with, watching
+from contrastive_reasoning.ranges import at_least
 from contrastive_reasoning.rewards import Credit
 from contrastive_reasoning.rewards.base import verdicts_on
 from contrastive_reasoning.rewards.oracle import in_reach
@@ -52,8 +53,7 @@ class StepCredit(L.Callback):
 
     def __post_init__(self) -> None:
         for name in ("every", "steps"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"callbacks.step_credit.{name} must be at least 1, got {getattr(self, name)}")
+            at_least(1, **{f"callbacks.step_credit.{name}": getattr(self, name)})
 
     def on_train_batch_end(self, trainer: L.Trainer, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
         step, rollouts = int(pl_module.rollout_step), batch.rollouts

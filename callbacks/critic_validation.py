@@ -128,8 +128,7 @@ class Calibration(L.Callback):
     """
 
     def __init__(self, *, bins: int) -> None:
-        if bins < 2:
-            raise ValueError(f"callbacks.calibration.bins must be at least 2, got {bins}")
+        at_least(2, **{"callbacks.calibration.bins": bins})
         self.bins = bins
 
     def on_validation_epoch_end(self, trainer: L.Trainer, pl_module: Any) -> None:

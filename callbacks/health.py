@@ -27,6 +27,7 @@ import lightning as L
 from lightning.pytorch.utilities import rank_zero_warn
 
 from contrastive_reasoning.progress import step_is_logged, steps_done
+from contrastive_reasoning.ranges import above, at_least
 
 RETURN, SUCCESS, CORRELATION = "train/steps/return", "train/verdict/ok", "train/steps/outcome_correlation"
 RISING = {
@@ -64,10 +65,8 @@ class Alarms(L.Callback):
     """
 
     def __init__(self, *, window: int, threshold: float) -> None:
-        if window < 2:
-            raise ValueError(f"callbacks.alarms.window must be at least 2, got {window}")
-        if not threshold > 0:
-            raise ValueError(f"callbacks.alarms.threshold must be above 0, got {threshold}")
+        at_least(2, **{"callbacks.alarms.window": window})
+        above(0, **{"callbacks.alarms.threshold": threshold})
         self.window = window
         self.threshold = threshold
         self.seen: dict[str, list[float]] = {}

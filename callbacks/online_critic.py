@@ -47,6 +47,7 @@ from contrastive_reasoning.distributed import average_gradients, gather, total
 from contrastive_reasoning.losses import ContrastiveLoss
 from contrastive_reasoning.nonfinite import SkippedSteps, finite_step, keeping_batch
 from contrastive_reasoning.policies.seeded import seeded
+from contrastive_reasoning.ranges import at_least
 from contrastive_reasoning.rewards import CalibratedReward
 from contrastive_reasoning.rewards.critic import critic_within, verdict_auroc
 from contrastive_reasoning.rewards.step_values import legal_steps
@@ -97,7 +98,7 @@ class OnlineTraining(L.Callback, ABC):
         """Trains on the buffer, unless it is empty, and logs the loss."""
         if not len(self.buffer):
             return
-        with keeping_batch(dict, run=trainer.default_root_dir, step=step):
+        with keeping_batch(dict, run=trainer.default_root_dir, step=step):  # dict: the exception holds the batches
             loss = self.updates.train(self.buffer, device=device, rank=rank, ranks=ranks)
         # the loss is None on every rank or on none
         report(trainer, step, {"loss": None if loss is None else total(loss) / trainer.world_size})
@@ -137,10 +138,8 @@ class OnlineCritic(OnlineTraining):
     def __init__(
         self, *, task: Task, updates: CriticUpdates, learn_every: int, refresh_every: int, buffer_states: int
     ) -> None:
-        sizes = {"learn_every": learn_every, "refresh_every": refresh_every, "buffer_states": buffer_states}
-        for name, size in sizes.items():
-            if size < 1:
-                raise ValueError(f"online.{name} must be at least 1, got {size}")
+        at_least(1, **{"online.learn_every": learn_every, "online.refresh_every": refresh_every})
+        at_least(1, **{"online.buffer_states": buffer_states})
         super().__init__(task=task, updates=updates, buffer=ReplayBuffer(capacity=buffer_states))
         self.learn_every = learn_every
         self.refresh_every = refresh_every
@@ -252,8 +251,7 @@ class OnlineUpdates(ABC):
     """Seed of all draws."""
 
     def __post_init__(self) -> None:
-        if self.steps < 1:
-            raise ValueError(f"online.updates.steps must be at least 1, got {self.steps}")
+        at_least(1, **{"online.updates.steps": self.steps})
         self.taken = 0
         """Steps so far, including skipped ones: the number of a step seeds its draws."""
         self.skipped = SkippedSteps(self.max_skipped_steps, of="the critic that learns beside the policy")
@@ -275,9 +273,10 @@ class OnlineUpdates(ABC):
     def to(self, device: torch.device) -> None:
         """Moves the critic together with the optimizer's moments, which would otherwise stay behind."""
         self.critic.to(device)
+        # not the count of steps, a tensor without dimensions, which AdamW may keep on the CPU
         moments = [value for state in self._stepper.state.values() for value in state.values() if value.ndim]
         if any(moment.device != device for moment in moments):  # a reward may have moved the critic alone
-            self._stepper.load_state_dict(self._stepper.state_dict())
+            self._stepper.load_state_dict(self._stepper.state_dict())  # moves them to their parameters' device
 
     def train(self, buffer: Any, *, device: torch.device, rank: int, ranks: int) -> float | None:
         """Takes several optimizer steps; returns the loss of the last step not skipped.
@@ -331,7 +330,7 @@ class CriticUpdates(OnlineUpdates):
     there.
     """
 
-    purpose = "critic lessons"
+    purpose = "critic lessons"  # not to be renamed: it seeds the draws
     stream: Any
     """Pretraining's data; ``stream.batch(number)`` has no end."""
     first_replayed: int

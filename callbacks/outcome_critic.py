@@ -31,6 +31,7 @@ from callbacks.online_critic import OnlineTraining, OnlineUpdates
 from contrastive_reasoning.critics.calibration import cross_entropy
 from contrastive_reasoning.critics.outcome_buffer import OutcomeBuffer, Outcomes, join_outcomes
 from contrastive_reasoning.distributed import gather
+from contrastive_reasoning.ranges import at_least
 from contrastive_reasoning.rewards.calibrated import success_share, visits_by_state
 from contrastive_reasoning.rewards.step_values import legal_steps
 from contrastive_reasoning.rollout.batch import RolloutBatch, verdicts_of
@@ -87,7 +88,7 @@ def outcomes_of(rollouts: RolloutBatch, task: Task, critic: Any) -> Outcomes | N
 class OutcomeUpdates(OnlineUpdates):
     """Steps on the cross-entropy of visits, L above, over states drawn from the buffer."""
 
-    purpose = "outcome lessons"
+    purpose = "outcome lessons"  # not to be renamed: it seeds the draws
     temperature: float
     """τ, as in the reward."""
     batch_size: int
@@ -95,8 +96,7 @@ class OutcomeUpdates(OnlineUpdates):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.batch_size < 1:
-            raise ValueError(f"online.updates.batch_size must be at least 1, got {self.batch_size}")
+        at_least(1, **{"online.updates.batch_size": self.batch_size})
 
     def draw(self, buffer: OutcomeBuffer, *, seed: int, rank: int, ranks: int) -> dict[str, Outcomes]:
         return {"outcomes": buffer.draw(self.batch_size, np.random.default_rng(seed))}

@@ -17,6 +17,7 @@ from callbacks.figures import LABEL_COLOURS, PARITY_COLOURS, due, log_with, watc
 from contrastive_reasoning.critics import CriticBatch, CriticOracleBatch
 from contrastive_reasoning.geometry import distinct_rows, parity_of, pca, tsne
 from contrastive_reasoning.policies.sharding import gathered
+from contrastive_reasoning.ranges import at_least
 from contrastive_reasoning.rewards.base import verdicts_on
 from contrastive_reasoning.tasks.base import Task
 
@@ -48,8 +49,7 @@ class EmbeddingProjection(L.Callback):
     """Seed of t-SNE."""
 
     def __post_init__(self) -> None:
-        if self.points < LEAST:
-            raise ValueError(f"EmbeddingProjection: points must be at least {LEAST}, got {self.points}")
+        at_least(LEAST, **{"callbacks.embedding_projection.points": self.points})
         self._goals: list[tuple[Tensor, Any]] = []
         self._states: list[tuple[Tensor, Tensor]] = []
 
@@ -118,9 +118,8 @@ class CompletionProjection(L.Callback):
     """Seed of t-SNE."""
 
     def __post_init__(self) -> None:
-        for name, least in (("points", LEAST), ("every", 1)):
-            if getattr(self, name) < least:
-                raise ValueError(f"CompletionProjection: {name} must be at least {least}, got {getattr(self, name)}")
+        at_least(LEAST, **{"callbacks.completion_projection.points": self.points})
+        at_least(1, **{"callbacks.completion_projection.every": self.every})
 
     @torch.no_grad()
     def on_train_batch_end(self, trainer: L.Trainer, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:

@@ -40,6 +40,7 @@ from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
 from contrastive_reasoning.policies.pass_cost import NO_WORK, Work, work_of
 from contrastive_reasoning.policies.rollout_weights import whole_for_rollouts
 from contrastive_reasoning.progress import phase_of
+from contrastive_reasoning.ranges import at_least
 from contrastive_reasoning.rewards.base import reads_states
 from contrastive_reasoning.rollout.batch import Pick, RolloutBatch, join_groups, verdicts_of
 from contrastive_reasoning.rollout.continuations import distinct, problems_of, step_prefixes, success_rates
@@ -83,8 +84,7 @@ class RolloutGeneration(L.Callback):
             raise ValueError(
                 f"rollout.group_size must be at least 2: a group of {self.group_size} has nothing to compare with"
             )
-        if self.validation_samples < 0:
-            raise ValueError(f"rollout.validation_samples must be at least 0, got {self.validation_samples}")
+        at_least(0, **{"rollout.validation_samples": self.validation_samples})
         if not self.greedy.greedy:
             raise ValueError(f"rollout.greedy.temperature must be 0, got {self.greedy.temperature}")
 
@@ -198,7 +198,7 @@ class DynamicSampling(RolloutGeneration):
             batch.generated += work_of_drawing(fresh)
             useless = set(equal_groups(verified_groups(self.task, fresh)))
             useful = [group for group in range(len(problems)) if group not in useless]
-            places = dict(zip(equal, useful, strict=False))
+            places = dict(zip(equal, useful, strict=False))  # fewer useful groups: the other places stay as drawn
             picks = [Pick(1, places[p]) if p in places else Pick(0, p) for p in range(len(batch.problems))]
             batch.rollouts = join_groups([batch.rollouts, fresh], picks, pad_token_id=policy.pad_token_id)
             equal = equal[len(useful) :]
@@ -255,8 +255,7 @@ class VinePPORollouts(RolloutGeneration):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.continuations < 1:
-            raise ValueError(f"rollout.continuations must be at least 1, got {self.continuations}")
+        at_least(1, **{"rollout.continuations": self.continuations})
 
     def collect(self, trainer: L.Trainer, pl_module: Any, policy: CausalLMPolicy, batch: Any) -> None:
         """Fills ``batch.rollouts``, then values their prefixes; the tokens per second are those of the first draw."""

@@ -14,6 +14,7 @@ import psutil
 import torch
 
 from contrastive_reasoning.progress import steps_done
+from contrastive_reasoning.ranges import at_least
 
 MEGABYTE = 1e6
 
@@ -32,8 +33,7 @@ class SystemMetrics(L.Callback):
     """
 
     def __init__(self, *, seconds: float) -> None:
-        if seconds < 0:
-            raise ValueError(f"callbacks.system_metrics.seconds must not be negative, got {seconds}")
+        at_least(0, **{"callbacks.system_metrics.seconds": seconds})
         self.seconds = seconds
         self._next = 0.0
 
