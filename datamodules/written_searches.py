@@ -34,7 +34,7 @@ class WrittenSearches(GameStates):
             for numbers in states.tolist()
         ]
         goals = np.array(sorted(set().union(*written)), dtype=np.int64)
-        positive = np.array([[goal in values for goal in goals.tolist()] for values in written])
+        positive = np.array([[goal in values for goal in goals.tolist()] for values in written], dtype=bool)
         return Pairs(goals, positive, np.ones_like(positive))
 
 

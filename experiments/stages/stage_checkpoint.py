@@ -227,8 +227,7 @@ class StageCheckpoint(L.Callback):
                 if isinstance(logger, RunFolderLogger):
                     logger.bring_to_disk()  # a resumed run does not log these values again
             if trainer.is_global_zero:
-                remove(path)  # a checkpoint of shards is a folder, which os.replace does not overwrite
-                os.replace(fresh, path)
+                _replace(fresh, path)
                 seal(path, step=step, metric=metric)
         except (OSError, RuntimeError) as error:  # torch raises RuntimeError for a full disk
             with suppress(OSError):
@@ -256,3 +255,8 @@ class StageCheckpoint(L.Callback):
         if metric is None or mode is None or not isfinite(metric.value):
             return -inf
         return metric.value if mode == "max" else -metric.value
+
+
+def _replace(fresh: Path, path: Path) -> None:
+    remove(path)  # a checkpoint of shards is a folder, which os.replace does not overwrite
+    os.replace(fresh, path)
