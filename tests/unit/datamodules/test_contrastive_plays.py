@@ -192,6 +192,14 @@ def test_written_searches_have_the_values_that_the_search_writes() -> None:
     assert ends[-1] == 27
 
 
+def test_labels_are_boolean_where_no_search_ends_in_the_target_range() -> None:
+    far = game(number_range=[1, 2], target_range=[100, 101])
+    batch = WrittenSearches(**settings(game=far, depth_shares=[1.0, 0.0, 0.0, 0.0])).batch(0)
+    assert len(batch.goals) == 0
+    assert batch.positive.dtype == torch.bool
+    assert batch.candidate.dtype == torch.bool
+
+
 def game(**changes: Any) -> CountdownGame:
     return CountdownGame(**{"task": TASK, "numbers": 4, "number_range": [1, 9], "target_range": [1, 9], **changes})
 
