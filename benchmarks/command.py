@@ -55,7 +55,7 @@ def options() -> argparse.Namespace:
         parser.error(f"--repeats must be at least 1, got {chosen.repeats}")
     on_cpu = chosen.device == "cpu"
     chosen.models = chosen.models or ([SMALL] if on_cpu else list(QWEN2))
-    # `is`: all measures given by --measures are a choice too, and a run with a choice writes no page
+    # `is`, not ==: a run with --measures writes no page, even if it names all of them
     whole = on_cpu and len(chosen.models) == 1 and not chosen.workloads and chosen.measures is MEASURES
     chosen.page = PAGES.get(chosen.models[0]) if whole else None
     suited = [workload.key for workload in WORKLOADS if any(map(workload.suits, chosen.models))]

@@ -39,7 +39,7 @@ def stop(process: subprocess.Popen[bytes]) -> None:
             os.killpg(process.pid, signal.SIGINT)
             with suppress(subprocess.TimeoutExpired):
                 process.wait(GRACE_SECONDS)
-        os.killpg(process.pid, signal.SIGKILL)  # also after its own end: what it started may still run
+        os.killpg(process.pid, signal.SIGKILL)  # also after it has ended: its children may still run
     process.wait()
 
 

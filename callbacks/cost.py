@@ -159,7 +159,7 @@ class Throughput(L.Callback):
         self._listener = None
 
     def on_exception(self, trainer: L.Trainer, pl_module: L.LightningModule, exception: BaseException) -> None:
-        self.teardown(trainer, pl_module, "fit")  # Lightning calls it only after a fit without an error
+        self.teardown(trainer, pl_module, "fit")  # after an error Lightning does not call teardown
 
     def _mark(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         now = perf_counter()

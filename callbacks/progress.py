@@ -72,7 +72,7 @@ class Progress(ProgressBar):
             self._training.show(steps_done(trainer, pl_module), self._numbers(trainer))
 
     def on_exception(self, trainer: L.Trainer, pl_module: L.LightningModule, exception: BaseException) -> None:
-        self.teardown(trainer, pl_module, "fit")  # Lightning calls it only after a fit without an error
+        self.teardown(trainer, pl_module, "fit")  # after an error Lightning does not call teardown
 
     def teardown(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
         """Closes the bars, including those that an error has left open."""

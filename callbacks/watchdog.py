@@ -54,7 +54,7 @@ class Watchdog(L.Callback):
         self.stacks.end("validation")
 
     def on_exception(self, trainer: L.Trainer, pl_module: Any, exception: BaseException) -> None:
-        self.teardown(trainer, pl_module, "fit")  # Lightning calls it only after a fit without an error
+        self.teardown(trainer, pl_module, "fit")  # after an error Lightning does not call teardown
 
     def teardown(self, trainer: L.Trainer, pl_module: Any, stage: str) -> None:
         if self._listener is not None:

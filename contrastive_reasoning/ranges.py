@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from operator import ge, gt, le, lt
 
 
@@ -26,6 +26,13 @@ def within(interval: str, **values: float) -> None:
     for name, value in values.items():
         if value is None or not (above_low(value, low) and below_high(value, high)):
             raise ValueError(f"{name} must lie in {interval}, got {value}")
+
+
+def range_from(least: int, **values: Sequence[int]) -> None:
+    """Each value is a range [lowest, highest]."""
+    for name, bounds in values.items():
+        if len(bounds) != 2 or not least <= bounds[0] <= bounds[1]:
+            raise ValueError(f"{name} must be [lowest, highest] with {least} ≤ lowest ≤ highest, got {list(bounds)}")
 
 
 def one_of(choices: Collection[str], **values: object) -> None:

@@ -36,7 +36,7 @@ from lightning_modules.optim import AdamW, FiniteSteps, nan_unless_finite
 class CriticPretraining(FiniteSteps):
     """Trains ``critic`` with ``loss`` by automatic optimization.
 
-    The arguments that are not listed are those of ``FiniteSteps``.
+    The other arguments are those of ``FiniteSteps``.
 
     Args:
         critic: any ``Critic``; the only part that is trained.

@@ -15,7 +15,7 @@ from lightning_modules.optim import AdamW, FiniteSteps, nan_unless_finite
 class PreferencePretraining(FiniteSteps):
     """Trains ``critic`` by automatic optimization; sets its goal after the last step.
 
-    The arguments that are not listed are those of ``FiniteSteps``.
+    The other arguments are those of ``FiniteSteps``.
 
     Args:
         critic: the reward model; the only part that is trained.

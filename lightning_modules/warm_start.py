@@ -23,7 +23,7 @@ from lightning_modules.optim import AdamW, FiniteSteps, check_not_half, nan_unle
 class WarmStart(FiniteSteps):
     """Next-token training of ``policy`` on batches of (prompt, completion) pairs; logs by step.
 
-    Every rank has the whole batch and reads its share. The arguments but ``policy`` are those of ``FiniteSteps``.
+    Every rank has the whole batch and reads its share. All arguments except ``policy`` are those of ``FiniteSteps``.
     """
 
     def __init__(

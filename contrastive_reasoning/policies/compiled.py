@@ -39,7 +39,7 @@ def _call(layer: nn.Module, *arguments: Any, **named: Any) -> Any:
 
 @cache  # one for all layers; creating it takes a second, most of it for imports
 def _compiled_call() -> Any:
-    # of a function that takes the layer, so that all layers of a shape share its code
+    # the compiled function takes the layer as an argument, so that all layers of a shape share its code
     return torch.compile(_call, dynamic=True, recompile_limit=VARIANTS)  # pyright: ignore[reportCallIssue]
 
 

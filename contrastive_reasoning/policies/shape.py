@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -180,10 +180,19 @@ def _config_at_hand(pretrained: str) -> Path | None:
 
 
 def _shape(kind: str, *sizes: int, tied: bool) -> ModelShape:
-    """A shape from the values of its fields, in their order."""
-    names = [field.name for field in fields(ModelShape)]
-    values: dict[str, Any] = dict(zip(names, (kind, *sizes, tied), strict=True))
-    return ModelShape(**values)
+    hidden, inner, layers, heads, shared, head, vocabulary, context = sizes
+    return ModelShape(
+        model_type=kind,
+        hidden_size=hidden,
+        intermediate_size=inner,
+        num_hidden_layers=layers,
+        num_attention_heads=heads,
+        num_key_value_heads=shared,
+        head_dim=head,
+        vocab_size=vocabulary,
+        max_position_embeddings=context,
+        tie_word_embeddings=tied,
+    )
 
 
 # hidden, inner, layers, heads, key-value heads, head width, vocabulary, context

@@ -19,6 +19,7 @@ import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from contrastive_reasoning.ranges import within
 from contrastive_reasoning.rewards.base import (
     Credit,
     FailureWarning,
@@ -29,7 +30,7 @@ from contrastive_reasoning.rewards.base import (
 from contrastive_reasoning.rollout.batch import RolloutBatch
 from contrastive_reasoning.rollout.spans import readable
 from contrastive_reasoning.tasks.base import Problem, Verdict
-from contrastive_reasoning.workers.failures import ErrorShare, checked_share
+from contrastive_reasoning.workers.failures import ErrorShare
 from contrastive_reasoning.workers.functions import NUMBER, OK, WRONG, FunctionPool, name_of
 from contrastive_reasoning.workers.pool import TIMEOUT, Reply
 
@@ -57,7 +58,8 @@ class FunctionReward:
         key = "reward.function"
         require_one_completion(function, key, "reward=trl")
         self.name = name
-        self.max_failures = checked_share(max_failures)
+        within("[0, 1]", max_failures=max_failures)
+        self.max_failures = max_failures
         self.pool = FunctionPool(
             function, kind="number", key=key, workers=workers, limit_s=limit_s, memory_mib=memory_mib
         )

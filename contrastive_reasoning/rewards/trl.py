@@ -21,6 +21,7 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from contrastive_reasoning.ranges import within
 from contrastive_reasoning.rewards.base import (
     Credit,
     FailureWarning,
@@ -31,7 +32,7 @@ from contrastive_reasoning.rewards.base import (
 from contrastive_reasoning.rewards.function import ONE_COMPLETION, failure_of
 from contrastive_reasoning.rollout.batch import RolloutBatch
 from contrastive_reasoning.tasks.base import Problem, messages_of
-from contrastive_reasoning.workers.failures import RewardFailed, checked_share
+from contrastive_reasoning.workers.failures import RewardFailed
 from contrastive_reasoning.workers.functions import NUMBERS, FunctionPool
 
 
@@ -64,7 +65,8 @@ class TRLReward:
         self.function = function
         self.messages = messages
         self.columns = dict(columns)
-        self.max_failures = checked_share(max_failures)
+        within("[0, 1]", max_failures=max_failures)
+        self.max_failures = max_failures
         self.pool = FunctionPool(
             function, kind="numbers", key="reward.function", workers=1, limit_s=limit_s, memory_mib=memory_mib
         )

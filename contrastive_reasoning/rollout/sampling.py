@@ -155,7 +155,7 @@ def row_uniforms(
     rows = []
     for name, before in zip(names, earlier_occurrences(names) if earlier is None else earlier, strict=True):
         for place in range(before * group_size, (before + 1) * group_size):
-            # of the CPU: that of another device would draw other numbers
+            # a generator of the CPU: one of another device would draw other numbers
             generator = torch.Generator().manual_seed(derived_seed((*seed, *name, place)))
             rows.append(torch.rand(length, generator=generator))
     return torch.stack(rows)

@@ -163,13 +163,6 @@ def make_tuples(instance: object, *names: str) -> None:
         object.__setattr__(instance, name, tuple(getattr(instance, name)))
 
 
-def are_ranges(least: int, **values: Sequence[int]) -> None:
-    """Raises a ValueError for a value that is not [lowest, highest] with ``least`` ≤ lowest."""
-    for name, bounds in values.items():
-        if len(bounds) != 2 or not least <= bounds[0] <= bounds[1]:
-            raise ValueError(f"{name} must be [lowest, highest] with {least} ≤ lowest ≤ highest, got {list(bounds)}")
-
-
 def split_of(key: str) -> Split:
     """The split of a generated problem by a hash of its key: 80% train, 10% validation, 10% test, for every seed."""
     bucket = int.from_bytes(blake2b(key.encode(), digest_size=8).digest(), "big") % 10

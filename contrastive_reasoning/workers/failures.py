@@ -25,12 +25,6 @@ class VerifierFailed(RewardFailed):
     alone = True
 
 
-def checked_share(max_failures: float) -> float:
-    """Returns the share unchanged. Raises ValueError if it does not lie in [0, 1]."""
-    within("[0, 1]", max_failures=max_failures)
-    return max_failures
-
-
 class ErrorShare:
     """The share of errors among the last ``MOST`` verdicts of a verifier on this rank, and the limit on it.
 
@@ -40,7 +34,8 @@ class ErrorShare:
     """
 
     def __init__(self, limit: float, *, of: str, key: str) -> None:
-        self.limit = checked_share(limit)
+        within("[0, 1]", max_failures=limit)
+        self.limit = limit
         self.of = of
         self.key = key
         self._errors: deque[bool] = deque(maxlen=MOST)

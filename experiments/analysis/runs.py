@@ -107,7 +107,7 @@ def log_comparison(tracker: Tracker, experiment: str, files: Sequence[Path]) -> 
         tags = {"key": key, "kind": "comparison", "experiment": experiment}
         run_id = tracker.create_run(experiment, name=key, start=time.time(), tags=tags, parent=None)
     elif found.lifecycle_stage == "deleted":
-        return  # by a person
+        return  # a person deleted it
     else:
         run_id = found.run_id
     for path in files:

@@ -337,7 +337,7 @@ def record_launch(tracker: Tracker, study: Study) -> None:
         run_id = tracker.create_run(study.name, name=f"study {study.name}", start=time.time(), tags=tags, parent=None)
         tracker.describe(run_id, params=_params(study.primary), tags={})
     elif found.lifecycle_stage == "deleted":
-        return  # by a person
+        return  # a person deleted it
     else:
         run_id = found.run_id
     with TemporaryDirectory() as folder:

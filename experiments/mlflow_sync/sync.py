@@ -151,7 +151,7 @@ class FolderSync:
         """Sends each table as one, with the rows of all steps, so that MLflow's page can filter by step."""
         for folder in sorted({path.parent for path in run.folder.glob("tables/**/*.json")}):
             files = sorted(folder.glob("*.json"), key=lambda path: int(path.stem))
-            # any() of a list: each call marks its file as sent
+            # any() of a list, not of a generator: each call marks its file as sent, so none may be left out
             if any([_has_changed(path, run.folder, sent) for path in files]):
                 tables = ((int(path.stem), json.loads(path.read_text(encoding="utf-8"))) for path in files)
                 rows = [{"step": step, **row} for step, table in tables for row in table]

@@ -165,7 +165,7 @@ def push(folder: Path, repo: str, *, part: str, private: str | None) -> str:
             api.upload_folder(repo_id=repo, folder_path=folder, commit_message="Upload by contrastive-reasoning")
     except (HTTPError, OSError, ValueError) as error:
         raise NotPublished(f"the hub cannot be reached or refused it ({first_line(error)})") from error
-    if others:  # here, because the clause above catches ValueError
+    if others:  # after the try statement, which would turn a ValueError into NotPublished
         raise ValueError(
             f"repo={repo}: it has the {others.pop()} of a run; choose a repository of its own for this {part}"
         )

@@ -59,7 +59,7 @@ def partial_of(path: Path) -> Path:
 
 def put_in_place(partial: Path, path: Path) -> None:
     """Renames a complete file to its final name, replacing an earlier one atomically."""
-    sync(partial)  # before the rename: a power cut must leave no torn file under the final name
+    sync(partial)  # before the rename, so that a power failure leaves no partial file under the final name
     os.replace(partial, path)
     sync(path.parent)  # the rename is a change of the folder
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 
-from contrastive_reasoning.ranges import within
+from contrastive_reasoning.ranges import range_from, within
 from contrastive_reasoning.tasks import base
 from contrastive_reasoning.tasks.arithmetic.equations import same_plan
 from contrastive_reasoning.tasks.arithmetic.story import (
@@ -33,7 +33,7 @@ from contrastive_reasoning.tasks.arithmetic.story import (
     true_meanings,
     words_of,
 )
-from contrastive_reasoning.tasks.base import Split, are_ranges, make_tuples
+from contrastive_reasoning.tasks.base import Split, make_tuples
 
 _ATTEMPTS = 100_000
 """Maximum number of attempts for one draw."""
@@ -70,8 +70,8 @@ class StorySpace:
 
     def __post_init__(self) -> None:
         make_tuples(self, "steps", "clauses", "number_range", "new_numbers")
-        are_ranges(1, steps=self.steps, clauses=self.clauses)
-        are_ranges(2, number_range=self.number_range)
+        range_from(1, steps=self.steps, clauses=self.clauses)
+        range_from(2, number_range=self.number_range)
         if not set(self.new_numbers) < set(range(self.number_range[0], self.number_range[1] + 1)):
             raise ValueError(
                 f"new_numbers must lie in {list(self.number_range)} and leave some, got {self.new_numbers}"

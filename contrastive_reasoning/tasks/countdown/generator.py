@@ -7,8 +7,8 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count
 
-from contrastive_reasoning.ranges import at_least
-from contrastive_reasoning.tasks.base import Split, are_ranges, distinct, make_tuples, split_of
+from contrastive_reasoning.ranges import at_least, range_from
+from contrastive_reasoning.tasks.base import Split, distinct, make_tuples, split_of
 from contrastive_reasoning.tasks.countdown.oracle import reachable
 from contrastive_reasoning.tasks.countdown.problem import Pair, problem_key
 from contrastive_reasoning.tasks.countdown.search import search_lines
@@ -35,7 +35,7 @@ class ProblemSpace:
         make_tuples(self, "counts", "number_range", "target_range")
         if not self.counts or not all(2 <= count <= 6 for count in self.counts):
             raise ValueError(f"counts must be one or more of 2 to 6, got {list(self.counts)}")
-        are_ranges(0, number_range=self.number_range, target_range=self.target_range)
+        range_from(0, number_range=self.number_range, target_range=self.target_range)
         if self.max_search_lines is not None:
             at_least(1, max_search_lines=self.max_search_lines)
 
