@@ -22,7 +22,7 @@ from typing import IO, Any
 from tests.forking import Forks, forks, serve
 
 PLACES: dict[str, tuple[str, str, int]] = {
-    "rollout": ("contrastive_reasoning.rollout.engine:ContinuousDecode", "_record", 5),
+    "rollout": ("contrastive_reasoning.rollout.continuous:ContinuousDecode", "_record", 5),
     "reward": ("contrastive_reasoning.rewards:CalibratedReward", "__call__", 1),
     "head's step": ("contrastive_reasoning.rewards:CLIPOReward", "_learn", 1),
     "outcomes' step": ("callbacks.outcome_critic:OutcomeUpdates", "loss_of", 2),

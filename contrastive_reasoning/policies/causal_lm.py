@@ -24,6 +24,7 @@ from contrastive_reasoning.policies.merging import save_merged
 from contrastive_reasoning.policies.packed import pack
 from contrastive_reasoning.policies.pass_cost import Lengths, Sizes, packing_pays
 from contrastive_reasoning.policies.prompting import NO_SYSTEM, check_system, prompt_ids, turn_end
+from contrastive_reasoning.policies.varlen import Kernel
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,7 +44,8 @@ class CausalLMPolicy(nn.Module):
     fast as fp32 on a CPU with native bf16, and far slower on others. With ``chat_template`` a prompt is rendered as one
     user message; None does so if the tokenizer has a template. ``system`` is the system message before it: ``none``,
     ``default`` or a text, see ``render``. With ``compiled`` the passes below use compiled layers; generation does not.
-    ``score`` is ``token_log_probs`` or a function with its interface. With ``unpadded`` rows of different lengths never
+    ``score`` is ``token_log_probs`` or a function with its interface. With ``attention``, a kernel for segments, passes
+    are packed where it takes their tensors. With ``unpadded`` rows of different lengths never
     share a pass, and ``transformers`` generates: for models whose states depend on padding or that have other caches.
     """
 
@@ -58,6 +60,7 @@ class CausalLMPolicy(nn.Module):
         chunk: int = 1024,
         compiled: bool = False,
         score: Callable[..., Tensor] = token_log_probs,
+        attention: Kernel | None = None,
         unpadded: bool = False,
     ) -> None:
         super().__init__()
@@ -80,6 +83,7 @@ class CausalLMPolicy(nn.Module):
         self.chunk = chunk
         self.compiled = compiled
         self.score = score
+        self.attention = attention
         self.unpadded = unpadded
         self.logit_scale, self.softcap = logit_transform(unwrap(model).config)
         self._turn_end = turn_end(tokenizer, chat_template=chat_template)
@@ -89,6 +93,11 @@ class CausalLMPolicy(nn.Module):
     @property
     def device(self) -> torch.device:
         return next(self.model.parameters()).device
+
+    @property
+    def dtype_of_products(self) -> torch.dtype:
+        """The compute dtype; in full precision that of the weights."""
+        return self.compute_dtype if self.compute_dtype != torch.float32 else next(self.model.parameters()).dtype
 
     @property
     def backbone(self) -> nn.Module:
@@ -220,8 +229,11 @@ class CausalLMPolicy(nn.Module):
         lengths: Lengths,
     ) -> CompletionStates:
         """``completion_states`` by a pass without padding; the policy must plan attention."""
-        dtype = self.compute_dtype if self.compute_dtype != torch.float32 else next(self.model.parameters()).dtype
-        rows = pack(prompt_ids, prompt_mask, completion_ids, mask, owner, lengths, dtype=dtype)
+        rows = pack(
+            *(prompt_ids, prompt_mask, completion_ids, mask, owner, lengths),
+            dtype=self.dtype_of_products,
+            kernel=self.attention,
+        )
         hidden = self._pass(
             input_ids=rows.ids,
             attention_mask=no_mask(self.device),
@@ -241,6 +253,8 @@ class CausalLMPolicy(nn.Module):
         """Whether a pass over prompts and completions of these lengths is packed."""
         if not self.plans_attention or not all(lengths.prompts):
             return False
+        if self.attention is not None and self.attention.takes(self.device, self.dtype_of_products):
+            return True
         return packing_pays(lengths, Sizes.of(unwrap(self.model).config))
 
     def pass_tokens(self, lengths: Lengths) -> int:

@@ -31,6 +31,8 @@ from contrastive_reasoning.policies.attention import AttentionPlan, no_mask
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy, unwrap
 from contrastive_reasoning.policies.shape_bucketing import bucketed_linear
 
+DYNAMIC_ROTATIONS = ("dynamic", "longrope")
+"""Rotations whose frequencies change when a position exceeds a limit."""
 Product = Callable[[Tensor], Tensor]
 """(b, in) → (b, out) in the compute dtype."""
 
@@ -56,6 +58,8 @@ class Decoder:
         self.layers = [_Layer(policy, layer) for layer in base.model.layers[: base.config.num_hidden_layers]]
         self.norm = base.model.norm
         self.head = _product(policy, [base.get_output_embeddings()])
+        self.static: bool = self.rotary.rope_type not in DYNAMIC_ROTATIONS
+        """Whether the operations of ``read`` are the same for all values of its arguments."""
 
     def read(
         self, ids: Int[Tensor, " b"], positions: Int[Tensor, " b"], plan: AttentionPlan

@@ -34,9 +34,11 @@ from contrastive_reasoning.policies.prompting import NO_SYSTEM
 from contrastive_reasoning.policies.seeded import seeded
 from contrastive_reasoning.policies.shape import EMBEDDED, EMBEDDED_FOLDER
 from contrastive_reasoning.policies.tiny import TinyArchitecture, tiny_model, train_tokenizer
+from contrastive_reasoning.policies.varlen import FLASH, Kernel, require_flash
 from contrastive_reasoning.ranges import at_least, one_of
 
 KERNELS: dict[str, Callable[..., torch.Tensor]] = {"torch": token_log_probs, "liger": liger_log_probs}
+ATTENTION: dict[str, Kernel | None] = {"sdpa": None, "varlen": FLASH}
 AUTO = "auto"
 SHOWN = 3
 """Maximum number of weights that an error names."""
@@ -99,6 +101,7 @@ def load_policy(
     seed: int,
     corpus: Callable[[], Sequence[str]] | None = None,
     system: str = NO_SYSTEM,
+    attention: Literal["sdpa", "varlen"] = "sdpa",
 ) -> CausalLMPolicy:
     """Builds a policy.
 
@@ -118,6 +121,7 @@ def load_policy(
         compiled: run the decoder layers of scoring and update compiled: the first pass of a kind takes many seconds,
             and later ones are faster. It needs a C++ compiler.
         kernels: the implementation of log-probs: ``torch``, or ``liger`` on CUDA with the extra of that name.
+        attention: of scoring and update passes: ``sdpa``, or ``varlen`` on CUDA, which never pads (see ``varlen``).
         corpus: texts for a fresh tokenizer; needed only for a fresh model.
 
     Raises:
@@ -130,6 +134,7 @@ def load_policy(
     one_of(KERNELS, **{"policy.kernels": kernels})
     if kernels == "liger":
         require_liger()
+    one_of(ATTENTION, **{"policy.attention": attention})
     one_of(DTYPES, **{"policy.weights_dtype": weights_dtype})
     one_of((*DTYPES, AUTO), **{"policy.compute_dtype": compute_dtype})
     dtype = DTYPES[weights_dtype]
@@ -148,6 +153,8 @@ def load_policy(
         model, named = model.to(dtype), "policy.architecture"
     else:
         raise ValueError("policy.pretrained is null, so policy.architecture and a corpus for the tokenizer are needed")
+    if attention == "varlen":
+        require_flash(model.config)
     if gradient_checkpointing:
         checkpoint_layers(model)
     if compute_dtype == AUTO:
@@ -160,6 +167,7 @@ def load_policy(
         system=system,
         compiled=compiled,
         score=KERNELS[kernels],
+        attention=ATTENTION[attention],
     )
     check_passes(policy, named)  # here, because later its weights may be sharded
     return policy

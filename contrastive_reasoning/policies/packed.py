@@ -19,7 +19,7 @@ completion gathers them from one place.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -29,6 +29,7 @@ from torch.nn.functional import embedding, scaled_dot_product_attention
 from contrastive_reasoning.policies.attention import AttentionPlan
 from contrastive_reasoning.policies.pass_cost import Lengths, completion_blocks, prompt_blocks
 from contrastive_reasoning.policies.shape_bucketing import spare_rows
+from contrastive_reasoning.policies.varlen import Kernel, SharedSegments
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,33 +52,55 @@ def pack(
     lengths: Lengths,
     *,
     dtype: torch.dtype,
+    kernel: Kernel | None = None,
 ) -> Packed:
     """Packs the rows of a pass.
 
     Prompts have at least one token and are padded on either side. Completions are padded on the right and may be empty.
-    ``lengths`` are the same lengths as numbers; ``dtype`` is that of the products.
+    ``lengths`` are the same lengths as numbers; ``dtype`` is that of the products. A ``kernel`` is used if it takes
+    such tensors and the completions of each prompt are neighbours.
     """
     device = mask.device
+    order = None if kernel is None or not kernel.takes(device, dtype) else _order_of_prompts(lengths)
+    if order is not None:
+        places = {prompt: place for place, prompt in enumerate(order)}
+        owners, prompts = [places[prompt] for prompt in lengths.owner], [lengths.prompts[prompt] for prompt in order]
+        lengths = replace(lengths, prompts=prompts, owner=owners)
+        owner = torch.tensor(owners, device=device)
+        prompt_ids, prompt_mask = prompt_ids[order], prompt_mask[order]
     sizes, own_sizes = prompt_mask.sum(dim=1), mask.sum(dim=1)
     spare = torch.zeros(spare_rows(lengths.packed, device, dtype), dtype=torch.long, device=device)
     starts = len(spare) + _starts(sizes)
     own_starts = len(spare) + int(sizes.sum()) + _starts(own_sizes)
     own_positions = sizes[owner][:, None] + mask.cumsum(dim=1) - 1
-    blocks = [
-        causal_block(starts[rows], sizes[rows])
-        for rows in (torch.tensor(block, device=device) for block in prompt_blocks(lengths))
-    ] + [
-        continuing_block(own_starts[rows], own_sizes[rows], starts[owner[rows]], sizes[owner[rows]], dtype)
-        for rows in (torch.tensor(block, device=device) for block in completion_blocks(lengths))
-    ]
-    if len(spare):
-        blocks.append(causal_block(torch.arange(len(spare), device=device), torch.ones_like(spare)))
+    plan: AttentionPlan
+    if kernel is not None and order is not None:
+        plan = SharedSegments(lengths, kernel, device)
+    else:
+        blocks = [
+            causal_block(starts[rows], sizes[rows])
+            for rows in (torch.tensor(block, device=device) for block in prompt_blocks(lengths))
+        ] + [
+            continuing_block(own_starts[rows], own_sizes[rows], starts[owner[rows]], sizes[owner[rows]], dtype)
+            for rows in (torch.tensor(block, device=device) for block in completion_blocks(lengths))
+        ]
+        if len(spare):
+            blocks.append(causal_block(torch.arange(len(spare), device=device), torch.ones_like(spare)))
+        plan = SharedPrompts(blocks)
     return Packed(
         ids=torch.cat([spare, prompt_ids[prompt_mask], completion_ids[mask]])[None],
         positions=torch.cat([spare, prompt_mask.cumsum(dim=1)[prompt_mask] - 1, own_positions[mask]])[None],
-        plan=SharedPrompts(blocks),
+        plan=plan,
         predicting=_before(starts + sizes - 1, own_starts, mask, owner),
     )
+
+
+def _order_of_prompts(lengths: Lengths) -> list[int] | None:
+    """The prompts in the order of their completions; None if those of a prompt are not neighbours."""
+    met = [owner for place, owner in enumerate(lengths.owner) if not place or owner != lengths.owner[place - 1]]
+    if len(set(met)) < len(met):
+        return None
+    return [*met, *(prompt for prompt in range(len(lengths.prompts)) if prompt not in met)]
 
 
 def _starts(sizes: Int[Tensor, " r"]) -> Int[Tensor, " r"]:

@@ -218,6 +218,12 @@ class SharedCache:
         self.own_bias = _hiding(self.filled, self.longest, device)
         self.at = torch.arange(len(self.filled), device=device), torch.tensor(self.filled, device=device) - 1
 
+    def advance_to(self, filled: Int[Tensor, " b"], longest: int) -> None:
+        """As ``advance``, to numbers of own tokens that the device alone knows, none above ``longest``."""
+        self.longest = longest
+        self.own_bias = _bias_beyond(filled, longest)
+        self.at = torch.arange(len(filled), device=filled.device), filled - 1
+
     def attend(
         self,
         layer: int,
@@ -279,10 +285,12 @@ def _attend(
 
 def _hiding(lengths: Sequence[int], width: int, device: torch.device) -> Float[Tensor, "n 1 1 width"] | None:
     """A bias on scores that hides entries beyond each length; None if there are none."""
-    if min(lengths) == width:
-        return None
-    beyond = torch.arange(width, device=device) >= torch.tensor(lengths, device=device)[:, None]
-    return torch.zeros(beyond.shape, device=device).masked_fill_(beyond, float("-inf"))[:, None, None]
+    return None if min(lengths) == width else _bias_beyond(torch.tensor(lengths, device=device), width)
+
+
+def _bias_beyond(lengths: Int[Tensor, " n"], width: int) -> Float[Tensor, "n 1 1 width"]:
+    beyond = torch.arange(width, device=lengths.device) >= lengths[:, None]
+    return torch.zeros(beyond.shape, device=lengths.device).masked_fill_(beyond, float("-inf"))[:, None, None]
 
 
 def _block(parts: Sequence[Float[Tensor, "L 2 K _ d"]], width: int) -> Float[Tensor, "L 2 P K width d"]:

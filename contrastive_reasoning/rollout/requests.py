@@ -165,7 +165,7 @@ class Completions:
     def write(
         self,
         rows: Int[Tensor, " b"],
-        at: int,
+        at: int | Int[Tensor, " b"],
         tokens: Int[Tensor, " b"],
         log_probs: Float[Tensor, " b"],
         *,

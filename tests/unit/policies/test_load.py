@@ -2,17 +2,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from torch.testing import assert_close
-from transformers import AutoModel, AutoModelForSequenceClassification, BertConfig, BertModel
+from transformers import AutoModel, AutoModelForSequenceClassification, BertConfig, BertModel, LlamaConfig
 
 from contrastive_reasoning.critics import Frozen, load_encoder
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
 from contrastive_reasoning.policies.load import LoRA, embedded_names, native_dtype, resolve
+from contrastive_reasoning.policies.varlen import require_flash
 from tests.tiny_models import loaded_policy, tiny_architecture
 
 ARCHITECTURE = tiny_architecture(
@@ -42,12 +44,27 @@ def test_saved_policy_loads_with_equal_weights(tmp_path: Path) -> None:
         ({"pretrained": "embedded:none_such"}, ValueError, "'none_such'"),
         ({"architecture": None}, ValueError, "policy.architecture"),
         ({"kernels": "cuda"}, ValueError, "policy.kernels.*'cuda'"),
+        ({"attention": "flash"}, ValueError, "policy.attention.*'flash'"),
         ({"compute_dtype": "int8"}, ValueError, "policy.compute_dtype.*'int8'"),
     ],
 )
 def test_load_policy_rejects_invalid_settings(changes: dict[str, object], error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         load(**changes)
+
+
+@pytest.mark.parametrize(
+    ("capability", "heads", "named"),
+    [(None, 4, "CUDA"), ((7, 5), 4, "CUDA"), ((9, 0), 8, "multiple of 8.*got 4"), ((9, 0), 4, None)],
+)
+def test_varlen_attention_needs_a_gpu_and_heads_that_its_kernel_takes(
+    capability: tuple[int, int] | None, heads: int, named: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: capability is not None)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: capability)
+    config = LlamaConfig(hidden_size=32, num_attention_heads=heads)
+    with nullcontext() if named is None else pytest.raises(ValueError, match=f"policy.attention=varlen.*{named}"):
+        require_flash(config)
 
 
 @pytest.mark.parametrize("processor", [True, False])

@@ -6,6 +6,7 @@ import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from contrastive_reasoning.policies.causal_lm import CausalLMPolicy, log_probs_a
 from contrastive_reasoning.policies.load import LoRA
 from contrastive_reasoning.policies.pooling import mean_pool_rows
 from contrastive_reasoning.policies.tiny import train_tokenizer
+from contrastive_reasoning.policies.varlen import FLASH, Kernel, Segments
 from tests.tiny_models import tiny_llama, tiny_policy, tiny_qwen2
 from tests.unit.lightning_modules.grpo_kit import exact_norm
 
@@ -59,6 +61,69 @@ CASES = {
 }
 
 
+class SlowKernel:
+    """Attention segment by segment, with the whole matrix of probabilities, in any dtype on a CPU."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def takes(self, device: torch.device, dtype: torch.dtype) -> bool:
+        return True
+
+    def forward(
+        self, query: Tensor, key: Tensor, value: Tensor, segments: Segments, *, causal: bool, scale: float
+    ) -> tuple[Tensor, Tensor]:
+        self.calls += 1
+        output, total = torch.full_like(query, torch.nan), query.new_full((query.shape[1], len(query)), torch.nan)
+        for q, k in spans(segments):
+            scores = self._scores(query[q], key[k], causal, scale)
+            total[:, q] = scores.logsumexp(-1)
+            output[q] = torch.einsum("hqk,khd->qhd", scores.softmax(-1), heads(value[k], query))
+        return output, total
+
+    def backward(
+        self,
+        gradient: Tensor,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        output: Tensor,
+        total: Tensor,
+        segments: Segments,
+        *,
+        causal: bool,
+        scale: float,
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        to_query, to_key, to_value = (torch.zeros_like(part) for part in (query, key, value))
+        for q, k in spans(segments):
+            weights = (self._scores(query[q], key[k], causal, scale) - total[:, q, None]).exp()
+            seen = torch.einsum("qhd,khd->hqk", gradient[q], heads(value[k], query))
+            inner = (gradient[q] * output[q]).sum(-1).T[..., None]
+            to_scores = weights * (seen - inner) * scale
+            to_query[q] = torch.einsum("hqk,khd->qhd", to_scores, heads(key[k], query))
+            to_key[k] += by_key_head(torch.einsum("hqk,qhd->khd", to_scores, query[q]), key)
+            to_value[k] += by_key_head(torch.einsum("hqk,qhd->khd", weights, gradient[q]), key)
+        return to_query, to_key, to_value
+
+    def _scores(self, query: Tensor, key: Tensor, causal: bool, scale: float) -> Tensor:
+        scores = torch.einsum("qhd,khd->hqk", query, heads(key, query)) * scale
+        later = torch.ones(scores.shape[1:], dtype=torch.bool).triu(1)
+        return scores.masked_fill(later, -torch.inf) if causal else scores
+
+
+def spans(segments: Segments) -> list[tuple[slice, slice]]:
+    queries, keys = (pairwise(borders.tolist()) for borders in (segments.queries, segments.keys))
+    return [(slice(*q), slice(*k)) for q, k in zip(queries, keys, strict=True)]
+
+
+def heads(tokens: Tensor, query: Tensor) -> Tensor:
+    return tokens.repeat_interleave(query.shape[1] // tokens.shape[1], dim=1)
+
+
+def by_key_head(tokens: Tensor, key: Tensor) -> Tensor:
+    return tokens.unflatten(1, (key.shape[1], -1)).sum(2)
+
+
 def wide_model(kind: str, *, seed: int = 1, lora: bool = False) -> Any:
     """A model with large random weights, so that attention is not flat; its adapters are not zero."""
     make = tiny_llama if kind == "llama" else tiny_qwen2
@@ -73,11 +138,11 @@ def wide_model(kind: str, *, seed: int = 1, lora: bool = False) -> Any:
     return model
 
 
-def build(kind: str, seed: int = 1, lora: bool = False) -> CausalLMPolicy:
+def build(kind: str, seed: int = 1, lora: bool = False, kernel: Kernel | None = None) -> CausalLMPolicy:
     model = wide_model(kind, seed=seed, lora=lora)
     for norm in (part for part in model.modules() if type(part).__name__.endswith("RMSNorm")):
         norm.forward = partial(exact_norm, norm)
-    return tiny_policy(TOKENIZERS[kind], model.double())
+    return tiny_policy(TOKENIZERS[kind], model.double(), attention=kernel)
 
 
 @pytest.fixture(autouse=True)
@@ -110,6 +175,7 @@ def gradients(policy: CausalLMPolicy, loss: Tensor) -> dict[str, Tensor]:
     return {name: torch.zeros_like(p) if g is None else g for (name, p), g in zip(trained.items(), found, strict=True)}
 
 
+@pytest.mark.parametrize("segments", [False, True], ids=["blocks", "segments"])
 @pytest.mark.parametrize(
     ("kind", "lora", "case"),
     [
@@ -118,9 +184,12 @@ def gradients(policy: CausalLMPolicy, loss: Tensor) -> dict[str, Tensor]:
         ("qwen2", False, "uneven, in several blocks"),
     ],
 )
-def test_packed_pass_equals_single_rows_in_value_and_gradient(kind: str, lora: bool, case: str) -> None:
-    policy, given = build(kind, lora=lora), CASES[case].tensors()
+def test_packed_pass_equals_single_rows_in_value_and_gradient(kind: str, lora: bool, case: str, segments: bool) -> None:
+    kernel = SlowKernel() if segments else None
+    policy, given = build(kind, lora=lora, kernel=kernel), CASES[case].tensors()
     log_probs, pooled = log_probs_and_pooled(policy, **given)
+    if kernel is not None:
+        assert (kernel.calls > 0) == (case != "mixed up"), "the completions of a prompt are apart there"
     expected, states = one_by_one(policy, given)
     for row, mask in enumerate(given["mask"]):
         assert_close(log_probs[row][mask], expected[row], rtol=1e-10, atol=1e-10)
@@ -154,8 +223,9 @@ def test_packed_full_kl_equals_padded_full_kl(monkeypatch: pytest.MonkeyPatch) -
     assert_close(got, wanted, rtol=1e-9, atol=1e-10)
 
 
-def test_packed_pass_with_checkpointing_has_equal_gradients() -> None:
-    policy, given = build("llama"), CASES["uneven, in several blocks"].tensors()
+@pytest.mark.parametrize("kernel", [None, SlowKernel()], ids=["blocks", "segments"])
+def test_packed_pass_with_checkpointing_has_equal_gradients(kernel: Kernel | None) -> None:
+    policy, given = build("llama", kernel=kernel), CASES["uneven, in several blocks"].tensors()
     wanted = gradients(policy, policy.log_probs(**given).sum())
     again = copy.deepcopy(policy)
     again.model.train()
@@ -171,6 +241,13 @@ def test_packed_pass_in_bfloat16_is_close_to_float64() -> None:
     assert actual.dtype == torch.float32
     assert 0 < (actual - expected).abs().max() < 0.5
     assert all(g.isfinite().all() for g in gradients(policy, actual.sum()).values())
+
+
+def test_policy_with_a_kernel_packs_what_it_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(causal_lm, "packing_pays", lambda lengths, sizes: False)
+    lengths = causal_lm.Lengths(prompts=[5], completions=[4, 4], owner=[0, 0])
+    assert build("llama", kernel=SlowKernel()).packs(lengths)
+    assert not build("llama", kernel=FLASH).packs(lengths), "not on a CPU"
 
 
 def test_empty_prompt_is_not_packed() -> None:

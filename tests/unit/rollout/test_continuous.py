@@ -7,7 +7,7 @@ import random
 import pytest
 import torch
 
-from contrastive_reasoning.rollout.engine import Schedule
+from contrastive_reasoning.rollout.continuous import Schedule
 from contrastive_reasoning.rollout.requests import Requests
 
 LENGTHS = [3, 9, 1, 4]

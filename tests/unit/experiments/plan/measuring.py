@@ -20,7 +20,8 @@ from transformers.models.qwen2 import Qwen2ForCausalLM
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
 from contrastive_reasoning.policies.load import LoRA, checkpoint_layers
 from contrastive_reasoning.policies.tiny import train_tokenizer
-from contrastive_reasoning.rollout.engine import ContinuousDecode, Engine
+from contrastive_reasoning.rollout.continuous import ContinuousDecode
+from contrastive_reasoning.rollout.engine import Engine
 from contrastive_reasoning.rollout.requests import CompletionNotifier, Completions, encode
 from contrastive_reasoning.rollout.sampling import Sampling
 from contrastive_reasoning.tasks.base import Problem

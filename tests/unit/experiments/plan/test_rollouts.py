@@ -9,7 +9,7 @@ import pytest
 
 from contrastive_reasoning.policies.pass_cost import Lengths, Sizes, packing_pays
 from contrastive_reasoning.policies.shape import QWEN_3B
-from contrastive_reasoning.rollout.engine import Schedule
+from contrastive_reasoning.rollout.continuous import Schedule
 from experiments.plan.memory import by_name
 from experiments.plan.stages import Rollouts, Rows, first_rows, fullest_microbatch, rollout_parts
 from lightning_modules.microbatches import rows_by_budget
