@@ -3,6 +3,7 @@
     python -m benchmarks --workloads short --measures generation update --repeats 3      a part of it
     python -m benchmarks --models smollm2-135m-q4                        a pretrained model, once it is fetched
     python -m benchmarks --device cuda                                   two shapes of Qwen2, on a GPU
+    python -m benchmarks --device cuda --variants cuda_graphs varlen     our step with and without these settings
 
 Results and notes go to ``outputs/bench.json``. A run of one model on the CPU, without --workloads and --measures, also
 replaces the results on a page: ``docs/performance.md`` for the small policy, ``docs/performance_pretrained.md`` for the
@@ -15,6 +16,7 @@ import argparse
 from dataclasses import asdict
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import torch
 from rich.console import Console
@@ -23,6 +25,7 @@ from benchmarks.arms import ROOT, TRAINERS, ArmFailed, NoEnvironment, Show, peer
 from benchmarks.measures import MEASURES, PARTS, Findings
 from benchmarks.page import results_section, tables, with_results
 from benchmarks.side_by_side import SideBySide, UnequalWork
+from benchmarks.variants import VARIANTS, WithAndWithout
 from benchmarks.workloads import FOLDER, MODELS, PRETRAINED, QWEN2, SMALL, WORKLOADS, on
 from experiments.config.known_models import OUTPUTS, model_folder
 from experiments.system.files import write_json, write_text
@@ -47,6 +50,7 @@ def options() -> argparse.Namespace:
     parser.add_argument("--device", choices=TRAINERS, default="cpu", help="where all arms compute")
     parser.add_argument("--output", type=Path, default=OUTPUT, help="takes the results and the notes")
     parser.add_argument("--models", nargs="+", choices=MODELS, help="default: small on the CPU, the others on a GPU")
+    parser.add_argument("--variants", nargs="+", choices=VARIANTS, help="instead of the peers: ours with such settings")
     parser.add_argument("--vllm", help="the command of vLLM, such as vllm-env/bin/vllm")
     chosen = parser.parse_args()
     if chosen.device == "cuda" and not torch.cuda.is_available():
@@ -56,7 +60,8 @@ def options() -> argparse.Namespace:
     on_cpu = chosen.device == "cpu"
     chosen.models = chosen.models or ([SMALL] if on_cpu else list(QWEN2))
     # `is`, not ==: a run with --measures writes no page, even if it names all of them
-    whole = on_cpu and len(chosen.models) == 1 and not chosen.workloads and chosen.measures is MEASURES
+    complete = not chosen.workloads and not chosen.variants and chosen.measures is MEASURES
+    whole = on_cpu and len(chosen.models) == 1 and complete
     chosen.page = PAGES.get(chosen.models[0]) if whole else None
     suited = [workload.key for workload in WORKLOADS if any(map(workload.suits, chosen.models))]
     chosen.workloads = chosen.workloads or suited
@@ -68,9 +73,9 @@ def options() -> argparse.Namespace:
 
 
 def run(chosen: argparse.Namespace, found: Findings, show: Show) -> None:
-    """Runs all chosen measures. What a peer cannot do becomes a note, and the other measures go on."""
+    """Runs all chosen measures. What a peer or a variant cannot do becomes a note, and the other measures go on."""
     python = None
-    if set(PARTS) & set(chosen.measures):
+    if not chosen.variants and set(PARTS) & set(chosen.measures):
         show("the peers' environment (some minutes, once)")
         if chosen.vllm is None:
             found.notes.append(NO_VLLM)
@@ -79,16 +84,18 @@ def run(chosen: argparse.Namespace, found: Findings, show: Show) -> None:
         except NoEnvironment as reason:
             found.notes.append(f"TRL was not measured: {reason}.")
     for model, workload in product(chosen.models, WORKLOADS):
-        if workload.key in chosen.workloads and workload.suits(model):
-            SideBySide(
-                workload=on(workload, model=model, device=chosen.device),
-                measures=chosen.measures,
-                repeats=chosen.repeats,
-                python=python,
-                vllm=chosen.vllm,
-                found=found,
-                show=lambda what, title=f"{workload.title}, {model}": show(f"{title} · {what}"),
-            )()
+        if workload.key not in chosen.workloads or not workload.suits(model):
+            continue
+        common: dict[str, Any] = {
+            "workload": on(workload, model=model, device=chosen.device),
+            "repeats": chosen.repeats,
+            "found": found,
+            "show": lambda what, title=f"{workload.title}, {model}": show(f"{title} · {what}"),
+        }
+        if chosen.variants:
+            WithAndWithout(variants=chosen.variants, **common)()
+        else:
+            SideBySide(measures=chosen.measures, python=python, vllm=chosen.vllm, **common)()
 
 
 def report(found: Findings, output: Path) -> None:

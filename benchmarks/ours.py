@@ -167,7 +167,7 @@ def main() -> None:
         keep_freed_memory()
     module, generation, trainer = (build(config, key) for key in ("module", "rollout", "trainer"))
     module.reward = EveryOther()
-    before = BeforeStep(conversation, work["microbatch_tokens"], generation)
+    before = BeforeStep(conversation, config.budget.grpo.microbatch_tokens, generation)
     threads = str(torch.get_num_threads())
     conversation.ready(torch=torch.__version__, threads=threads, dtype=work["compute_dtype"])
     trainer(

@@ -152,9 +152,10 @@ def size_of(workload: Workload, prompt_tokens: int, lengths: Sequence[int]) -> s
     return f"{workload.prompts} prompts of {prompt_tokens} tokens × {workload.group_size} completions of {completions}"
 
 
-def our_arm(files: WorkFiles) -> Arm:
-    command = [sys.executable, "-m", "benchmarks.ours", str(files.for_us())]
-    return Arm("ours", command, log=files.folder / "ours.log")
+def our_arm(files: WorkFiles, name: str = "ours", overrides: Sequence[str] = ()) -> Arm:
+    """Starts our own arm, with the name and the overrides of a variant if they are given."""
+    command = [sys.executable, "-m", "benchmarks.ours", str(files.for_us()), *overrides]
+    return Arm(name, command, log=files.folder / f"{name}.log")
 
 
 def measure_pair(measure: str, ours: Arm, workload: Workload, repeats: int, found: Findings) -> None:

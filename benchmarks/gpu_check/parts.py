@@ -14,6 +14,7 @@ from benchmarks.arms import ROOT, TRAINERS
 from benchmarks.gpu_check.results import Outcome, of_benchmark, of_run, of_tests
 from benchmarks.measures import PARTS as ALL_PARTS, UPDATE_ROOFLINE
 from benchmarks.processes import run, shareable
+from benchmarks.variants import VARIANTS
 from benchmarks.vllm_server import NotUp, served
 from experiments.config.known_models import OUTPUTS, model_folder
 from experiments.system.terminal import one_line
@@ -34,6 +35,7 @@ STORIES = "task=arithmetic"
 TESTS_AT_ONCE = 4
 """Processes of the tests. Their policies have about a million parameters, so several fit on a small GPU."""
 WORK = ("--workloads", "short", "--repeats", "3")
+UNEVEN = ("--workloads", "uneven", "--repeats", "3")
 MEASURED = {"cpu": "small", "cuda": "qwen2_05b"}
 """Workload and repeats of the benchmark, and its model by device, such that it ends within minutes."""
 VLLM = ROOT / "vllm-env" / "bin" / "vllm"
@@ -89,6 +91,12 @@ class Check:
     def roofline(self, seconds: float) -> Outcome:
         return self._measure("roofline", ("decode_roofline", UPDATE_ROOFLINE), seconds)
 
+    def variants(self, seconds: float) -> Outcome:
+        output = self.folder / "variants.json"
+        where = ("--device", self.device, "--models", MEASURED[self.device], "--output", str(output))
+        arguments = (*where, *UNEVEN, "--variants", *VARIANTS)
+        return of_benchmark(output, self._run("variants", "benchmarks", *arguments, seconds=seconds))
+
     def train_by_vllm(self, seconds: float) -> Outcome:
         program = self.vllm or (str(VLLM) if VLLM.is_file() else shutil.which("vllm"))
         if program is None:
@@ -135,12 +143,13 @@ class Part(NamedTuple):
 
 
 PARTS = {
-    "tests": Part(8, Check.tests),
-    "model": Part(3, Check.fetch),
+    "tests": Part(5, Check.tests),
+    "variants": Part(8, Check.variants),
+    "model": Part(2, Check.fetch),
     "experiment": Part(5, Check.train),
-    "bench": Part(7, Check.bench),
+    "bench": Part(4, Check.bench),
     "roofline": Part(2, Check.roofline),
-    "vllm": Part(5, Check.train_by_vllm),
+    "vllm": Part(4, Check.train_by_vllm),
 }
 """Name → part, in the order of the check; docs/gpu.md describes each."""
 NEEDS = {"experiment": "model", "vllm": "model"}
