@@ -58,7 +58,7 @@ def pack(
 
     Prompts have at least one token and are padded on either side. Completions are padded on the right and may be empty.
     ``lengths`` are the same lengths as numbers; ``dtype`` is that of the products. A ``kernel`` is used if it takes
-    such tensors and the completions of each prompt are neighbours.
+    such tensors, each prompt has tokens of completions, and its completions are neighbours.
     """
     device = mask.device
     order = None if kernel is None or not kernel.takes(device, dtype) else _order_of_prompts(lengths)
@@ -96,11 +96,10 @@ def pack(
 
 
 def _order_of_prompts(lengths: Lengths) -> list[int] | None:
-    """The prompts in the order of their completions; None if those of a prompt are not neighbours."""
+    """The prompts in the order of their completions; None if those of a prompt are not neighbours, or it has none."""
     met = [owner for place, owner in enumerate(lengths.owner) if not place or owner != lengths.owner[place - 1]]
-    if len(set(met)) < len(met):
-        return None
-    return [*met, *(prompt for prompt in range(len(lengths.prompts)) if prompt not in met)]
+    continued = {owner for owner, tokens in zip(lengths.owner, lengths.completions, strict=True) if tokens}
+    return met if len(met) == len(continued) == len(lengths.prompts) else None
 
 
 def _starts(sizes: Int[Tensor, " r"]) -> Int[Tensor, " r"]:

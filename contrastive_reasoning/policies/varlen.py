@@ -126,14 +126,17 @@ class SharedSegments:
     """The ``AttentionPlan`` of a packed pass: all prompts, then all completions in the order of their prompts."""
 
     def __init__(self, lengths: Lengths, kernel: Kernel, device: torch.device) -> None:
-        """Raises ValueError if the completions are not in the order of their prompts."""
-        if list(lengths.owner) != sorted(lengths.owner):
-            raise ValueError("completions must be in the order of their prompts")
+        """Each prompt must have tokens of completions: a kernel may leave the gradients of other keys unset.
+
+        Raises ValueError if a prompt has none, or if the completions are not in the order of their prompts.
+        """
         self.kernel, self.prompt_tokens = kernel, sum(lengths.prompts)
         alone = [*lengths.prompts, *lengths.completions]
         written = [0] * len(lengths.prompts)
         for prompt, tokens in zip(lengths.owner, lengths.completions, strict=True):
             written[prompt] += tokens
+        if not all(written) or list(lengths.owner) != sorted(lengths.owner):
+            raise ValueError(f"completions of every prompt must come in the order of the prompts, got {lengths}")
         self.own = Segments.of(alone, alone, device)
         self.across = Segments.of(written, lengths.prompts, device)
 
@@ -164,15 +167,14 @@ class _Merged(torch.autograd.Function):
     ) -> Float[Tensor, "N H d"]:
         first = plan.prompt_tokens
         output, total = plan.kernel.forward(query, key, value, plan.own, causal=True, scale=scale)
-        if first < len(query):
-            prompt, seen = plan.kernel.forward(
-                query[first:], key[:first], value[:first], plan.across, causal=False, scale=scale
-            )
-            alone = total[:, first:]
-            whole = torch.logaddexp(alone, seen)
-            own_share, share = (_by_token((part - whole).exp()) for part in (alone, seen))
-            output[first:] = (own_share * output[first:] + share * prompt).to(output.dtype)
-            total[:, first:] = whole
+        prompt, seen = plan.kernel.forward(
+            query[first:], key[:first], value[:first], plan.across, causal=False, scale=scale
+        )
+        alone = total[:, first:]
+        whole = torch.logaddexp(alone, seen)
+        own_share, share = (_by_token((part - whole).exp()) for part in (alone, seen))
+        output[first:] = (own_share * output[first:] + share * prompt).to(output.dtype)
+        total[:, first:] = whole
         ctx.save_for_backward(query, key, value, output, total)
         ctx.plan, ctx.scale = plan, scale
         return output
@@ -186,21 +188,20 @@ class _Merged(torch.autograd.Function):
         to_query, to_key, to_value = plan.kernel.backward(
             gradient, query, key, value, output, total, plan.own, causal=True, scale=scale
         )
-        if first < len(query):
-            more_query, more_key, more_value = plan.kernel.backward(
-                gradient[first:],
-                query[first:],
-                key[:first],
-                value[:first],
-                output[first:],
-                total[:, first:].contiguous(),
-                plan.across,
-                causal=False,
-                scale=scale,
-            )
-            to_query[first:] += more_query
-            to_key[:first] += more_key
-            to_value[:first] += more_value
+        more_query, more_key, more_value = plan.kernel.backward(
+            gradient[first:],
+            query[first:],
+            key[:first],
+            value[:first],
+            output[first:],
+            total[:, first:].contiguous(),
+            plan.across,
+            causal=False,
+            scale=scale,
+        )
+        to_query[first:] += more_query
+        to_key[:first] += more_key
+        to_value[:first] += more_value
         return to_query, to_key, to_value, None, None
 
 
