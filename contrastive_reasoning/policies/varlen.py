@@ -32,18 +32,18 @@ class Segments:
     """Borders of the segments: 0, the first length, the first two lengths …, all tokens."""
     keys: Int[Tensor, " borders"]
     most_queries: int
+    """At least the length of the longest segment."""
     most_keys: int
 
     @classmethod
     def of(cls, queries: Sequence[int], keys: Sequence[int], device: torch.device) -> Segments:
         """From the lengths of the segments."""
-        borders = (
+        borders = [
             torch.tensor([*accumulate(lengths, initial=0)], dtype=torch.int32, device=device)
             for lengths in (queries, keys)
-        )
-        return cls(
-            **dict(zip(("queries", "keys"), borders, strict=True)), most_queries=max(queries), most_keys=max(keys)
-        )
+        ]
+        # with a bound of 1 FlashAttention swaps queries for heads, and its log-sum-exp has another layout
+        return cls(queries=borders[0], keys=borders[1], most_queries=max(2, *queries), most_keys=max(keys))
 
 
 @runtime_checkable

@@ -90,7 +90,8 @@ class StaticDecode(ContinuousDecode):
 
     def _captured(self) -> Callable[[], None]:
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, pool=self.pool):
+        # by default a call of another thread, such as NCCL's watchdog, would end the capture
+        with torch.cuda.graph(graph, pool=self.pool, capture_error_mode="thread_local"):
             self._step()
         return graph.replay
 
