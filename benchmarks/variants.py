@@ -13,19 +13,20 @@ from benchmarks.side_by_side import check_lengths, our_arm, requests, size_of
 from benchmarks.workloads import WorkFiles, Workload
 
 VARIANTS = {
-    "cuda_graphs": ("rollout.engine.cuda_graphs=true",),
-    "free_memory": ("rollout.engine.max_batch_tokens=auto",),
-    "varlen": ("policy.attention=varlen",),
-    "large_microbatches": ("budget.grpo.microbatch_tokens=65536",),
-    "liger": ("policy.kernels=liger",),
-    "compiled": ("policy.compiled=true",),
     "together": (
         "rollout.engine.cuda_graphs=true",
         "policy.attention=varlen",
         "budget.grpo.microbatch_tokens=65536",
     ),
+    "cuda_graphs": ("rollout.engine.cuda_graphs=true",),
+    "varlen": ("policy.attention=varlen",),
+    "large_microbatches": ("budget.grpo.microbatch_tokens=65536",),
+    "compiled": ("policy.compiled=true",),
+    "liger": ("policy.kernels=liger",),
 }
-"""Variant → its settings."""
+"""Variant → its settings, in the order in which they are measured if time runs out."""
+OTHER_TOKENS = 0.02
+"""The share by which the number of tokens may differ: a draw can change with the rounding of other kernels."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,15 +49,16 @@ class WithAndWithout:
             self.found.sizes[self.workload.title] = size_of(self.workload, files.prompt_tokens, lengths)
             for name in self.variants:
                 try:
-                    self._measure(name, plain, files)
+                    self._measure(name, plain, files, sum(lengths))
                 except ArmFailed as reason:
                     self._leave_out(name, str(reason))
 
-    def _measure(self, name: str, plain: Arm, files: WorkFiles) -> None:
+    def _measure(self, name: str, plain: Arm, files: WorkFiles, tokens: int) -> None:
         self.show(f"starting {name}")
         with closing(our_arm(files, name, VARIANTS[name])) as variant:
-            if variant.request(STEP).tokens != plain.request(STEP).tokens:
-                self._leave_out(name, "it draws other numbers of tokens")
+            written = sum(variant.request(STEP).tokens["lengths"])
+            if abs(written - tokens) > OTHER_TOKENS * tokens:
+                self._leave_out(name, f"it writes {written} tokens where ours writes {tokens}")
                 return
             figures = race([plain, variant], requests(PARTS), warm=[STEP], repeats=self.repeats, show=self.show)
         if name not in figures:

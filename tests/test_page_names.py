@@ -38,6 +38,7 @@ OTHER_OPTIONS = {
     "importance_sampling_level": "TRL's",
     "loss_type": "TRL's",
     "max_gen_toks": "an argument of lm_eval",
+    "parts": "an argument of make gpu-check",
     "viewStateShareKey": "a parameter of MLflow's addresses",
     "weights_only": "an argument of torch.load",
 }

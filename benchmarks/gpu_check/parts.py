@@ -35,7 +35,7 @@ STORIES = "task=arithmetic"
 TESTS_AT_ONCE = 4
 """Processes of the tests. Their policies have about a million parameters, so several fit on a small GPU."""
 WORK = ("--workloads", "short", "--repeats", "3")
-UNEVEN = ("--workloads", "uneven", "--repeats", "3")
+UNEVEN = ("--workloads", "uneven", "--repeats", "2")
 MEASURED = {"cpu": "small", "cuda": "qwen2_05b"}
 """Workload and repeats of the benchmark, and its model by device, such that it ends within minutes."""
 VLLM = ROOT / "vllm-env" / "bin" / "vllm"

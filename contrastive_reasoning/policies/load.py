@@ -34,7 +34,7 @@ from contrastive_reasoning.policies.prompting import NO_SYSTEM
 from contrastive_reasoning.policies.seeded import seeded
 from contrastive_reasoning.policies.shape import EMBEDDED, EMBEDDED_FOLDER
 from contrastive_reasoning.policies.tiny import TinyArchitecture, tiny_model, train_tokenizer
-from contrastive_reasoning.policies.varlen import FLASH, Kernel, require_flash
+from contrastive_reasoning.policies.varlen import FLASH, Kernel, check_heads, require_flash
 from contrastive_reasoning.ranges import at_least, one_of
 
 KERNELS: dict[str, Callable[..., torch.Tensor]] = {"torch": token_log_probs, "liger": liger_log_probs}
@@ -121,7 +121,8 @@ def load_policy(
         compiled: run the decoder layers of scoring and update compiled: the first pass of a kind takes many seconds,
             and later ones are faster. It needs a C++ compiler.
         kernels: the implementation of log-probs: ``torch``, or ``liger`` on CUDA with the extra of that name.
-        attention: of scoring and update passes: ``sdpa``, or ``varlen`` on CUDA, which never pads (see ``varlen``).
+        attention: of scoring and update passes: ``sdpa``, or ``varlen``: segments by FlashAttention on CUDA where each
+            prompt's completions are neighbours.
         corpus: texts for a fresh tokenizer; needed only for a fresh model.
 
     Raises:
@@ -137,6 +138,10 @@ def load_policy(
     one_of(ATTENTION, **{"policy.attention": attention})
     one_of(DTYPES, **{"policy.weights_dtype": weights_dtype})
     one_of((*DTYPES, AUTO), **{"policy.compute_dtype": compute_dtype})
+    if compute_dtype == AUTO:
+        compute_dtype = native_dtype("cuda" if torch.cuda.is_available() else "cpu")
+    if attention == "varlen":
+        require_flash(DTYPES[compute_dtype])
     dtype = DTYPES[weights_dtype]
     model: Any
     if pretrained is not None:
@@ -153,12 +158,8 @@ def load_policy(
         model, named = model.to(dtype), "policy.architecture"
     else:
         raise ValueError("policy.pretrained is null, so policy.architecture and a corpus for the tokenizer are needed")
-    if attention == "varlen":
-        require_flash(model.config)
     if gradient_checkpointing:
         checkpoint_layers(model)
-    if compute_dtype == AUTO:
-        compute_dtype = native_dtype("cuda" if torch.cuda.is_available() else "cpu")
     policy = CausalLMPolicy(
         model=model if lora is None else lora.attach(model, seed=seed),
         tokenizer=tokenizer,
@@ -170,6 +171,8 @@ def load_policy(
         attention=ATTENTION[attention],
     )
     check_passes(policy, named)  # here, because later its weights may be sharded
+    if attention == "varlen":
+        check_heads(model.config, plans=policy.plans_attention and not policy.unpadded)
     return policy
 
 

@@ -69,7 +69,8 @@ def pack(
         owner = torch.tensor(owners, device=device)
         prompt_ids, prompt_mask = prompt_ids[order], prompt_mask[order]
     sizes, own_sizes = prompt_mask.sum(dim=1), mask.sum(dim=1)
-    spare = torch.zeros(spare_rows(lengths.packed, device, dtype), dtype=torch.long, device=device)
+    added = 0 if order is not None else spare_rows(lengths.packed, device, dtype)  # a kernel of segments takes none
+    spare = torch.zeros(added, dtype=torch.long, device=device)
     starts = len(spare) + _starts(sizes)
     own_starts = len(spare) + int(sizes.sum()) + _starts(own_sizes)
     own_positions = sizes[owner][:, None] + mask.cumsum(dim=1) - 1

@@ -213,16 +213,29 @@ FLASH = Flash()
 """The kernel of ``policy.attention=varlen``."""
 
 
-def require_flash(config: Any) -> None:
-    """Checks that this machine has the kernel, and that it takes the model's heads.
+def require_flash(compute_dtype: torch.dtype) -> None:
+    """Checks that this machine has the kernel, for this dtype of products.
 
-    Raises ValueError without a CUDA device of compute capability 8.0 (A100) or newer, or for a width of heads that is
-    not a multiple of 8, or above 256.
+    Raises ValueError without a CUDA device of compute capability 8.0 (A100) or newer, and for float32.
     """
     if not torch.cuda.is_available() or torch.cuda.get_device_capability() < (8, 0):
-        raise ValueError("policy.attention=varlen needs a CUDA device of compute capability 8.0 (A100) or newer")
-    width = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
-    if width % 8 or width > 256:
         raise ValueError(
-            f"policy.attention=varlen needs heads whose width is a multiple of 8 and at most 256, got {width}"
+            "policy.attention=varlen needs a CUDA device of compute capability 8.0 (A100) or newer, and there is none; "
+            "policy.attention=sdpa does not"
+        )
+    if compute_dtype == torch.float32:
+        raise ValueError("policy.attention=varlen needs policy.compute_dtype=bfloat16, got float32")
+
+
+def check_heads(config: Any, *, plans: bool) -> None:
+    """Checks that the kernel can compute a model's attention; ``plans``: its passes follow an ``AttentionPlan``.
+
+    Raises ValueError for a model that does not, or a width of heads that is not a multiple of 8, or above 256.
+    """
+    width = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    if not plans or width % 8 or width > 256:
+        raise ValueError(
+            "policy.attention=varlen needs a model that attends to all earlier tokens, with heads whose width is a "
+            f"multiple of 8 and at most 256; {type(config).__name__} has a width of {width}"
+            f"{'' if plans else ' and other attention'}"
         )

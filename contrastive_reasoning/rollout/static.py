@@ -45,7 +45,7 @@ class StaticDecode(ContinuousDecode):
         """Which rows continue, and whose newest token has not been read."""
         self.reported: set[int] = set()
         self.graphed = uniforms.is_cuda and isinstance(self.step, Decoder) and self.step.static
-        self.pool = torch.cuda.graph_pool_handle() if self.graphed else None
+        self.repeat: Callable[[], None] = self._first
         steps = min(1 if self.ends.stops else TOKENS_UNSEEN, width - 1 + self.pooled)
         while self.running or self.schedule.waiting:
             self._draw_first(self._admit())
@@ -54,6 +54,7 @@ class StaticDecode(ContinuousDecode):
                 self.repeat()
                 self._stop()
             self._look()
+        del self.repeat  # it refers to this decode, so the cache would stay until the next cyclic collection
 
     def _draw_first(self, joined: Sequence[int]) -> None:
         if not joined:
@@ -74,7 +75,8 @@ class StaticDecode(ContinuousDecode):
         )
 
     def _attend_to(self, tokens: int) -> None:
-        """Makes the steps attend to at least this many own tokens of each row."""
+        """Makes the steps attend to at least this many own tokens of each row, if a row can have as many."""
+        tokens = min(tokens, self.cache.limit)
         if tokens > self.width:
             self.width = min(max(tokens, 2 * self.width, NARROWEST), self.cache.limit)
             self.repeat = self._first
@@ -90,8 +92,9 @@ class StaticDecode(ContinuousDecode):
 
     def _captured(self) -> Callable[[], None]:
         graph = torch.cuda.CUDAGraph()
-        # by default a call of another thread, such as NCCL's watchdog, would end the capture
-        with torch.cuda.graph(graph, pool=self.pool, capture_error_mode="thread_local"):
+        # Each graph has a pool of its own: the workspace of cuBLAS outlives a graph, and torch refuses the pool of one
+        # that is gone. By default a call of another thread would end the capture.
+        with torch.cuda.graph(graph, capture_error_mode="thread_local"):
             self._step()
         return graph.replay
 

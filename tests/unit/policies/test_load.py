@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ from transformers import AutoModel, AutoModelForSequenceClassification, BertConf
 from contrastive_reasoning.critics import Frozen, load_encoder
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy
 from contrastive_reasoning.policies.load import LoRA, embedded_names, native_dtype, resolve
-from contrastive_reasoning.policies.varlen import require_flash
+from contrastive_reasoning.policies.varlen import check_heads, require_flash
 from tests.tiny_models import loaded_policy, tiny_architecture
 
 ARCHITECTURE = tiny_architecture(
@@ -54,17 +53,23 @@ def test_load_policy_rejects_invalid_settings(changes: dict[str, object], error:
 
 
 @pytest.mark.parametrize(
-    ("capability", "heads", "named"),
-    [(None, 4, "CUDA"), ((7, 5), 4, "CUDA"), ((9, 0), 8, "multiple of 8.*got 4"), ((9, 0), 4, None)],
+    ("capability", "dtype", "named"),
+    [(None, torch.bfloat16, "CUDA"), ((7, 5), torch.bfloat16, "CUDA"), ((9, 0), torch.float32, "compute_dtype")],
 )
-def test_varlen_attention_needs_a_gpu_and_heads_that_its_kernel_takes(
-    capability: tuple[int, int] | None, heads: int, named: str | None, monkeypatch: pytest.MonkeyPatch
+def test_varlen_attention_needs_a_gpu_and_half_precision(
+    capability: tuple[int, int] | None, dtype: torch.dtype, named: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: capability is not None)
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: capability)
-    config = LlamaConfig(hidden_size=32, num_attention_heads=heads)
-    with nullcontext() if named is None else pytest.raises(ValueError, match=f"policy.attention=varlen.*{named}"):
-        require_flash(config)
+    with pytest.raises(ValueError, match=f"policy.attention=varlen.*{named}"):
+        require_flash(dtype)
+
+
+@pytest.mark.parametrize(("heads", "plans", "named"), [(8, True, "width of 4"), (4, False, "other attention")])
+def test_varlen_attention_needs_heads_that_its_kernel_takes(heads: int, plans: bool, named: str) -> None:
+    with pytest.raises(ValueError, match=f"policy.attention=varlen.*{named}"):
+        check_heads(LlamaConfig(hidden_size=32, num_attention_heads=heads), plans=plans)
+    check_heads(LlamaConfig(hidden_size=32, num_attention_heads=4), plans=True)
 
 
 @pytest.mark.parametrize("processor", [True, False])

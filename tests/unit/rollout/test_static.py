@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from dataclasses import replace
 from typing import Any
 
@@ -132,3 +134,38 @@ def test_repeated_steps_are_the_same_operations_and_need_nothing_from_the_host(
     for _, *repeated in recorded.values():  # the first step of each shape is not captured
         assert all(operations == repeated[0] for operations in repeated)
     assert max(map(len, recorded.values())) > 10
+
+
+def test_steps_are_prepared_anew_only_if_shapes_change(
+    policy: CausalLMPolicy, problems: Problems, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prepare, shapes = StaticDecode._first, list[tuple[int, int]]()
+
+    def first(decode: StaticDecode) -> None:
+        shapes.append((len(decode.running), decode.width))
+        prepare(decode)
+
+    monkeypatch.setattr(StaticDecode, "_first", first)
+    engine = Engine(max_batch_tokens=10_000, cuda_graphs=True)
+    engine.generate(policy, problems, group_size=6, sampling=replace(SAMPLED, max_tokens=150), seed=(3,))
+    assert len(shapes) == len(set(shapes)) > 1
+
+
+def test_decode_is_freed_at_its_end(
+    policy: CausalLMPolicy, problems: Problems, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, decodes = StaticDecode.run, list[Any]()
+
+    def noted(decode: StaticDecode, uniforms: torch.Tensor) -> None:
+        decodes.append(weakref.ref(decode))
+        run(decode, uniforms)
+
+    monkeypatch.setattr(StaticDecode, "run", noted)
+    gc.disable()
+    try:
+        Engine(max_batch_tokens=10_000, cuda_graphs=True).generate(
+            policy, problems, group_size=2, sampling=SAMPLED, seed=(3,)
+        )
+        assert decodes[0]() is None
+    finally:
+        gc.enable()
