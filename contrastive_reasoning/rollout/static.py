@@ -21,8 +21,8 @@ from contrastive_reasoning.policies.decoder import Decoder
 from contrastive_reasoning.rollout.continuous import ContinuousDecode
 from contrastive_reasoning.rollout.sampling import draw
 
-TOKENS_UNSEEN = 16
-"""N: tokens of each row between two looks at which rows have ended."""
+TOKENS_BETWEEN_CHECKS = 16
+"""N: tokens of each row between two checks of which rows have ended."""
 ENDED_SHARE = 1 / 4
 """The share of ended rows at which they leave."""
 NARROWEST = 64
@@ -30,7 +30,7 @@ NARROWEST = 64
 
 
 class StaticDecode(ContinuousDecode):
-    """Decodes all rows from prompt to last token, N tokens between two looks at what was drawn.
+    """Decodes all rows from prompt to last token, with N tokens between two checks of which rows have ended.
 
     ``completions`` must be one token wider than the longest completion: a row that has ended draws into that place. On
     other devices than CUDA, and for a model without a ``Decoder`` or with frequencies that change with the length, the
@@ -46,14 +46,14 @@ class StaticDecode(ContinuousDecode):
         self.reported: set[int] = set()
         self.graphed = uniforms.is_cuda and isinstance(self.step, Decoder) and self.step.static
         self.repeat: Callable[[], None] = self._first
-        steps = min(1 if self.ends.stops else TOKENS_UNSEEN, width - 1 + self.pooled)
+        steps = min(1 if self.ends.stops else TOKENS_BETWEEN_CHECKS, width - 1 + self.pooled)
         while self.running or self.schedule.waiting:
             self._draw_first(self._admit())
             self._attend_to(max(self.cache.filled) + steps)
             for _ in range(steps):
                 self.repeat()
                 self._stop()
-            self._look()
+            self._remove_ended()
         del self.repeat  # it refers to this decode, so the cache would stay until the next cyclic collection
 
     def _draw_first(self, joined: Sequence[int]) -> None:
@@ -125,7 +125,7 @@ class StaticDecode(ContinuousDecode):
         self.alive[stopped] = False
         self.completions.stopped[stopped] = True
 
-    def _look(self) -> None:
+    def _remove_ended(self) -> None:
         """Reports the rows that have ended, and removes them if there are many."""
         needed = self.alive | self.unread if self.pooled else self.alive
         state = torch.stack([self.completions.lengths[self.rows], needed[self.rows].long()]).tolist()
