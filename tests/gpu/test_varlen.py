@@ -30,8 +30,8 @@ def inputs() -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     return prompt_ids.cuda(), prompt_mask.cuda(), completion_ids.cuda(), mask.cuda(), owner.cuda()
 
 
-def log_probs_and_gradient(attention: Any, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    policy: CausalLMPolicy = loaded_policy("embedded:qwen_countdown").cuda()
+def log_probs_and_gradient(attention: Any, dtype: torch.dtype, **settings: bool) -> tuple[Tensor, Tensor]:
+    policy: CausalLMPolicy = loaded_policy("embedded:qwen_countdown", **settings).cuda()
     policy.compute_dtype, policy.attention = dtype, attention
     prompt_ids, prompt_mask, completion_ids, mask, owner = inputs()
     scores = policy.log_probs(prompt_ids, prompt_mask, completion_ids, mask, owner=owner)
@@ -49,3 +49,11 @@ def test_flash_attention_is_as_accurate_as_blocks() -> None:
     blocks, flash = (log_probs_and_gradient(attention, torch.bfloat16) for attention in (None, FLASH))
     for wanted, of_blocks, of_flash in zip(exact, blocks, flash, strict=True):
         assert (of_flash - wanted).norm() <= 1.5 * (of_blocks - wanted).norm()
+
+
+@pytest.mark.parametrize("setting", ["gradient_checkpointing", "compiled"])
+def test_flash_attention_works_with_other_settings(setting: str) -> None:
+    plain, other = (log_probs_and_gradient(FLASH, torch.bfloat16, **{setting: on}) for on in (False, True))
+    exact = log_probs_and_gradient(None, torch.float32)
+    for wanted, of_plain, of_other in zip(exact, plain, other, strict=True):
+        assert (of_other - wanted).norm() <= 1.5 * (of_plain - wanted).norm()
