@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -29,7 +30,11 @@ from torch.nn.functional import embedding, scaled_dot_product_attention
 from contrastive_reasoning.policies.attention import AttentionPlan
 from contrastive_reasoning.policies.pass_cost import Lengths, completion_blocks, prompt_blocks
 from contrastive_reasoning.policies.shape_bucketing import spare_rows
+from contrastive_reasoning.policies.short_attention import short_attention
 from contrastive_reasoning.policies.varlen import Kernel, SharedSegments
+
+SHORT = 128
+"""Up to this many queries in a row, ``short_attention`` takes less time; torch's kernel skips keys of later tokens."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,6 +136,8 @@ class Block:
         self, query: Float[Tensor, "rq H d"], key: Float[Tensor, "rk K d"], value: Float[Tensor, "rk K d"], scale: float
     ) -> Float[Tensor, "rq H d"]:
         """The output for each query, row by row."""
+        if query.device.type == "cpu" and query.dtype.itemsize == 2 and self.queries.shape[1] <= SHORT:
+            return self._attend_by_products(query, key, value, scale)
         shares = query.shape[1] // key.shape[1]
         q, k, v = _rows(query, self.queries, 1), _rows(key, self.keys, shares), _rows(value, self.keys, shares)
         if self.mask is None:
@@ -144,6 +151,20 @@ class Block:
                     q.to(dtype), k.to(dtype), v.to(dtype), attn_mask=mask, scale=scale
                 )
         return output.to(query.dtype).transpose(1, 2).reshape(query.shape)
+
+    def _attend_by_products(self, query: Tensor, key: Tensor, value: Tensor, scale: float) -> Tensor:
+        rows, width = self.queries.shape
+        q = query.view(rows, width, key.shape[1], -1, query.shape[2]).permute(0, 2, 3, 1, 4)
+        output = short_attention(q, _rows(key, self.keys, 1), _rows(value, self.keys, 1), self.short_mask, scale)
+        return output.permute(0, 3, 1, 2, 4).reshape(query.shape)
+
+    @cached_property
+    def short_mask(self) -> Float[Tensor, "#r 1 1 q k"]:
+        """The mask in fp32, also of a causal block."""
+        if self.mask is not None:
+            return self.mask.float()[:, None]
+        allowed = _attention_mask(self.queries.new_zeros(1), 0, self.queries.shape[1])
+        return _bias(allowed, torch.float32)[:, None]
 
 
 class SharedPrompts:
@@ -236,8 +257,11 @@ def continuing_block(
     """Completions that also attend to all tokens of their prompt; the mask has dtype ``dtype``."""
     own, prompts = _places(starts, lengths), _places(prompt_starts, prompt_lengths)
     allowed = _attention_mask(prompt_lengths, prompts.shape[1], own.shape[1])
-    mask = torch.zeros(allowed.shape, dtype=dtype, device=own.device).masked_fill_(~allowed, float("-inf"))
-    return Block(queries=own, keys=torch.cat([prompts, own], dim=1), mask=mask)
+    return Block(queries=own, keys=torch.cat([prompts, own], dim=1), mask=_bias(allowed, dtype))
+
+
+def _bias(allowed: Bool[Tensor, "*shape"], dtype: torch.dtype) -> Float[Tensor, "*shape"]:
+    return torch.zeros(allowed.shape, dtype=dtype, device=allowed.device).masked_fill_(~allowed, float("-inf"))
 
 
 def _attention_mask(prompt_lengths: Int[Tensor, " r"], width: int, queries: int) -> Bool[Tensor, "#r 1 q k"]:

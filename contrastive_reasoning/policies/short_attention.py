@@ -1,0 +1,88 @@
+"""Attention of few queries in half precision on a CPU, by batched products of matrices.
+
+    S = scale · Q Kᵀ + mask        P = exp(S − lse)        O = P V
+    dV = Pᵀ dO        dP = dO Vᵀ        dS = scale · P ∘ (dP − Σ dO ∘ O)        dQ = dS K        dK = dSᵀ Q
+
+torch's fused kernel is slow for such rows. The query heads of a key head are rows of one matrix here, so keys are not
+repeated. Scores are computed in fp32, the other products in the dtype of the values. Backward computes P again.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+SCORES_AT_ONCE = 2**21
+"""Maximum number of scores held at a time, but at least those of a row: 8 MiB in fp32."""
+
+
+def short_attention(
+    query: Float[Tensor, "r K s q d"],
+    key: Float[Tensor, "r K k d"],
+    value: Float[Tensor, "r K k d"],
+    mask: Float[Tensor, "#r 1 1 q k"],
+    scale: float,
+) -> Float[Tensor, "r K s q d"]:
+    """softmax(scale · Q Kᵀ + mask) V for K key heads, each with s query heads.
+
+    ``mask`` holds 0 and −∞, with at least one 0 for each query.
+    """
+    tensors = (part.contiguous() for part in (query, key, value))
+    return _ShortAttention.apply(*tensors, mask, scale)  # pyright: ignore[reportReturnType]
+
+
+class _ShortAttention(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, query: Tensor, key: Tensor, value: Tensor, mask: Tensor, scale: float) -> Tensor:
+        output = torch.empty_like(query)
+        total = torch.empty_like(query[..., :1], dtype=_wide(query.dtype))
+        with torch.autocast(query.device.type, enabled=False):
+            for rows in _parts(query, key):
+                scores = _scores(query[rows], key[rows], _mask_of(rows, mask), scale)
+                total[rows] = scores.logsumexp(-1, keepdim=True)
+                weights = scores.sub_(total[rows]).exp_().to(value.dtype)
+                output[rows] = torch.matmul(weights.flatten(2, 3), value[rows]).view_as(output[rows])
+        ctx.save_for_backward(query, key, value, mask, output, total)
+        ctx.scale = scale
+        return output
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
+        query, key, value, mask, output, total = ctx.saved_tensors
+        to_query, to_key, to_value = (torch.empty_like(part) for part in (query, key, value))
+        upstream, wide = upstream.contiguous(), _wide(query.dtype)
+        shared = (upstream.to(wide) * output).sum(-1, keepdim=True)
+        with torch.autocast(query.device.type, enabled=False):
+            for rows in _parts(query, key):
+                q, k, v, g = query[rows].flatten(2, 3), key[rows], value[rows], upstream[rows].flatten(2, 3)
+                weights = _scores(query[rows], k, _mask_of(rows, mask), ctx.scale).sub_(total[rows]).exp_()
+                to_value[rows] = torch.matmul(weights.to(g.dtype).flatten(2, 3).transpose(2, 3), g)
+                slopes = torch.matmul(g, v.transpose(2, 3)).view_as(weights).to(wide)
+                slopes = slopes.sub_(shared[rows]).mul_(weights).mul_(ctx.scale).to(g.dtype).flatten(2, 3)
+                to_query[rows] = torch.matmul(slopes, k).view_as(query[rows])
+                to_key[rows] = torch.matmul(slopes.transpose(2, 3), q)
+        return to_query, to_key, to_value, None, None
+
+
+def _wide(dtype: torch.dtype) -> torch.dtype:
+    return torch.promote_types(dtype, torch.float32)
+
+
+def _parts(query: Tensor, key: Tensor) -> list[slice]:
+    step = max(SCORES_AT_ONCE // (query[0, ..., 0].numel() * key.shape[2]), 1)
+    return [slice(start, start + step) for start in range(0, len(query), step)]
+
+
+def _mask_of(rows: slice, mask: Tensor) -> Tensor:
+    return mask if len(mask) == 1 else mask[rows]
+
+
+def _scores(query: Tensor, key: Tensor, mask: Tensor, scale: float) -> Float[Tensor, "r K s q k"]:
+    wide = _wide(query.dtype)
+    products = torch.matmul(query.flatten(2, 3).to(wide), key.to(wide).transpose(2, 3))
+    return products.view(*query.shape[:-1], key.shape[2]).mul_(scale).add_(mask)
