@@ -53,11 +53,12 @@ def compare(tracker: Tracker, request: Request, *, output: Path, fixed: Preregis
     metric, table = found.table.metric, found.table.as_table()
     stem = output / join_names(request.names) / metric.replace("/", "-")
     texts = {
-        stem.with_suffix(".csv"): found.table.as_csv(),
-        stem.with_suffix(".md"): table.as_markdown(),
-        stem.with_suffix(".tex"): found.table.as_table(run_ids=False).as_latex(),
+        ".csv": found.table.as_csv(),
+        ".md": table.as_markdown(),
+        ".tex": found.table.as_table(run_ids=False).as_latex(),
     }
-    for path, text in texts.items():
+    files = [stem.with_name(stem.name + ending) for ending in texts]  # the name of a metric may have a dot
+    for path, text in zip(files, texts.values(), strict=True):
         write_text(path, text)
     curve = request.curve or (metric if metric.startswith("val/") else CURVE)
     below, curves = stages_below(tracker, request.names), list[Curve]()
@@ -72,7 +73,6 @@ def compare(tracker: Tracker, request: Request, *, output: Path, fixed: Preregis
         "-gains.png": draw_gains(found.table),
         "-heat-map.png": draw_heat_map(points, metric=metric),
     }
-    files = [*texts]
     for ending, figure in pictures.items():
         if figure is not None:
             files.append(stem.with_name(stem.name + ending))

@@ -60,6 +60,13 @@ def test_scoring_critic_changes_only_at_refresh(checkpoint: str, tmp_path: Path)
     assert values["auroc_before"] != values["auroc_after"]
 
 
+def test_copy_learns_after_every_nth_batch(checkpoint: str) -> None:
+    loop = online(learn_every=2)
+    learnt = Recorder(lambda module, _: loop.updates.taken)
+    fit(learner(reward(checkpoint)), 5, loop, learnt)
+    assert learnt.seen == [0, 2, 2, 4, 4], "two updates after the second and after the fourth"
+
+
 PROCESS = Process(outcome=MeanCentred(), weight=1.0, epsilon=1e-6)
 ONE_STEP = Potential(outcome=MeanCentred(), weight=1.0, decay=0.0, scale=1.0)
 

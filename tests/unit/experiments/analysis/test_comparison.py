@@ -97,6 +97,15 @@ def test_compare_writes_files_and_logs_them_to_mlflow(tracker: Tracker, names: l
     assert set(tracker.artifacts.files(logged.run_id)) == {f"{table.stem}{ending}" for ending in endings}
 
 
+def test_metrics_that_differ_after_a_dot_have_separate_files(tracker: Tracker, outputs: Any, tmp_path: Path) -> None:
+    metrics = ("test/above_0.2", "test/above_0.4")
+    outputs.stage("evaluate", "dotted00.5000000.2", {metric: {0: 0.5} for metric in metrics})
+    FolderSync(outputs.run("dotted", seed=0, final=0.5), tracker).send(live=False)
+    for metric in metrics:
+        compare(tracker, Request(names=["dotted"], metric=metric), output=tmp_path)
+    assert {path.stem for path in tmp_path.rglob("*.csv")} == {metric.replace("/", "-") for metric in metrics}
+
+
 def test_comparison_excludes_unfinished_runs_and_runs_without_metric(
     tracker: Tracker, outputs: Any, names: list[str], tmp_path: Path
 ) -> None:
