@@ -155,11 +155,11 @@ class Block:
     def _attend_by_products(self, query: Tensor, key: Tensor, value: Tensor, scale: float) -> Tensor:
         rows, width = self.queries.shape
         q = query.view(rows, width, key.shape[1], -1, query.shape[2]).permute(0, 2, 3, 1, 4)
-        output = short_attention(q, _rows(key, self.keys, 1), _rows(value, self.keys, 1), self.short_mask, scale)
+        output = short_attention(q, _rows(key, self.keys, 1), _rows(value, self.keys, 1), self._short_mask, scale)
         return output.permute(0, 3, 1, 2, 4).reshape(query.shape)
 
     @cached_property
-    def short_mask(self) -> Float[Tensor, "#r 1 1 q k"]:
+    def _short_mask(self) -> Float[Tensor, "#r 1 1 q k"]:
         """The mask in fp32, also of a causal block."""
         if self.mask is not None:
             return self.mask.float()[:, None]
