@@ -43,9 +43,12 @@ class _ShortAttention(torch.autograd.Function):
         with torch.autocast(query.device.type, enabled=False):
             for rows in _parts(query, key):
                 scores = _scores(query[rows], key[rows], _mask_of(rows, mask), scale)
-                total[rows] = scores.logsumexp(-1, keepdim=True)
-                weights = scores.sub_(total[rows]).exp_().to(value.dtype)
-                output[rows] = torch.matmul(weights.flatten(2, 3), value[rows]).view_as(output[rows])
+                peak = scores.amax(-1, keepdim=True)
+                weights = scores.sub_(peak).exp_()
+                norm = weights.sum(-1, keepdim=True)
+                total[rows] = peak + norm.log()
+                seen = torch.matmul(weights.to(value.dtype).flatten(2, 3), value[rows])
+                torch.div(seen.view_as(query[rows]), norm, out=output[rows])
         ctx.save_for_backward(query, key, value, mask, output, total)
         ctx.scale = scale
         return output
@@ -55,15 +58,15 @@ class _ShortAttention(torch.autograd.Function):
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
         query, key, value, mask, output, total = ctx.saved_tensors
         to_query, to_key, to_value = (torch.empty_like(part) for part in (query, key, value))
-        upstream, wide = upstream.contiguous(), _wide(query.dtype)
-        shared = (upstream.to(wide) * output).sum(-1, keepdim=True)
+        upstream = upstream.contiguous()
+        shared = (upstream.to(total.dtype) * output).sum(-1, keepdim=True)
         with torch.autocast(query.device.type, enabled=False):
             for rows in _parts(query, key):
                 q, k, v, g = query[rows].flatten(2, 3), key[rows], value[rows], upstream[rows].flatten(2, 3)
-                weights = _scores(query[rows], k, _mask_of(rows, mask), ctx.scale).sub_(total[rows]).exp_()
+                weights = _scores(query[rows], k, _mask_of(rows, mask) - total[rows], ctx.scale).exp_()
                 to_value[rows] = torch.matmul(weights.to(g.dtype).flatten(2, 3).transpose(2, 3), g)
-                slopes = torch.matmul(g, v.transpose(2, 3)).view_as(weights).to(wide)
-                slopes = slopes.sub_(shared[rows]).mul_(weights).mul_(ctx.scale).to(g.dtype).flatten(2, 3)
+                slopes = torch.matmul(g, v.transpose(2, 3)).view_as(weights) - shared[rows]  # in fp32, as shared is
+                slopes = slopes.mul_(weights).mul_(ctx.scale).to(g.dtype).flatten(2, 3)
                 to_query[rows] = torch.matmul(slopes, k).view_as(query[rows])
                 to_key[rows] = torch.matmul(slopes.transpose(2, 3), q)
         return to_query, to_key, to_value, None, None
@@ -82,7 +85,11 @@ def _mask_of(rows: slice, mask: Tensor) -> Tensor:
     return mask if len(mask) == 1 else mask[rows]
 
 
-def _scores(query: Tensor, key: Tensor, mask: Tensor, scale: float) -> Float[Tensor, "r K s q k"]:
+def _scores(query: Tensor, key: Tensor, added: Tensor, scale: float) -> Float[Tensor, "r K s q k"]:
+    """scale · Q Kᵀ + ``added``."""
     wide = _wide(query.dtype)
-    products = torch.matmul(query.flatten(2, 3).to(wide), key.to(wide).transpose(2, 3))
-    return products.view(*query.shape[:-1], key.shape[2]).mul_(scale).add_(mask)
+    shape = (*query.shape[:-1], key.shape[2])
+    scores = torch.empty(shape, dtype=wide).copy_(added)  # a product added to it takes less time than adding to one
+    scaled = (query.to(wide) * scale).flatten(0, 1).flatten(1, 2)
+    scores.view(len(scaled), -1, shape[-1]).baddbmm_(scaled, key.to(wide).flatten(0, 1).transpose(1, 2))
+    return scores
