@@ -16,8 +16,8 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-SCORES_AT_ONCE = 2**21
-"""Maximum number of scores held at a time, but at least those of a row: 8 MiB in fp32."""
+SCORES_AT_ONCE = 2**20
+"""Maximum number of scores held at a time, but at least those of a row: 4 MiB in fp32."""
 
 
 def short_attention(

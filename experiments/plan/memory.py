@@ -32,8 +32,10 @@ from typing import Any, NamedTuple
 from omegaconf import ListConfig, OmegaConf
 
 from contrastive_reasoning.policies.log_probs import block_rows
+from contrastive_reasoning.policies.packed import SHORT
 from contrastive_reasoning.policies.pass_cost import DecoderSize, Lengths, Sizes, Weights, packing_pays
 from contrastive_reasoning.policies.shape import FoundShape, ModelShape, find_shape
+from contrastive_reasoning.policies.short_attention import SCORES_AT_ONCE
 from experiments.config.contradictions import device_count
 
 FLOAT = 4
@@ -305,6 +307,7 @@ def scoring(learner: Learner, lengths: Lengths) -> int:
     hidden, inner, completions = shape.hidden_size, shape.intermediate_size, sum(lengths.completions)
     tokens, keys = _tokens_and_keys(learner, lengths)
     attention = keys + 4 * tokens * (hidden * w + shape.query_width * c) + (hidden * inner * c if learner.casts else 0)
+    attention += _short_scores(learner, lengths)
     product = tokens * (7 * inner * c // 2 + 4 * hidden * FLOAT)
     return max(attention, product, (tokens + completions) * hidden * w + sum(_logits(learner, completions)))
 
@@ -316,6 +319,15 @@ def _tokens_and_keys(learner: Learner, lengths: Lengths) -> tuple[int, int]:
         return lengths.padded, lengths.padded * 2 * shape.key_width * compute
     masked = FLOAT if learner.on_cpu else compute  # on a CPU the masked kernel runs in fp32
     return lengths.packed, (sum(lengths.prompts) + lengths.unpadded) * 2 * shape.query_width * masked
+
+
+def _short_scores(learner: Learner, lengths: Lengths) -> int:
+    """Returns the bytes of the scores of ``short_attention``, in fp32 and cast; 0 where it is not used."""
+    short = max(lengths.completions, default=0) <= SHORT and packing_pays(lengths, Sizes.of(learner.shape))
+    if not (learner.on_cpu and learner.compute_bytes < FLOAT and short):
+        return 0
+    scores = learner.shape.num_attention_heads * sum(own * (prompt + own) for prompt, own in lengths.rows)
+    return min(scores, SCORES_AT_ONCE) * (FLOAT + learner.compute_bytes)
 
 
 def _logits(learner: Learner, tokens: int) -> tuple[int, int]:
