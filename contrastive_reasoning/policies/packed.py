@@ -30,11 +30,8 @@ from torch.nn.functional import embedding, scaled_dot_product_attention
 from contrastive_reasoning.policies.attention import AttentionPlan
 from contrastive_reasoning.policies.pass_cost import Lengths, completion_blocks, prompt_blocks
 from contrastive_reasoning.policies.shape_bucketing import spare_rows
-from contrastive_reasoning.policies.short_attention import short_attention
+from contrastive_reasoning.policies.short_attention import SHORT, short_attention
 from contrastive_reasoning.policies.varlen import Kernel, SharedSegments
-
-SHORT = 128
-"""Up to this many queries in a row, ``short_attention`` takes less time; torch's kernel skips keys of later tokens."""
 
 
 @dataclass(frozen=True, kw_only=True)

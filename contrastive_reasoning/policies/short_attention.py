@@ -16,6 +16,8 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+SHORT = 128
+"""Up to this many queries in a row, ``short_attention`` takes less time; torch's kernel skips keys of later tokens."""
 SCORES_AT_ONCE = 2**20
 """Maximum number of scores held at a time, but at least those of a row: 4 MiB in fp32."""
 

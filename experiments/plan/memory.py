@@ -32,10 +32,9 @@ from typing import Any, NamedTuple
 from omegaconf import ListConfig, OmegaConf
 
 from contrastive_reasoning.policies.log_probs import block_rows
-from contrastive_reasoning.policies.packed import SHORT
 from contrastive_reasoning.policies.pass_cost import DecoderSize, Lengths, Sizes, Weights, packing_pays
 from contrastive_reasoning.policies.shape import FoundShape, ModelShape, find_shape
-from contrastive_reasoning.policies.short_attention import SCORES_AT_ONCE
+from contrastive_reasoning.policies.short_attention import SCORES_AT_ONCE, SHORT
 from experiments.config.contradictions import device_count
 
 FLOAT = 4
