@@ -47,10 +47,10 @@ class _ShortAttention(torch.autograd.Function):
                 scores = _scores(query[rows], key[rows], _mask_of(rows, mask), scale)
                 peak = scores.amax(-1, keepdim=True)
                 weights = scores.sub_(peak).exp_()
-                norm = weights.sum(-1, keepdim=True)
-                total[rows] = peak + norm.log()
+                mass = weights.sum(-1, keepdim=True)
+                total[rows] = peak + mass.log()
                 seen = torch.matmul(weights.to(value.dtype).flatten(2, 3), value[rows])
-                torch.div(seen.view_as(query[rows]), norm, out=output[rows])
+                torch.div(seen.view_as(query[rows]), mass, out=output[rows])
         ctx.save_for_backward(query, key, value, mask, output, total)
         ctx.scale = scale
         return output
@@ -61,16 +61,16 @@ class _ShortAttention(torch.autograd.Function):
         query, key, value, mask, output, total = ctx.saved_tensors
         to_query, to_key, to_value = (torch.empty_like(part) for part in (query, key, value))
         upstream = upstream.contiguous()
-        shared = (upstream.to(total.dtype) * output).sum(-1, keepdim=True)
+        inner = (upstream.to(total.dtype) * output).sum(-1, keepdim=True)
         with torch.autocast(query.device.type, enabled=False):
             for rows in _parts(query, key):
                 q, k, v, g = query[rows].flatten(2, 3), key[rows], value[rows], upstream[rows].flatten(2, 3)
                 weights = _scores(query[rows], k, _mask_of(rows, mask) - total[rows], ctx.scale).exp_()
                 to_value[rows] = torch.matmul(weights.to(g.dtype).flatten(2, 3).transpose(2, 3), g)
-                slopes = torch.matmul(g, v.transpose(2, 3)).view_as(weights) - shared[rows]  # in fp32, as shared is
-                slopes = slopes.mul_(weights).mul_(ctx.scale).to(g.dtype).flatten(2, 3)
-                to_query[rows] = torch.matmul(slopes, k).view_as(query[rows])
-                to_key[rows] = torch.matmul(slopes.transpose(2, 3), q)
+                to_scores = torch.matmul(g, v.transpose(2, 3)).view_as(weights) - inner[rows]  # in fp32
+                to_scores = to_scores.mul_(weights).mul_(ctx.scale).to(g.dtype).flatten(2, 3)
+                to_query[rows] = torch.matmul(to_scores, k).view_as(query[rows])
+                to_key[rows] = torch.matmul(to_scores.transpose(2, 3), q)
         return to_query, to_key, to_value, None, None
 
 
