@@ -12,7 +12,7 @@ States per parameter, with w bytes of a weight and g of its gradient (ZeRO is ar
 Activations, within 30 % of what torch's allocator counts. c are the bytes of a number in the compute dtype, D is
 hidden, I intermediate, V vocabulary, Q the width of the queries, n the completion tokens:
 
-    layer       tokens · (D·(8 + 4·w) + (4·I + 3·Q)·c) + keys and values, which a packed pass repeats for each head
+    layer       tokens · (D·(8 + 4·w) + (4·I + 3·Q)·c) + keys and values, if packed for torch's kernel one for each head
     kept        layer + copy of its weights in the compute dtype, for each; with checkpointing only tokens · D·w
     loss        chunk · V·c, and a block of it in fp32, or n · D·w and the gradient of the projection, summed and new
     forward     with checkpointing: copies, and the gated product, tokens · 4·I·c
@@ -305,9 +305,12 @@ def scoring(learner: Learner, lengths: Lengths) -> int:
     shape, w, c = learner.shape, learner.weight_bytes, learner.compute_bytes
     hidden, inner, completions = shape.hidden_size, shape.intermediate_size, sum(lengths.completions)
     tokens, keys = _tokens_and_keys(learner, lengths)
-    attention = keys + 4 * tokens * (hidden * w + shape.query_width * c) + (hidden * inner * c if learner.casts else 0)
-    attention += _short_scores(learner, lengths)
-    product = tokens * (7 * inner * c // 2 + 4 * hidden * FLOAT)
+    attention = keys + 4 * tokens * (hidden * w + shape.query_width * c)
+    if _is_short(learner, lengths):
+        attention = _short_attention(learner, lengths)
+    attention += hidden * inner * c if learner.casts else 0
+    stream = FLOAT if learner.adapters else w  # adapters are in fp32, and so is what they are added to
+    product = tokens * (7 * inner * c // 2 + 4 * hidden * stream)
     return max(attention, product, (tokens + completions) * hidden * w + sum(_logits(learner, completions)))
 
 
@@ -316,17 +319,29 @@ def _tokens_and_keys(learner: Learner, lengths: Lengths) -> tuple[int, int]:
     shape, compute = learner.shape, learner.compute_bytes
     if not packing_pays(lengths, Sizes.of(shape)):
         return lengths.padded, lengths.padded * 2 * shape.key_width * compute
+    rows = sum(lengths.prompts) + lengths.unpadded
+    if _is_short(learner, lengths):  # its output is kept by rows, too
+        return lengths.packed, (2 * rows * shape.key_width + lengths.packed * shape.query_width) * compute
     masked = FLOAT if learner.on_cpu else compute  # on a CPU the masked kernel runs in fp32
-    return lengths.packed, (sum(lengths.prompts) + lengths.unpadded) * 2 * shape.query_width * masked
+    return lengths.packed, rows * 2 * shape.query_width * masked
 
 
-def _short_scores(learner: Learner, lengths: Lengths) -> int:
-    """Returns the bytes of the scores of ``short_attention``, in fp32 and cast; 0 where it is not used."""
-    short = max(lengths.completions, default=0) <= SHORT and packing_pays(lengths, Sizes.of(learner.shape))
-    if not (learner.on_cpu and learner.compute_bytes < FLOAT and short):
-        return 0
-    scores = learner.shape.num_attention_heads * sum(own * (prompt + own) for prompt, own in lengths.rows)
-    return min(scores, SCORES_AT_ONCE) * (FLOAT + learner.compute_bytes)
+def _is_short(learner: Learner, lengths: Lengths) -> bool:
+    """Returns whether completions are attended to by ``short_attention``."""
+    short = learner.on_cpu and learner.compute_bytes < FLOAT and max(lengths.completions, default=0) <= SHORT
+    return short and packing_pays(lengths, Sizes.of(learner.shape))
+
+
+def _short_attention(learner: Learner, lengths: Lengths) -> int:
+    """Returns the peak bytes in attention: tensors by token, by row with the copies, and in the products."""
+    shape, w, c = learner.shape, learner.weight_bytes, learner.compute_bytes
+    queries, keys, rows = shape.query_width, shape.key_width, lengths.unpadded
+    completions = sum(lengths.completions)
+    by_token = lengths.packed * ((shape.hidden_size + queries + keys) * w + (queries + 2 * keys) * c)
+    by_row = (3 * completions * queries + 4 * rows * keys) * c
+    scores = shape.num_attention_heads * sum(own * (prompt + own) for prompt, own in lengths.rows)
+    products = (scores + 2 * completions * queries + rows * keys) * FLOAT
+    return by_token + by_row + products * min(scores, SCORES_AT_ONCE) // max(scores, 1)
 
 
 def _logits(learner: Learner, tokens: int) -> tuple[int, int]:
