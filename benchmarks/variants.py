@@ -21,6 +21,7 @@ VARIANTS = {
     "cuda_graphs": ("rollout.engine.cuda_graphs=true",),
     "varlen": ("policy.attention=varlen",),
     "large_microbatches": ("budget.grpo.microbatch_tokens=65536",),
+    "fused": ("policy.fused=true",),
     "compiled": ("policy.compiled=true",),
     "liger": ("policy.kernels=liger",),
 }

@@ -6,9 +6,10 @@ import copy
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from math import prod
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -18,7 +19,8 @@ from torch.nn.utils.rnn import pad_sequence
 from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from contrastive_reasoning.policies.attention import can_plan, no_mask, plan_attention
-from contrastive_reasoning.policies.compiled import compiled_layers, require_compilable
+from contrastive_reasoning.policies.compiled import CompiledLayer, require_compilable
+from contrastive_reasoning.policies.fused_layers import FusedLayer, can_fuse, require_fusable
 from contrastive_reasoning.policies.log_probs import full_kl, scatter_to_rows, token_log_probs
 from contrastive_reasoning.policies.merging import save_merged
 from contrastive_reasoning.policies.packed import pack
@@ -45,8 +47,9 @@ class CausalLMPolicy(nn.Module):
     user message; None does so if the tokenizer has a template. ``system`` is the system message before it: ``none``,
     ``default`` or a text, see ``render``. With ``compiled`` the passes below use compiled layers; generation does not.
     ``score`` is ``token_log_probs`` or a function with its interface. With ``attention``, a kernel for segments, passes
-    are packed where it takes their tensors. With ``unpadded`` rows of different lengths never
-    share a pass, and ``transformers`` generates: for models whose states depend on padding or that have other caches.
+    are packed where it takes their tensors. ``fused`` layers compute passes where they can; auto: on a CPU. With
+    ``unpadded`` rows of different lengths never share a pass, and ``transformers`` generates: for models whose states
+    depend on padding or that have other caches.
     """
 
     def __init__(
@@ -61,6 +64,7 @@ class CausalLMPolicy(nn.Module):
         compiled: bool = False,
         score: Callable[..., Tensor] = token_log_probs,
         attention: Kernel | None = None,
+        fused: bool | Literal["auto"] = "auto",
         unpadded: bool = False,
     ) -> None:
         super().__init__()
@@ -72,8 +76,12 @@ class CausalLMPolicy(nn.Module):
                 f"the tokenizer does not fit the policy: it has {len(tokenizer)} tokens, the policy embeds {embedded}"
             )
         check_system(tokenizer, chat_template=chat_template, system=system)
+        if compiled and fused is True:
+            raise ValueError("policy.compiled=true and policy.fused=true exclude each other: both replace the layers")
         if compiled:
             require_compilable(unwrap(model).base_model)
+        if fused is True:
+            require_fusable(unwrap(model), compute_dtype)
         plan_attention(unwrap(model))
         self.model = model
         self.tokenizer = tokenizer
@@ -84,6 +92,7 @@ class CausalLMPolicy(nn.Module):
         self.compiled = compiled
         self.score = score
         self.attention = attention
+        self.fused = fused
         self.unpadded = unpadded
         self.logit_scale, self.softcap = logit_transform(unwrap(model).config)
         self._turn_end = turn_end(tokenizer, chat_template=chat_template)
@@ -245,9 +254,19 @@ class CausalLMPolicy(nn.Module):
         )
 
     def _pass(self, **inputs: Any) -> Float[Tensor, "B L D"]:
-        backbone = self.backbone
-        with self.autocast(), compiled_layers(backbone) if self.compiled else nullcontext():
+        backbone, wrap = self.backbone, None
+        if self.compiled:
+            wrap = CompiledLayer
+        elif self.fuses:
+            wrap = partial(FusedLayer, dtype=self.compute_dtype)
+        with self.autocast(), nullcontext() if wrap is None else _wrapped_layers(backbone, wrap):
             return backbone(**inputs, use_cache=False).last_hidden_state
+
+    @property
+    def fuses(self) -> bool:
+        """Whether passes use fused layers."""
+        wanted = self.device.type == "cpu" if self.fused == "auto" else bool(self.fused)
+        return wanted and can_fuse(unwrap(self.model), self.compute_dtype)
 
     def packs(self, lengths: Lengths) -> bool:
         """Whether a pass over prompts and completions of these lengths is packed."""
@@ -332,6 +351,17 @@ class CausalLMPolicy(nn.Module):
         else:
             self.model.save_pretrained(folder, max_shard_size=max_shard_size)
         self.tokenizer.save_pretrained(folder)
+
+
+@contextmanager
+def _wrapped_layers(backbone: Any, wrap: Callable[[nn.Module], nn.Module]) -> Iterator[None]:
+    """Replaces each layer within. The model has its own layers again whenever it is copied, saved or generates."""
+    layers = backbone.layers
+    backbone.layers = nn.ModuleList(wrap(layer) for layer in layers)
+    try:
+        yield
+    finally:
+        backbone.layers = layers
 
 
 def unwrap(model: PreTrainedModel | PeftModel) -> PreTrainedModel:

@@ -1,8 +1,6 @@
 """Scoring and update passes with compiled decoder layers and dynamic shapes.
 
-All layers of a shape share one compiled code, whatever the lengths of a batch; planned attention stays outside it. The
-model itself does not change: during a pass, compiled wrappers replace its layers. Names, copies, checkpoints and
-generation are therefore unaffected.
+All layers of a shape share one compiled code, whatever the lengths of a batch; planned attention stays outside it.
 """
 
 from __future__ import annotations
@@ -11,8 +9,6 @@ import os
 import shutil
 import sys
 import sysconfig
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -24,7 +20,9 @@ VARIANTS = 64
 """Maximum number of compiled codes: padded or packed, with or without gradient, for each layer shape in the process."""
 
 
-class _Compiled(nn.Module):
+class CompiledLayer(nn.Module):
+    """Computes one layer; it holds no weights of its own."""
+
     def __init__(self, layer: nn.Module) -> None:
         super().__init__()
         self.layer = layer
@@ -41,17 +39,6 @@ def _call(layer: nn.Module, *arguments: Any, **named: Any) -> Any:
 def _compiled_call() -> Any:
     # the compiled function takes the layer as an argument, so that all layers of a shape share its code
     return torch.compile(_call, dynamic=True, recompile_limit=VARIANTS)  # pyright: ignore[reportCallIssue]
-
-
-@contextmanager
-def compiled_layers(backbone: Any) -> Iterator[None]:
-    """Replaces the layers of the backbone by compiled ones; restores them at the end, also after an error."""
-    layers = backbone.layers
-    backbone.layers = nn.ModuleList(_Compiled(layer) for layer in layers)
-    try:
-        yield
-    finally:
-        backbone.layers = layers
 
 
 def require_compilable(backbone: nn.Module) -> None:

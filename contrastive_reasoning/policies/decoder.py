@@ -24,11 +24,10 @@ from peft import LoraModel, PeftModel
 from torch import Tensor, nn
 from torch.nn.functional import embedding, linear, rms_norm
 from transformers import DynamicCache, GenerationConfig, LogitsProcessor
-from transformers.models.llama import LlamaForCausalLM
-from transformers.models.qwen2 import Qwen2ForCausalLM
 
 from contrastive_reasoning.policies.attention import AttentionPlan, no_mask
 from contrastive_reasoning.policies.causal_lm import CausalLMPolicy, unwrap
+from contrastive_reasoning.policies.fused_layers import SHAPES
 from contrastive_reasoning.policies.shape_bucketing import bucketed_linear
 
 DYNAMIC_ROTATIONS = ("dynamic", "longrope")
@@ -108,7 +107,7 @@ def decoder_of(policy: CausalLMPolicy) -> Decoder | None:
     model = policy.model
     adapted = isinstance(model, PeftModel)
     plain = not adapted or (isinstance(model.base_model, LoraModel) and not model.active_peft_config.is_prompt_learning)
-    shaped = type(unwrap(policy.model)) in (LlamaForCausalLM, Qwen2ForCausalLM)
+    shaped = type(unwrap(policy.model)) in SHAPES
     return Decoder(policy) if shaped and plain and policy.plans_attention else None
 
 

@@ -102,6 +102,7 @@ def load_policy(
     corpus: Callable[[], Sequence[str]] | None = None,
     system: str = NO_SYSTEM,
     attention: Literal["sdpa", "varlen"] = "sdpa",
+    fused: bool | Literal["auto"] = AUTO,
 ) -> CausalLMPolicy:
     """Builds a policy.
 
@@ -123,13 +124,14 @@ def load_policy(
         kernels: the implementation of log-probs: ``torch``, or ``liger`` on CUDA with the extra of that name.
         attention: of scoring and update passes: ``sdpa``, or ``varlen``: segments by FlashAttention on CUDA where each
             prompt's completions are neighbours.
+        fused: compute the decoder layers of scoring and update by ``fused_layers``; auto: on a CPU, where it can.
         corpus: texts for a fresh tokenizer; needed only for a fresh model.
 
     Raises:
         ValueError: for an unknown dtype, kernel or embedded name; for a system message that the chat template does not
-            show; if neither source is given; if this machine cannot compile or lacks what the kernels need; for files
-            that hold anything but weights, or not all of them; and for a model whose log-probs or decode steps here
-            differ from those of its own forward pass (see ``probe``).
+            show; if neither source is given; if this machine cannot compile or lacks what the kernels need; if layers
+            shall be fused that cannot be; for files that hold anything but weights, or not all of them; and for a model
+            whose log-probs or decode steps here differ from those of its own forward pass (see ``probe``).
         FileNotFoundError: for a path that holds no model.
     """
     one_of(KERNELS, **{"policy.kernels": kernels})
@@ -138,6 +140,7 @@ def load_policy(
     one_of(ATTENTION, **{"policy.attention": attention})
     one_of(DTYPES, **{"policy.weights_dtype": weights_dtype})
     one_of((*DTYPES, AUTO), **{"policy.compute_dtype": compute_dtype})
+    one_of((AUTO, "true", "false"), **{"policy.fused": str(fused).lower()})
     if compute_dtype == AUTO:
         compute_dtype = native_dtype("cuda" if torch.cuda.is_available() else "cpu")
     if attention == "varlen":
@@ -169,6 +172,7 @@ def load_policy(
         compiled=compiled,
         score=KERNELS[kernels],
         attention=ATTENTION[attention],
+        fused=fused,
     )
     check_passes(policy, named)  # here, because later its weights may be sharded
     if attention == "varlen":

@@ -133,8 +133,11 @@ class Block:
         self, query: Float[Tensor, "rq H d"], key: Float[Tensor, "rk K d"], value: Float[Tensor, "rk K d"], scale: float
     ) -> Float[Tensor, "rq H d"]:
         """The output for each query, row by row."""
-        if query.device.type == "cpu" and query.dtype.itemsize == 2 and self.queries.shape[1] <= SHORT:
+        half_on_cpu = query.device.type == "cpu" and query.dtype.itemsize == 2
+        if half_on_cpu and self.queries.shape[1] <= SHORT:
             return self._attend_by_products(query, key, value, scale)
+        if half_on_cpu and self.mask is None:  # other blocks are copied, and a view would keep all of them for backward
+            query, key, value = query.clone(), key.clone(), value.clone()
         shares = query.shape[1] // key.shape[1]
         q, k, v = _rows(query, self.queries, 1), _rows(key, self.keys, shares), _rows(value, self.keys, shares)
         if self.mask is None:

@@ -33,7 +33,8 @@ def short_attention(
 
     ``mask`` holds 0 and −∞, with at least one 0 for each query.
     """
-    tensors = (part.contiguous() for part in (query, key, value))
+    # always copies: a view would keep the tokens of other rows for backward
+    tensors = (part.clone(memory_format=torch.contiguous_format) for part in (query, key, value))
     return _ShortAttention.apply(*tensors, mask, scale)  # pyright: ignore[reportReturnType]
 
 

@@ -13,6 +13,7 @@ Activations, within 30 % of what torch's allocator counts. c are the bytes of a 
 hidden, I intermediate, V vocabulary, Q the width of the queries, n the completion tokens:
 
     layer       tokens · (D·(8 + 4·w) + (4·I + 3·Q)·c) + keys and values, if packed for torch's kernel one for each head
+    fused       tokens · (8·D + (2·I + 3·Q)·c) + the same; no copies of weights
     kept        layer + copy of its weights in the compute dtype, for each; with checkpointing only tokens · D·w
     loss        chunk · V·c, and a block of it in fp32, or n · D·w and the gradient of the projection, summed and new
     forward     with checkpointing: copies, and the gated product, tokens · 4·I·c
@@ -65,6 +66,16 @@ class Learner:
     on_cpu: bool
     chunk: int = 1024
     """Tokens projected to the vocabulary at a time."""
+    fused: bool = False
+    """Whether passes use ``policies.fused_layers`` where they can."""
+    gathered: bool = False
+    """Whether other devices hold parts of each layer, which hooks gather; such layers are not fused."""
+
+    @property
+    def fuses(self) -> bool:
+        """Whether passes use ``policies.fused_layers``."""
+        cast = (self.weight_bytes, self.compute_bytes) == (FLOAT, 2)
+        return self.fused and cast and not (self.adapters or self.checkpointing or self.gathered)
 
     @property
     def casts(self) -> bool:
@@ -120,6 +131,7 @@ def learner_of(policy: Any, *, on_cpu: bool) -> tuple[Learner, str]:
         frozen=False,
         checkpointing=policy.gradient_checkpointing,
         on_cpu=on_cpu,
+        fused=not policy.compiled and (on_cpu if policy.fused == "auto" else bool(policy.fused)),
     )
     return learner, found.source
 
@@ -280,8 +292,9 @@ def activations(learner: Learner, lengths: Lengths) -> tuple[int, int]:
     shape, w, c = learner.shape, learner.weight_bytes, learner.compute_bytes
     hidden, inner, layers = shape.hidden_size, shape.intermediate_size, shape.num_hidden_layers
     tokens, keys = _tokens_and_keys(learner, lengths)
-    own = tokens * (hidden * (8 + 4 * w) + (4 * inner + 3 * shape.query_width) * c) + keys
-    copies = shape.layer_weights * c if learner.casts else 0
+    norms, gates = (0, 2) if learner.fuses else (4 * w, 4)
+    own = tokens * (hidden * (8 + norms) + (gates * inner + 3 * shape.query_width) * c) + keys
+    copies = shape.layer_weights * c if learner.casts and not learner.fuses else 0
     ends = tokens * hidden * (FLOAT + 2 * w) + sum(lengths.completions) * hidden * w
     loss = loss_workspace(learner, sum(lengths.completions))
     if not learner.checkpointing:

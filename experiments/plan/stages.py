@@ -227,7 +227,7 @@ def _uses_server(engine: Any) -> bool:
 
 def update(stage: str, learner: Learner, lengths: Lengths, sharding: Sharding, beside: Parts) -> Moment:
     """Returns an update by a micro-batch, with the gradients of an earlier one in memory."""
-    kept, workspace = activations(learner, lengths)
+    kept, workspace = activations(replace(learner, gathered=sharding.stage == 3), lengths)
     parts = {**states(learner, sharding)._asdict(), **beside, "activations": kept, "workspace": workspace}
     return Moment(stage=stage, name="update", parts=parts)
 
@@ -276,6 +276,7 @@ def _grpo(plan: Experiment, sharding: Sharding) -> list[Moment]:
         parts = {"weights": learner.weights_in_bytes, **beside, **before}
         moments.append(Moment(stage="grpo", name="start", parts=parts))
     if reference is not None:
+        reference = replace(reference, gathered=config.module.shard_reference)
         parts = {**standing, "reference": held + fetched, "workspace": scoring(reference, lengths)}
         moments.append(Moment(stage="grpo", name="scoring", parts=parts))
     if plan.full_kl:

@@ -133,6 +133,21 @@ def adapters_on_bfloat16(name: str, *callbacks: Callback, **run: Any) -> Result:
     return grpo(name, *callbacks, policy=grpo_kit.lora_policy(torch.bfloat16), **run)
 
 
+class Fuses(Callback):
+    """Records whether a policy's layers are fused while it trains."""
+
+    found: bool | None = None
+
+    def on_train_batch_end(self, trainer: Trainer, pl_module: Any, *_: Any) -> None:
+        self.found = pl_module.policy.fuses
+
+
+def cast_to_bfloat16(name: str, **run: Any) -> Result:
+    """Trains fp32 weights that passes cast."""
+    fuses, policy = Fuses(), grpo_kit.as_policy(grpo_kit.policy().model, torch.bfloat16)
+    return grpo(name, fuses, policy=policy, **run) | {"fused": fuses.found}
+
+
 class SpoiledOnLastRank(Callback):
     """Makes the loss of the second step NaN on the last rank only."""
 

@@ -31,6 +31,7 @@ from tests.unit.lightning_modules import (
 from tests.unit.lightning_modules.ranks_kit import (
     Result,
     adapters_on_bfloat16,
+    cast_to_bfloat16,
     grpo,
     untied,
     with_gradient,
@@ -40,6 +41,7 @@ from tests.unit.lightning_modules.ranks_kit import (
 pytestmark = pytest.mark.whole
 GATED = "calibrated credit, gated"
 ADAPTERS = "adapters on bfloat16"
+CAST = "cast to bfloat16"
 BY_ROWS, BY_LENGTH = (grpo_kit.objective(aggregation=kind) for kind in (SeqMeanTokenMean(), ConstantLength(length=12)))
 RUNS: dict[str, Callable[[str], Result]] = {
     "grpo": grpo,
@@ -105,6 +107,7 @@ def everything(folder: Path) -> Result:
     for name in SEVERAL:
         # one step: from the second on, rounding leads to different completions
         found[f"{name}/{ADAPTERS}, one step"] = adapters_on_bfloat16(name, steps=1)
+        found[f"{name}/{CAST}"] = cast_to_bfloat16(name, steps=1)
         found[f"{name}/online critic"] = critics.online_critic(name)
         found[f"{name}/sharded reference"] = zero.sharded_reference(name)
     for name in STRATEGIES:
@@ -142,7 +145,8 @@ def two(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
 
 @pytest.fixture(scope="module")
 def one() -> dict[str, Any]:
-    return {run: made("one") for run, made in RUNS.items()} | {ADAPTERS: adapters_on_bfloat16("one", steps=1)}
+    half = {ADAPTERS: adapters_on_bfloat16("one", steps=1), CAST: cast_to_bfloat16("one", steps=1)}
+    return {run: made("one") for run, made in RUNS.items()} | half
 
 
 @pytest.mark.parametrize(("name", "run"), CASES)
@@ -183,6 +187,19 @@ def test_adapters_train_on_frozen_bfloat16_weights(name: str, two: Any, one: Any
         found = rank[f"{name}/{ADAPTERS}, one step"]
         assert found["dtypes"] == expected["dtypes"] == [(False, "torch.bfloat16"), (True, "torch.float32")]
         assert cosine_similarity(found["moved"], expected["moved"], dim=0) > 0.999
+        assert found["moved"].norm().item() == pytest.approx(expected["moved"].norm().item(), rel=1e-2)
+
+
+@pytest.mark.parametrize("name", SEVERAL)
+def test_fused_layers_train_on_ranks_as_in_one_process(name: str, two: Any, one: Any) -> None:
+    """Under ZeRO-3 the layers are the model's own."""
+    expected = one[CAST]
+    assert expected["fused"]
+    for rank in two:
+        found = rank[f"{name}/{CAST}"]
+        assert found["fused"] == (name != "zero3")
+        # AdamW's first steps have the size of the learning rate, so a gradient near 0 that is rounded counts as much
+        assert cosine_similarity(found["moved"], expected["moved"], dim=0) > 0.99
         assert found["moved"].norm().item() == pytest.approx(expected["moved"].norm().item(), rel=1e-2)
 
 

@@ -10,7 +10,14 @@ from experiments.plan.stages import Rollouts
 def whole_on_cpu(shape: ModelShape) -> Learner:
     """Returns a learner on a CPU with fp32 weights and computation, all weights trained."""
     return Learner(
-        shape=shape, weight_bytes=4, compute_bytes=4, adapters=0, frozen=False, checkpointing=False, on_cpu=True
+        shape=shape,
+        weight_bytes=4,
+        compute_bytes=4,
+        adapters=0,
+        frozen=False,
+        checkpointing=False,
+        on_cpu=True,
+        fused=True,
     )
 
 
