@@ -1,4 +1,4 @@
-"""FlashAttention over segments against masked blocks: values and gradients of a packed pass in bfloat16 on a GPU."""
+"""FlashAttention over segments against masked blocks, and fused layers: values and gradients in bfloat16 on a GPU."""
 
 from __future__ import annotations
 
@@ -30,9 +30,12 @@ def inputs() -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     return prompt_ids.cuda(), prompt_mask.cuda(), completion_ids.cuda(), mask.cuda(), owner.cuda()
 
 
-def log_probs_and_gradient(attention: Any, dtype: torch.dtype, **settings: bool) -> tuple[Tensor, Tensor]:
+def log_probs_and_gradient(
+    attention: Any, dtype: torch.dtype, *, fused: bool = False, **settings: bool
+) -> tuple[Tensor, Tensor]:
     policy: CausalLMPolicy = loaded_policy("embedded:qwen_countdown", **settings).cuda()
-    policy.compute_dtype, policy.attention = dtype, attention
+    policy.compute_dtype, policy.attention, policy.fused = dtype, attention, fused
+    assert policy.fuses == fused
     prompt_ids, prompt_mask, completion_ids, mask, owner = inputs()
     scores = policy.log_probs(prompt_ids, prompt_mask, completion_ids, mask, owner=owner)
     scores.sum().backward()
@@ -57,3 +60,11 @@ def test_flash_attention_works_with_other_settings(setting: str) -> None:
     exact = log_probs_and_gradient(None, torch.float32)
     for wanted, of_plain, of_other in zip(exact, plain, other, strict=True):
         assert (of_other - wanted).norm() <= 1.5 * (of_plain - wanted).norm()
+
+
+@pytest.mark.parametrize("attention", [None, FLASH], ids=["blocks", "segments"])
+def test_fused_layers_are_as_accurate_as_the_models_own(attention: Any) -> None:
+    exact = log_probs_and_gradient(None, torch.float32)
+    own, fused = (log_probs_and_gradient(attention, torch.bfloat16, fused=on) for on in (False, True))
+    for wanted, of_own, of_fused in zip(exact, own, fused, strict=True):
+        assert (of_fused - wanted).norm() <= 1.5 * (of_own - wanted).norm()
