@@ -27,6 +27,8 @@ from contrastive_reasoning.policies.sharding import HOOKS, is_sharded
 
 SHAPES = (LlamaForCausalLM, Qwen2ForCausalLM)
 """Models whose layers have the shape above."""
+IDLE_HOOKS = "transformers.utils.output_capturing"
+"""The module of hooks that stay once a pass has returned all hidden states. They do nothing in other passes."""
 
 
 def can_fuse(model: PreTrainedModel, dtype: torch.dtype) -> bool:
@@ -46,7 +48,9 @@ def _is_plain(layer: Any) -> bool:
     attention, mlp = layer.self_attn, layer.mlp
     products = [attention.q_proj, attention.k_proj, attention.v_proj, attention.o_proj]
     products += [mlp.gate_proj, mlp.up_proj, mlp.down_proj]
-    hooked = any(getattr(part, name) for part in layer.modules() for name in HOOKS)
+    hooks = [hook for part in layer.modules() for name in HOOKS for hook in getattr(part, name).values()]
+    hooked = any(getattr(hook, "__module__", None) != IDLE_HOOKS for hook in hooks)
+    hooked |= any("forward" in vars(part) for part in layer.modules())  # replaced, as accelerate's hooks do
     cast = all(type(part) is nn.Linear and part.weight.dtype == torch.float32 for part in products)
     return cast and not hooked and not is_sharded(layer) and not layer.gradient_checkpointing
 

@@ -175,7 +175,13 @@ def hook(policy: CausalLMPolicy) -> None:
     policy.model.base_model.layers[1].mlp.register_forward_hook(lambda *_: None)  # pyright: ignore
 
 
+def replaced_forward(policy: CausalLMPolicy) -> None:
+    norm: Any = policy.model.base_model.layers[0].input_layernorm  # pyright: ignore
+    norm.forward = partial(exact_norm, norm)
+
+
 CHANGES: dict[str, Change] = {
+    "a replaced forward": replaced_forward,
     "weights in half precision": half_weights,
     "checkpointing": lambda policy: checkpoint_layers(unwrap(policy.model)),
     "a hook": hook,
@@ -196,6 +202,12 @@ def test_adapters_and_other_models_are_called_themselves() -> None:
     assert not can_fuse(unwrap(policy_of("llama", torch.float32).model), torch.float32)
     other = AutoModelForCausalLM.from_config(GPT2Config(n_layer=1, n_embd=8, n_head=1, vocab_size=16))
     assert not can_fuse(other, torch.bfloat16)
+
+
+def test_fuses_after_a_pass_that_returned_all_hidden_states() -> None:
+    policy = policy_of("llama", torch.bfloat16)
+    policy.model(EVEN.tensors()["completion_ids"], output_hidden_states=True)
+    assert policy.fuses
 
 
 def test_hooks_of_layers_see_every_pass() -> None:
